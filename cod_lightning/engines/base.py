@@ -1,0 +1,80 @@
+"""The contract of an engine: token ids in, token ids and their log-probabilities out.
+
+An engine knows no reward and no episode. `generate` is a coroutine; a lifecycle simply awaits it, and the engine batches
+whatever waits. Sampling noise is a value carried by the request, so a result does not depend on who shares the batch.
+"""
+
+import zlib
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cod_lightning.types import Message, StopReason
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One turn to be sampled."""
+
+    dialogue: str
+    """Identity of the dialogue. A later request of the same dialogue extends the earlier prompt and action."""
+    prompt_ids: Sequence[int]
+    """The whole prompt so far. Shared with the dialogue, not copied; engines must not change it."""
+    messages: Sequence[Message]
+    """The same prompt as text, for engines that speak text (scripted policies, chat endpoints)."""
+    max_new_tokens: int
+    noise_seed: int
+    """Seed of this turn's sampling noise."""
+    temperature: float = 1.0
+    """0 is greedy."""
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What the policy said."""
+
+    action_ids: tuple[int, ...]
+    """Sampled ids, the stop token included."""
+    behaviour_logprobs: tuple[float, ...]
+    """Log-probability (nats) of each id under the distribution it was sampled from (after temperature and top-p)."""
+    stop: StopReason
+    policy_version: int
+    prompt_digest: int
+    """`digest` of the ids that were really conditioned on."""
+
+
+class Engine(ABC):
+    """Samples turns. Raises `EngineFailure` for what it cannot serve; the rollout records it."""
+
+    policy_version: int = -1
+    """Number of the last weight sync; -1 while the engine has no trained weights."""
+
+    @abstractmethod
+    async def generate(self, request: Request) -> Completion:
+        """Sample one turn."""
+
+    def release(self, dialogue: str) -> None:
+        """The dialogue is over; whatever is kept for it may go."""
+
+    def bind(self, model: "nn.Module", stop_ids: Iterable[int]) -> None:
+        """Make ready to serve copies of this model; `stop_ids` end a turn. Called once, before the first sync."""
+
+    def update_weights(self, weights: Iterable[tuple[str, "torch.Tensor"]], policy_version: int) -> None:
+        """Take new weights; every token sampled from here on carries `policy_version`."""
+        self.policy_version = policy_version
+
+
+def digest(ids: Iterable[int], previous: int = 0) -> int:
+    """Running CRC-32 of token ids; `digest(a + b) == digest(b, digest(a))`.
+
+    >>> digest([1, 2, 3]) == digest([3], digest([1, 2]))
+    True
+    """
+    return zlib.crc32(array("i", ids).tobytes(), previous)

@@ -1,0 +1,67 @@
+"""A key-value cache with a slot for every live dialogue, kept across the turns of an episode.
+
+Slot s, column c of layer l holds token c of that dialogue: no gaps, whatever the neighbours do. A forward pass names the
+slots it works on and the columns it writes; tokens after a row's end are garbage that the mask hides and the next write
+replaces.
+"""
+
+import torch
+from torch import Tensor
+from transformers import Cache
+
+
+class SlotCache(Cache):
+    """Keys and values of up to `num_slots` dialogues of up to `num_columns` tokens; both grow on demand."""
+
+    def __init__(self) -> None:
+        super().__init__(layers=[])
+        self._keys: list[Tensor] = []
+        self._values: list[Tensor] = []
+        self.num_slots = 0
+        self.num_columns = 0
+        self._slots = torch.empty(0, dtype=torch.long)
+        self._flat = torch.empty(0, dtype=torch.long)
+        self._used_columns = 0
+        self._whole = False
+
+    def reserve(self, num_slots: int, num_columns: int) -> None:
+        """Make room, keeping what is there; sizes at least double when they grow."""
+        if num_slots <= self.num_slots and num_columns <= self.num_columns:
+            return
+        old_columns = self.num_columns
+        if num_slots > self.num_slots:
+            self.num_slots = max(num_slots, 2 * self.num_slots)
+        if num_columns > self.num_columns:
+            self.num_columns = max(num_columns, 2 * self.num_columns)
+        for store in (self._keys, self._values):
+            for layer, tensor in enumerate(store):
+                grown = tensor.new_zeros(self.num_slots, self.num_columns, *tensor.shape[2:])
+                grown[: tensor.shape[0], :old_columns] = tensor
+                store[layer] = grown
+
+    def aim(self, slots: Tensor, first_columns: Tensor, width: int, used_columns: int) -> None:
+        """The next forward pass works on `slots` [b] and writes `width` columns from `first_columns` [b] on."""
+        columns = first_columns[:, None] + torch.arange(width, device=slots.device)
+        self._slots = slots
+        self._flat = (slots[:, None] * self.num_columns + columns).flatten()
+        self._used_columns = used_columns
+
+    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object):  # noqa: ANN201
+        """Write [b, heads, width, dim] and return everything up to the longest row, [b, heads, columns, dim]."""
+        while len(self._keys) <= layer_idx:
+            shape = (self.num_slots, self.num_columns, key_states.shape[1], key_states.shape[3])
+            self._keys.append(key_states.new_zeros(shape))
+            self._values.append(value_states.new_zeros(shape))
+        return (
+            self._write_and_read(self._keys[layer_idx], key_states),
+            self._write_and_read(self._values[layer_idx], value_states),
+        )
+
+    def _write_and_read(self, store: Tensor, states: Tensor) -> Tensor:
+        flat = store.view(-1, *store.shape[2:])
+        flat.index_copy_(0, self._flat, states.transpose(1, 2).reshape(-1, *store.shape[2:]).to(store.dtype))
+        return store[:, : self._used_columns].index_select(0, self._slots).transpose(1, 2)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """0: positions and masks are always given explicitly."""
+        return 0

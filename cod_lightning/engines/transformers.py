@@ -1,0 +1,271 @@
+"""The engine that decodes with a transformers model: continuous batching over all live dialogues, exact ids, in process.
+
+Every iteration of `_pump` first lets all lifecycles that can go on hand in their next request, then prefills those
+requests' *new* ids in one padded forward pass, then decodes one token for every dialogue in flight. Nobody waits at a
+position; a dialogue's keys and values stay in its slot until the episode releases it.
+"""
+
+import asyncio
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from cod_lightning.engines.base import Completion, Engine, Request, digest
+from cod_lightning.engines.noise import sample, uniforms
+from cod_lightning.engines.slots import SlotCache
+from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.types import StopReason
+
+
+@dataclass(slots=True)
+class _Dialogue:
+    """What the engine remembers of a dialogue: its slot and how many of its tokens are cached there."""
+
+    slot: int
+    num_cached: int = 0
+    digest: int = 0
+    """Of the cached ids: what the model really conditioned on."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A request in flight."""
+
+    request: Request
+    dialogue: _Dialogue
+    future: "asyncio.Future[Completion]"
+    prompt_digest: int = 0
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+
+
+class TransformersEngine(Engine):
+    """Decodes from its own plain copy of a causal language model, never through sharded or wrapped modules.
+
+    Args:
+        max_dialogues: Dialogues that hold a cache slot at a time; further ones wait for a free slot. Bounds memory.
+        prefill_tokens: Padded prompt tokens of one prefill pass; larger joins are split, shortest prompts first.
+    """
+
+    def __init__(self, max_dialogues: int = 512, prefill_tokens: int = 8192) -> None:
+        for key, value in {"max_dialogues": max_dialogues, "prefill_tokens": prefill_tokens}.items():
+            if value < 1:
+                raise ConfigError(f"data.engine.{key}", value, "at least 1", "Leave it out for the default.")
+        self.max_dialogues = max_dialogues
+        self.prefill_tokens = prefill_tokens
+        self._model: PreTrainedModel | None = None
+        self._stop_ids: frozenset[int] = frozenset()
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget all dialogues (their caches belong to other weights, or to a loop that is gone)."""
+        self._cache = SlotCache()
+        self._dialogues: dict[str, _Dialogue] = {}
+        self._free_slots: list[int] = list(range(self.max_dialogues))[::-1]
+        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+        self._joining: list[_Turn] = []
+        self._decoding: list[_Turn] = []
+        self._pumping: asyncio.Task[None] | None = None
+
+    def bind(self, model: nn.Module, stop_ids: Iterable[int]) -> None:
+        """Take a plain copy of the model's architecture and weights; `stop_ids` end a turn."""
+        assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
+        self._model = copy.deepcopy(model).eval().requires_grad_(False)
+        self._stop_ids = frozenset(stop_ids)
+        self._reset()
+
+    def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
+        """Copy weights by name; every parameter must be given. Refused while turns are in flight."""
+        model = self._bound_model()
+        if self._dialogues:
+            raise EngineFailure(f"{len(self._dialogues)} dialogues are live; weights change only between rollouts")
+        own = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+        missing = set(own) - _derived(model)
+        with torch.no_grad():
+            for name, tensor in weights:
+                own[name].copy_(tensor)
+                missing.discard(name)
+        if missing:
+            raise EngineFailure(f"weight sync left out {sorted(missing)}")
+        self.policy_version = policy_version
+
+    async def generate(self, request: Request) -> Completion:
+        """Sample one turn; joins the batch at the next token."""
+        self._bound_model()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Completion] = loop.create_future()
+        self._waiting.append((request, future))
+        if self._pumping is None or self._pumping.done() or self._pumping.get_loop() is not loop:
+            self._pumping = loop.create_task(self._pump())
+        return await future
+
+    def release(self, dialogue: str) -> None:
+        """Free the dialogue's slot."""
+        if known := self._dialogues.pop(dialogue, None):
+            self._free_slots.append(known.slot)
+
+    def _bound_model(self) -> PreTrainedModel:
+        if self._model is None:
+            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+        return self._model
+
+    async def _pump(self) -> None:
+        """Prefill and decode until nobody waits; whatever goes wrong reaches everybody who waits."""
+        try:
+            while True:
+                await asyncio.sleep(0)  # every lifecycle that can go on now hands in its next request
+                joined = self._admit()
+                if not joined and not self._decoding:
+                    if self._waiting:
+                        raise EngineFailure("no slot is free and no dialogue is in flight: a release is missing")
+                    return
+                for turns in self._prefill_batches(joined):
+                    self._forward(turns)
+                if self._decoding:
+                    self._forward(self._decoding)
+                self._decoding = self._deliver(self._decoding + joined)
+        except Exception as error:  # noqa: BLE001  (the boundary: one failure must not leave anyone waiting)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        failure = error if isinstance(error, EngineFailure) else EngineFailure(f"{type(error).__name__}: {error}")
+        futures = [future for _, future in self._waiting] + [turn.future for turn in self._decoding]
+        futures += [turn.future for turn in self._joining]
+        self._waiting, self._decoding, self._joining = [], [], []
+        for future in futures:
+            if not future.done():
+                future.set_exception(failure)
+
+    def _admit(self) -> list[_Turn]:
+        """Waiting requests that have, or can get, a slot."""
+        joined: list[_Turn] = []
+        still_waiting = []
+        for request, future in self._waiting:
+            dialogue = self._dialogues.get(request.dialogue)
+            if dialogue is None and self._free_slots:
+                dialogue = self._dialogues[request.dialogue] = _Dialogue(slot=self._free_slots.pop())
+            if future.done():
+                continue
+            if dialogue is None:
+                still_waiting.append((request, future))
+            else:
+                joined.append(_Turn(request, dialogue, future))
+        self._waiting = still_waiting
+        self._joining = joined
+        return joined
+
+    def _prefill_batches(self, turns: list[_Turn]) -> Iterable[list[_Turn]]:
+        """Turns of similar numbers of new ids together, each batch within `prefill_tokens` padded tokens."""
+        batch: list[_Turn] = []
+        for turn in sorted(turns, key=_num_new_ids):
+            width = _num_new_ids(turn)
+            shortest = _num_new_ids(batch[0]) if batch else width
+            if batch and ((len(batch) + 1) * width > self.prefill_tokens or width > 2 * shortest + 8):
+                yield batch
+                batch = []
+            batch.append(turn)
+        if batch:
+            yield batch
+
+    @torch.inference_mode()
+    def _forward(self, turns: Sequence[_Turn]) -> None:
+        """Feed each turn the ids its cache lacks, and sample its next token."""
+        model = self._bound_model()
+        chunks = [_uncached_ids(turn) for turn in turns]
+        widths = [len(chunk) for chunk in chunks]
+        starts = [turn.dialogue.num_cached for turn in turns]
+        width = max(widths)
+        used = max(start + own for start, own in zip(starts, widths, strict=True))
+        self._cache.reserve(1 + max(turn.dialogue.slot for turn in turns), used + width)
+        hidden = self._hidden(model, turns, chunks, starts, width, used)
+        last = torch.tensor(widths, device=hidden.device) - 1
+        logits = output_logits(model, hidden[torch.arange(len(turns), device=hidden.device), last])
+        for turn, chunk in zip(turns, chunks, strict=True):
+            turn.dialogue.num_cached += len(chunk)
+            turn.dialogue.digest = digest(chunk, turn.dialogue.digest)
+            if not turn.ids:
+                turn.prompt_digest = turn.dialogue.digest
+        self._sample(turns, logits)
+
+    def _hidden(
+        self, model: PreTrainedModel, turns: Sequence[_Turn], chunks: list[list[int]], starts: list[int], width: int, used: int
+    ) -> Tensor:
+        """Last hidden states [b, width, D] of right-padded chunks over the slots' caches."""
+        device = model.device
+        ids = torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks], device=device)
+        first = torch.tensor(starts, device=device)
+        positions = first[:, None] + torch.arange(width, device=device)
+        self._cache.aim(torch.tensor([turn.dialogue.slot for turn in turns], device=device), first, width, used)
+        visible = torch.arange(used, device=device) <= positions[:, :, None]  # padded queries see themselves: no NaN
+        return model.base_model(
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=visible[:, None],
+            past_key_values=self._cache,
+            use_cache=True,
+        ).last_hidden_state
+
+    def _sample(self, turns: Sequence[_Turn], logits: Tensor) -> None:
+        noise = uniforms(
+            np.array([turn.request.noise_seed for turn in turns], np.uint64),
+            np.array([len(turn.ids) for turn in turns], np.uint64),
+        )
+        ids, logprobs = sample(
+            logits,
+            torch.tensor([turn.request.temperature for turn in turns], device=logits.device),
+            torch.tensor([turn.request.top_p for turn in turns], device=logits.device),
+            torch.from_numpy(noise).to(logits.device),
+        )
+        for turn, token, logprob in zip(turns, ids.tolist(), logprobs.tolist(), strict=True):
+            turn.ids.append(token)
+            turn.logprobs.append(logprob)
+
+    def _deliver(self, turns: list[_Turn]) -> list[_Turn]:
+        """Resolve the turns that have ended; the others go on."""
+        going_on = []
+        for turn in turns:
+            stopped = turn.ids[-1] in self._stop_ids
+            if turn.future.done():  # cancelled by its caller
+                continue
+            if not stopped and len(turn.ids) < turn.request.max_new_tokens:
+                going_on.append(turn)
+                continue
+            turn.future.set_result(
+                Completion(
+                    action_ids=tuple(turn.ids),
+                    behaviour_logprobs=tuple(turn.logprobs),
+                    stop=StopReason.STOP if stopped else StopReason.LENGTH,
+                    policy_version=self.policy_version,
+                    prompt_digest=turn.prompt_digest,
+                )
+            )
+        self._joining = []
+        return going_on
+
+
+def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:
+    """Vocabulary logits of hidden states, by the model's own output layer."""
+    return model.get_output_embeddings()(hidden)  # type: ignore[operator]
+
+
+def _num_new_ids(turn: _Turn) -> int:
+    return len(turn.request.prompt_ids) - turn.dialogue.num_cached
+
+
+def _uncached_ids(turn: _Turn) -> list[int]:
+    """Prompt ids the cache lacks for a new turn; the last sampled id for one in flight."""
+    if turn.ids:
+        return turn.ids[-1:]
+    return list(turn.request.prompt_ids[turn.dialogue.num_cached :])
+
+
+def _derived(model: nn.Module) -> set[str]:
+    """Names of parameters and buffers that a state dict leaves out or that alias another (tied weights)."""
+    in_state = model.state_dict(keep_vars=True)
+    tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - {n for n, _ in model.named_parameters()}
+    return ({name for name, _ in model.named_buffers()} - set(in_state)) | tied

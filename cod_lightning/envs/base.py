@@ -1,0 +1,92 @@
+"""The contract of a world: a `gymnasium.Env` in text space that can also draw packs.
+
+One object lives one lifecycle. `reset(options={"task": task})` starts the next task and keeps whatever the world itself
+carries over; the last observation of a task is its feedback; `info` stays empty (typed properties instead);
+`copy.deepcopy` is a snapshot, and how the rollout gives every sibling its own world.
+
+To add a world: one file with one subclass of `TextEnv`, chosen with `data.env.class_path`. It parses actions and words
+its feedback itself and never meets a token, a model or a coroutine.
+"""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+
+from cod_lightning.types import EpisodeStatus, Message, Pack, Split
+
+
+class TextPolicy(ABC):
+    """A policy from text to text: stateless, so that one object can play many lifecycles at once.
+
+    `engines.scripted.ScriptedEngine` wraps it, so that references and demonstrations run through the very same rollout,
+    segment and evaluation code as a language model.
+    """
+
+    @abstractmethod
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The next response in a solve episode, given the dialogue so far (the last message is the user's)."""
+
+    @abstractmethod
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The new context, given the dialogue that asks for its rewrite; the mechanism adds its own delimiters."""
+
+
+class Demonstrator(TextPolicy):
+    """A policy that knows a pack's hidden rule and teaches the protocol with a dial for quality."""
+
+    @abstractmethod
+    def context(self, rng: random.Random) -> str:
+        """A context as an earlier task might have left it: true in part, junk, or empty."""
+
+
+class TextEnv(gymnasium.Env[str, str], ABC):
+    """A world whose observations and actions are text.
+
+    `reset` returns the first observation; `step(action_text)` returns (observation, reward, terminated, truncated, {}).
+    Intermediate rewards are 0; the last step's reward is the task's. Any string is a legal action: text that does not
+    parse ends the task with reward 0 and a feedback that names the broken rule.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012  (gymnasium's own shape)
+    name: str
+    """Short identity, part of every pack id; two configurations that draw different worlds differ in it."""
+    max_turns: int
+    """Turns per task, at least 1."""
+    reward_range: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    @abstractmethod
+    def rules(self) -> str:
+        """The system text: what the world is, what is hidden, how to answer. The same for all tasks."""
+
+    @property
+    @abstractmethod
+    def success(self) -> bool:
+        """True once the current task is solved."""
+
+    @property
+    @abstractmethod
+    def status(self) -> EpisodeStatus:
+        """COMPLETED, MALFORMED or TRUNCATED, once the current task has ended."""
+
+    @abstractmethod
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """The pack with this identity: a pure function of the arguments and of the world's own parameters.
+
+        Packs of different splits never share a world. Raises `ConfigError` where no such world exists.
+        """
+
+    def words(self) -> tuple[str, ...]:
+        """Every word that the compact protocol can show or ask for; a tiny policy's vocabulary is built from it."""
+        return ()
+
+    def reference(self, name: str) -> TextPolicy:
+        """A reference policy by name (`random`, `scripted`), for comparison."""
+        raise NotImplementedError(f"{type(self).__name__} has no reference policy named '{name}'")
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        """A teacher for this pack, for the warm start."""
+        raise NotImplementedError(f"{type(self).__name__} has no demonstrator; a warm start needs one")

@@ -1,0 +1,37 @@
+"""One exception per boundary that something can go wrong at; stdlib only.
+
+`ConfigError` is for the person who typed the config: it names the key, the value, what was expected and the remedy.
+The others mark where a failure came from; the rollout turns them into an episode's status, they never end a run.
+"""
+
+
+class CodLightningError(Exception):
+    """Root of this project's own errors."""
+
+
+class ConfigError(CodLightningError, ValueError):
+    """A config value that cannot work, found before any training.
+
+    >>> print(ConfigError("data.group_size", 1, "at least 2, since a baseline compares siblings", "Set it to 8."))
+    data.group_size is 1; expected at least 2, since a baseline compares siblings. Set it to 8.
+    """
+
+    def __init__(self, key: str, value: object, expected: str, remedy: str) -> None:
+        super().__init__(f"{key} is {value}; expected {expected}. {remedy}")
+        self.key, self.value, self.expected, self.remedy = key, value, expected, remedy
+
+
+class EngineFailure(CodLightningError):
+    """An engine raised, or could not serve a request."""
+
+
+class EnvironmentFailure(CodLightningError):
+    """A world raised."""
+
+
+class NonFiniteLoss(CodLightningError):
+    """The loss became NaN or infinite; names the step and the file that holds the batch."""
+
+
+class DataError(CodLightningError):
+    """A file that was to be read is missing, foreign or damaged; names the file and the remedy."""

@@ -1,0 +1,5 @@
+"""Building a policy: its tokenizer and its model."""
+
+from cod_lightning.models.base import Policy as Policy
+from cod_lightning.models.pretrained import PretrainedPolicy as PretrainedPolicy
+from cod_lightning.models.tiny import TinyPolicy as TinyPolicy

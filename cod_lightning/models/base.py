@@ -1,0 +1,21 @@
+"""The contract of a policy: how its tokenizer and its model are made. Heavy objects are built on request, not in `__init__`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+
+class Policy(ABC):
+    """A causal language model with a chat template, named by YAML with `model.policy.class_path`."""
+
+    window: int
+    """Most tokens of a prompt and its response together."""
+
+    @abstractmethod
+    def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
+        """The tokenizer; `words` are those of the world's and the context's compact protocol, if they speak it."""
+
+    @abstractmethod
+    def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """The model, in training mode, on the CPU; Lightning moves it."""

@@ -1,0 +1,56 @@
+"""A policy from any causal language model in Hugging Face form, local or from the hub."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+from cod_lightning.errors import DataError
+from cod_lightning.models.base import Policy
+
+
+class PretrainedPolicy(Policy):
+    """A checkpoint with its own tokenizer and chat template.
+
+    Args:
+        path: Folder or hub name, for example Qwen/Qwen3-8B.
+        dtype: Precision of the weights.
+        window: Most tokens of a prompt and its response together; at most what the model was made for.
+        gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16",
+        window: int = 12_000,
+        gradient_checkpointing: bool = False,
+    ) -> None:
+        self.path, self.window = path, window
+        self.dtype: torch.dtype = getattr(torch, dtype)
+        self.gradient_checkpointing = gradient_checkpointing
+
+    def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
+        """The checkpoint's own tokenizer, whatever the words."""
+        try:
+            return AutoTokenizer.from_pretrained(self.path)
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
+
+    def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """The checkpoint with scaled-dot-product attention."""
+        try:
+            model = AutoModelForCausalLM.from_pretrained(self.path, dtype=self.dtype, attn_implementation="sdpa")
+        except (OSError, ValueError) as error:
+            raise self._unreadable(error) from error
+        if self.gradient_checkpointing:
+            model.gradient_checkpointing_enable()
+        return model.train()
+
+    def _unreadable(self, error: Exception) -> DataError:
+        first = str(error).splitlines()[0]
+        return DataError(
+            f"model.policy.path is {self.path}; expected a folder or hub name of a causal language model with a fast "
+            f"tokenizer ({first}). Check the spelling, or the connection to the hub."
+        )

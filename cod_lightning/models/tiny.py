@@ -1,0 +1,113 @@
+"""A policy of a fraction of a million parameters, made from scratch: it learns the compact protocol on a laptop in minutes.
+
+Qwen3's architecture, so that every code path is that of a real checkpoint; a word-level vocabulary in which each fact is
+one token, because with facts of several tokens the look-up circuit did not form in millions of tokens of training.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.models.base import Policy
+
+PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
+_ROLES = ("<system>", "<user>", "<assistant>")
+_TEMPLATE = (
+    "{% for message in messages %}{{ '<' + message['role'] + '> ' + message['content'] + ' ' }}"
+    "{% if message['role'] == 'assistant' %}{{ '<end> ' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"
+)
+
+
+class TinyPolicy(Policy):
+    """Qwen3 from scratch over the words of the compact protocol.
+
+    Args:
+        hidden_size: Width of the residual stream; a multiple of `num_heads`.
+        num_layers: Transformer blocks.
+        num_heads: Query heads.
+        num_kv_heads: Key and value heads; divides `num_heads`.
+        intermediate_size: Width of the feed-forward layer.
+        window: Most tokens of a prompt and its response together.
+        weights: Folder in Hugging Face form to start from (a warm start writes one); None starts from random numbers.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int = 96,
+        num_layers: int = 3,
+        num_heads: int = 4,
+        num_kv_heads: int = 2,
+        intermediate_size: int = 256,
+        window: int = 96,
+        weights: str | None = None,
+    ) -> None:
+        if hidden_size % num_heads or (hidden_size // num_heads) % 2:
+            nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
+            raise ConfigError(
+                "model.policy.hidden_size", hidden_size, f"an even multiple of num_heads={num_heads}", f"Set it to {nearest}."
+            )
+        if num_heads % num_kv_heads:
+            raise ConfigError("model.policy.num_kv_heads", num_kv_heads, f"a divisor of num_heads={num_heads}", "Set it to 1.")
+        self.hidden_size, self.num_layers, self.intermediate_size = hidden_size, num_layers, intermediate_size
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        self.window, self.weights = window, weights
+
+    def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
+        """One token a word, plus the roles; words that nobody announced become `<unk>`."""
+        if not words:
+            raise ConfigError(
+                "model.policy", "TinyPolicy", "a world and a context with protocol=compact", "Set data.env.protocol and data.context.protocol."
+            )
+        vocabulary = [PAD, UNKNOWN, END, *_ROLES, *dict.fromkeys(words)]
+        backend = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=UNKNOWN))
+        backend.pre_tokenizer = WhitespaceSplit()  # pyright: ignore[reportAttributeAccessIssue]
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=backend,
+            pad_token=PAD,
+            unk_token=UNKNOWN,
+            eos_token=END,
+            additional_special_tokens=list(_ROLES),
+            clean_up_tokenization_spaces=False,
+        )
+        tokenizer.chat_template = _TEMPLATE
+        return tokenizer
+
+    def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """The model with weights from `weights`, or random ones of standard deviation 0.5 / sqrt(hidden_size)."""
+        if self.weights is not None:
+            return self._load(Path(self.weights), len(tokenizer))
+        config = Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=self.hidden_size,
+            num_hidden_layers=self.num_layers,
+            num_attention_heads=self.num_heads,
+            num_key_value_heads=self.num_kv_heads,
+            head_dim=self.hidden_size // self.num_heads,
+            intermediate_size=self.intermediate_size,
+            max_position_embeddings=self.window,
+            initializer_range=0.5 * self.hidden_size**-0.5,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+            bos_token_id=None,
+            attention_dropout=0.0,
+        )
+        return Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32).train()
+
+    def _load(self, folder: Path, vocab_size: int) -> PreTrainedModel:
+        if not (folder / "config.json").is_file():
+            raise DataError(f"model.policy.weights is {folder}; expected a Hugging Face folder with config.json. Check the path.")
+        model = Qwen3ForCausalLM.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32)
+        if model.config.vocab_size != vocab_size:
+            raise DataError(
+                f"model.policy.weights is {folder}; its vocabulary has {model.config.vocab_size} words, this world's protocol "
+                f"{vocab_size}. Use weights that were trained on this world and context."
+            )
+        return model.train()

@@ -1,0 +1,97 @@
+"""Between messages and token ids, by the tokenizer's own chat template, so that a turn's prompt only ever grows.
+
+The opening is rendered once. Every later user message becomes the ids that the template puts *between* the assistant's
+words and its next words: rendering a dummy dialogue with placeholders tells what those are, whatever the template. The
+history is never rendered again, so it cannot change.
+
+Text from worlds, contexts and the model is hostile: a special token spelled in it is broken up before it is encoded.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Message, Role
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_ASSISTANT, _USER = "\ue000assistant\ue001", "\ue000user\ue001"
+
+
+class Chat:
+    """A tokenizer and its chat template as four small functions.
+
+    Args:
+        tokenizer: A fast tokenizer with a chat template.
+        enable_thinking: Handed to the template; templates that do not know it ignore it.
+    """
+
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", enable_thinking: bool = False) -> None:
+        if not tokenizer.chat_template:
+            raise ConfigError("model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model.")
+        self.tokenizer = tokenizer
+        self.enable_thinking = enable_thinking
+        self.special_tokens = frozenset(
+            token.content for token in tokenizer.added_tokens_decoder.values() if token.special
+        ) | frozenset(tokenizer.all_special_tokens)
+        self._specials = re.compile("|".join(re.escape(token) for token in sorted(self.special_tokens, key=len)[::-1]))
+        self._after_assistant, self._before_assistant = self._continuation_parts()
+        first = self.encode(self._after_assistant)[:1]
+        self.end_of_turn = first[0] if first and tokenizer.decode(first) in self.special_tokens else None
+        self.stop_ids = frozenset(
+            i for i in (self.end_of_turn, tokenizer.eos_token_id) if i is not None
+        )
+        self._end_text = "" if self.end_of_turn is None else tokenizer.decode([self.end_of_turn])
+        if not self.stop_ids:
+            raise ConfigError("model.policy", "a tokenizer with no end token", "an eos token", "Set one.")
+        self.encode = lru_cache(maxsize=65_536)(self.encode)
+        self.decode = lru_cache(maxsize=65_536)(self.decode)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids of text in which special tokens count as such."""
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """The first prompt: the whole dialogue rendered, up to where the assistant begins."""
+        return self.encode(self._render(messages, add_generation_prompt=True))
+
+    def continuation(self, user_text: str, last_action_id: int | None) -> tuple[int, ...]:
+        """The ids to add after an action, so that the assistant answers `user_text` next.
+
+        Where the action did not end with the template's end-of-turn token, the token is added here.
+        """
+        between = self._after_assistant
+        if last_action_id is not None and last_action_id == self.end_of_turn:
+            between = between.removeprefix(self._end_text)
+        return self.encode(between + self.neutral(user_text) + self._before_assistant)
+
+    def decode(self, action_ids: tuple[int, ...]) -> str:
+        """The action as text without its final stop token; any other special token stays visible."""
+        ids = action_ids[:-1] if action_ids and action_ids[-1] in self.stop_ids else action_ids
+        return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+    def neutral(self, text: str) -> str:
+        """The text with every special token spelled in it broken up by a zero-width space."""
+        return self._specials.sub(lambda m: m[0][:1] + "\u200b" + m[0][1:], text)
+
+    def _render(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> str:
+        return self.tokenizer.apply_chat_template(
+            [{"role": m.role.value, "content": self.neutral(m.content)} for m in messages],
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            enable_thinking=self.enable_thinking,
+        )
+
+    def _continuation_parts(self) -> tuple[str, str]:
+        """What the template puts between an assistant's words and the next user's, and from there to the assistant."""
+        dummy = [Message(Role.USER, "x"), Message(Role.ASSISTANT, _ASSISTANT), Message(Role.USER, _USER)]
+        text = self._render(dummy, add_generation_prompt=True)
+        if text.count(_ASSISTANT) != 1 or text.count(_USER) != 1:
+            raise ConfigError(
+                "model.policy", "a chat template that drops or repeats messages", "one that shows each once", "Use another."
+            )
+        between, _, after = text.partition(_ASSISTANT)[2].partition(_USER)
+        return between, after

@@ -1,0 +1,97 @@
+"""One dialogue with the engine in exact tokens: a turn's prompt is the previous ids plus new ids, never a re-render."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cod_lightning.engines.base import Engine, Request, digest
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Message, Role, StopReason, Turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speaker:
+    """A policy as the rollout meets it: an engine, how to talk to it, and how to sample."""
+
+    engine: Engine
+    chat: Chat
+    window: int
+    """Most tokens of a prompt and its response together."""
+    max_new_tokens: int
+    """Most tokens of one response."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    seed: int = 0
+    """Run seed of the sampling noise."""
+    policy_version: int = 0
+
+    def open(self, identity: str, messages: Sequence[Message]) -> "Dialogue":
+        """Begin a dialogue; `identity` (pack, sibling, episode) keys its noise."""
+        return Dialogue(self, identity, messages)
+
+
+class Dialogue:
+    """The growing prompt of one episode. Close it, so that the engine can drop its cache."""
+
+    def __init__(self, speaker: Speaker, identity: str, messages: Sequence[Message]) -> None:
+        self.speaker = speaker
+        self.identity = identity
+        self.messages = list(messages)
+        self._new_ids = speaker.chat.opening(messages)
+        self._ids = list(self._new_ids)
+        self._num_turns = 0
+
+    async def turn(self) -> Turn:
+        """Let the policy speak. Without room for a single token the turn is empty and stops with WINDOW."""
+        speaker, observation = self.speaker, self.messages[-1].content
+        room = speaker.window - len(self._ids)
+        if room < 1:
+            return Turn(
+                new_ids=self._new_ids,
+                extends=self._num_turns > 0,
+                action_ids=(),
+                behaviour_logprobs=(),
+                stop=StopReason.WINDOW,
+                policy_version=speaker.policy_version,
+                prompt_digest=digest(self._ids),
+                observation=observation,
+            )
+        noise_seed = derive_seed(speaker.seed, speaker.policy_version, self.identity, self._num_turns)
+        completion = await speaker.engine.generate(
+            Request(
+                dialogue=self.identity,
+                prompt_ids=self._ids,
+                messages=self.messages,
+                max_new_tokens=min(room, speaker.max_new_tokens),
+                noise_seed=noise_seed,
+                temperature=speaker.temperature,
+                top_p=speaker.top_p,
+            )
+        )
+        cut_by_window = completion.stop is StopReason.LENGTH and room < speaker.max_new_tokens
+        response = speaker.chat.decode(completion.action_ids)
+        turn = Turn(
+            new_ids=self._new_ids,
+            extends=self._num_turns > 0,
+            action_ids=completion.action_ids,
+            behaviour_logprobs=completion.behaviour_logprobs,
+            stop=StopReason.WINDOW if cut_by_window else completion.stop,
+            policy_version=completion.policy_version,
+            prompt_digest=completion.prompt_digest,
+            observation=observation,
+            response=response,
+        )
+        self._ids.extend(completion.action_ids)
+        self._num_turns += 1
+        self.messages.append(Message(Role.ASSISTANT, response))
+        return turn
+
+    def say(self, text: str) -> None:
+        """Put the user's next message after the policy's last words."""
+        self._new_ids = self.speaker.chat.continuation(text, self._ids[-1] if self._num_turns else None)
+        self._ids.extend(self._new_ids)
+        self.messages.append(Message(Role.USER, text))
+
+    def close(self) -> None:
+        """The episode is over."""
+        self.speaker.engine.release(self.identity)

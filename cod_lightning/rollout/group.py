@@ -1,0 +1,60 @@
+"""Many lifecycles at once: K siblings of every pack, each a coroutine of its own, none waiting for another."""
+
+import asyncio
+from collections.abc import Sequence
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.lifecycle import run_lifecycle
+from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.types import Group, Pack
+
+
+async def run_group(
+    pack: Pack,
+    num_siblings: int,
+    *,
+    world: TextEnv,
+    mechanism: ContextMechanism,
+    speaker: Speaker,
+    monitor: RolloutMonitor,
+) -> Group:
+    """K lifecycles of one pack; all begin with the same first prompt and differ by their sampling noise."""
+    lifecycles = await asyncio.gather(
+        *(
+            run_lifecycle(pack, k, world=world, mechanism=mechanism, speaker=speaker, monitor=monitor)
+            for k in range(num_siblings)
+        )
+    )
+    return Group(pack=pack, lifecycles=tuple(lifecycles))
+
+
+def run_groups(
+    packs: Sequence[Pack],
+    num_siblings: int,
+    *,
+    world: TextEnv,
+    mechanism: ContextMechanism,
+    speaker: Speaker,
+    monitor: RolloutMonitor | None = None,
+    label: str = "rollout",
+) -> list[Group]:
+    """One group for each pack, in the order of the packs."""
+    watching = monitor or RolloutMonitor()
+
+    async def run_all() -> list[Group]:
+        return await asyncio.gather(
+            *(
+                run_group(
+                    pack, num_siblings, world=world, mechanism=mechanism, speaker=speaker, monitor=watching
+                )
+                for pack in packs
+            )
+        )
+
+    watching.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
+    try:
+        return asyncio.run(run_all())
+    finally:
+        watching.end()

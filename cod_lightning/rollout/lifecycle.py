@@ -1,0 +1,62 @@
+"""The paper's figure in code: solve, write down what was learned, use it next time. Read this file first.
+
+    solve_0 -> update_0 -> solve_1 -> update_1 -> ... -> solve_{N-1}
+
+One agent, one world, N tasks. Between tasks the agent rewrites its context; nothing else passes from task to task
+(unless the world itself carries something over). Source: arXiv 2606.20002, the loop of CoD-Deploy and CoD-Train alike.
+"""
+
+import copy
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
+from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, num_episodes
+
+
+async def run_lifecycle(
+    pack: Pack,
+    sibling: int,
+    *,
+    world: TextEnv,
+    mechanism: ContextMechanism,
+    speaker: Speaker,
+    monitor: RolloutMonitor,
+) -> Lifecycle:
+    """Lead one agent through the pack, in a world of its own (`world` is a prototype and stays untouched)."""
+    env = copy.deepcopy(world)
+    context = mechanism.empty()
+    episodes: list[Episode] = []
+
+    def identity() -> str:
+        return f"{pack.id}#{sibling}.{len(episodes)}"
+
+    for position, task in enumerate(pack.tasks):
+        solved = await run_solve_episode(
+            env, task, context, mechanism=mechanism, speaker=speaker, identity=identity(), position=position
+        )
+        episodes.append(solved)
+        monitor.episode(solved)
+        if solved.status is EpisodeStatus.FAILED or position == len(pack) - 1:
+            break
+        updated = await run_update_episode(
+            env.rules, solved, mechanism=mechanism, speaker=speaker, identity=identity()
+        )
+        episodes.append(updated)
+        monitor.episode(updated)
+        if updated.status is EpisodeStatus.FAILED:
+            break
+        context = updated.context_after
+
+    episodes += [_skipped(e) for e in range(len(episodes), num_episodes(len(pack)))]
+    lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes))
+    monitor.lifecycle(lifecycle)
+    return lifecycle
+
+
+def _skipped(index: int) -> Episode:
+    """The episode that never began, because an earlier one failed."""
+    kind = EpisodeKind.UPDATE if index % 2 else EpisodeKind.SOLVE
+    return Episode(kind=kind, position=index // 2, status=EpisodeStatus.SKIPPED)

@@ -1,0 +1,228 @@
+"""Records of experience, from a task to a trainable row; the whole domain in one file, stdlib only.
+
+    Pack(Task) -> Group(Lifecycle(Episode(Turn))) -> Segment
+
+Letters used everywhere: G packs in a batch, K sibling lifecycles of a pack, N tasks of a pack, E = 2N-1 episodes of a
+lifecycle in the order solve_0, update_0, solve_1, ..., solve_{N-1}; B token rows, T tokens, V vocabulary.
+
+Each record is written once, by one function, and never changed downstream.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Who speaks in a dialogue."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One utterance of a dialogue, as text."""
+
+    role: Role
+    content: str
+
+
+class Split(StrEnum):
+    """Which share of the worlds a pack is drawn from; a world belongs to exactly one."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+class EpisodeKind(StrEnum):
+    """What an episode is for."""
+
+    SOLVE = "solve"
+    """All turns of one task."""
+    UPDATE = "update"
+    """One rewrite of the context."""
+
+
+class EpisodeStatus(StrEnum):
+    """How an episode ended. The first three are the policy's doing and keep their reward; the last two have none."""
+
+    COMPLETED = "completed"
+    """It ran to its own end, well or badly."""
+    MALFORMED = "malformed"
+    """The policy's text did not parse."""
+    TRUNCATED = "truncated"
+    """The turns, the response length or the policy's window ran out."""
+    FAILED = "failed"
+    """An engine or a world raised; the reward is missing."""
+    SKIPPED = "skipped"
+    """It never began, because an earlier episode of the lifecycle failed; the reward is missing."""
+
+
+class StopReason(StrEnum):
+    """Why the engine stopped sampling."""
+
+    STOP = "stop"
+    """A stop token was sampled; it is the last action token."""
+    LENGTH = "length"
+    """`max_new_tokens` were sampled without a stop token."""
+    WINDOW = "window"
+    """The policy's window was full. With no action tokens at all the prompt itself did not fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One problem of a world."""
+
+    id: str
+    seed: int
+    spec: object
+    """The environment's own frozen dataclass of plain values: all that `reset` needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pack:
+    """N tasks that share a hidden rule, fixed by `world_seed`, in the order in which they are solved."""
+
+    id: str
+    split: Split
+    world_seed: int
+    tasks: tuple[Task, ...]
+
+    def __len__(self) -> int:
+        """N, the number of tasks."""
+        return len(self.tasks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One engine call. Holds what was *added* since the previous turn: whole prompts would grow with the square.
+
+    Worked example, a solve episode of two turns (`s` system, `o` observation, `a` action ids)::
+
+        turn 0   new_ids = s s o o o    extends = False   action_ids = a a     prompt = s s o o o
+        turn 1   new_ids = o o          extends = True    action_ids = a a a   prompt = s s o o o a a o o
+    """
+
+    new_ids: tuple[int, ...]
+    """Prompt ids added since the previous turn (all of them where `extends` is False)."""
+    extends: bool
+    """True if the prompt is the previous turn's prompt + its action + `new_ids`."""
+    action_ids: tuple[int, ...]
+    """Ids the policy sampled, the stop token included."""
+    behaviour_logprobs: tuple[float, ...]
+    """Log-probability (nats) of each action id under the distribution that it was sampled from."""
+    stop: StopReason
+    policy_version: int
+    """Number of weight syncs the engine had seen when it sampled; -1 for a scripted policy."""
+    prompt_digest: int
+    """CRC-32 of the prompt ids that the engine really conditioned on; segments compare theirs against it."""
+    observation: str = ""
+    """The text that was put to the policy this turn, for readers."""
+    response: str = ""
+    """The action as text, special tokens left out, for readers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """All turns of one task (solve), or one rewrite of the context (update)."""
+
+    kind: EpisodeKind
+    position: int
+    """0-based index of the task; update n follows solve n."""
+    status: EpisodeStatus
+    turns: tuple[Turn, ...] = ()
+    reward: float | None = None
+    """None exactly when `status` is FAILED or SKIPPED: missing is not 0."""
+    success: bool | None = None
+    """Solve: whether the task was solved. Update: whether the context parsed. None where the reward is missing."""
+    feedback: str = ""
+    """Solve: the environment's words after the task. Update: why the context did not parse, if so."""
+    context_before: str = ""
+    context_after: str = ""
+    error: str = ""
+    """What was raised, for FAILED."""
+
+    def __post_init__(self) -> None:
+        missing = self.status in (EpisodeStatus.FAILED, EpisodeStatus.SKIPPED)
+        assert missing == (self.reward is None), f"a {self.status} episode with reward {self.reward}"
+
+    @property
+    def num_action_tokens(self) -> int:
+        """Tokens the policy sampled in this episode."""
+        return sum(len(turn.action_ids) for turn in self.turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifecycle:
+    """The E = 2N-1 interleaved episodes of one sibling through one pack."""
+
+    pack_id: str
+    sibling: int
+    episodes: tuple[Episode, ...]
+
+    @property
+    def solves(self) -> tuple[Episode, ...]:
+        """The N solve episodes in order of position."""
+        return self.episodes[0::2]
+
+    @property
+    def updates(self) -> tuple[Episode, ...]:
+        """The N-1 update episodes in order of position."""
+        return self.episodes[1::2]
+
+    @property
+    def failed(self) -> bool:
+        """True if an engine or a world failed in it."""
+        return any(episode.status is EpisodeStatus.FAILED for episode in self.episodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The K sibling lifecycles of one pack; each other's baseline."""
+
+    pack: Pack
+    lifecycles: tuple[Lifecycle, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One token row with one credit key: the turns of an episode whose prompts extend one another, merged.
+
+    The two turns of the example in `Turn` become one row::
+
+        token_ids           s s o o o a a o o a a a
+        action_mask         . . . . . 1 1 . . 1 1 1
+        behaviour_logprobs  0 0 0 0 0 x x 0 0 x x x
+    """
+
+    pack_id: str
+    sibling: int
+    episode: int
+    """Index e in 0..E-1."""
+    token_ids: tuple[int, ...]
+    action_mask: tuple[bool, ...]
+    behaviour_logprobs: tuple[float, ...]
+    policy_version: int
+    """The oldest one among its tokens."""
+
+
+def episode_index(kind: EpisodeKind, position: int) -> int:
+    """The index e of an episode in its lifecycle: 2 * position for solve, one more for update.
+
+    >>> episode_index(EpisodeKind.SOLVE, 2), episode_index(EpisodeKind.UPDATE, 2)
+    (4, 5)
+    """
+    return 2 * position + (kind is EpisodeKind.UPDATE)
+
+
+def num_episodes(num_tasks: int) -> int:
+    """E, the number of episodes in a lifecycle through N tasks."""
+    return 2 * num_tasks - 1
+
+
+def last_message(messages: Sequence[Message], role: Role) -> str:
+    """The text of the latest message of that role, or an empty string."""
+    return next((m.content for m in reversed(messages) if m.role is role), "")

@@ -1,0 +1,141 @@
+"""The data of the warm start: scripted demonstrations, run through the very rollout code that the policy will meet.
+
+Every episode is demonstrated on its own, with a context that the demonstrator makes up (true in part, junk, or none), so
+that nothing in the data connects what one task showed with what the next one is told.
+"""
+
+import asyncio
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import lightning as L
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.engines.scripted import ScriptedEngine
+from cod_lightning.envs.base import Demonstrator, TextEnv
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.batch import Batch, collate, credit_table
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
+from cod_lightning.rollout.player import Player
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Episode, Group, Lifecycle, Pack, Split
+from datamodules.rollout import SizedItems
+
+
+class DemonstrationDataModule(L.LightningDataModule):
+    """Batches of demonstrated episodes.
+
+    Args:
+        env: The world; it must have a demonstrator.
+        context: The context mechanism whose form the demonstrations show.
+        pack_size: N, tasks of a pack.
+        num_updates: Optimizer updates of the warm start.
+        packs_per_update: Packs whose episodes make one update.
+        num_packs: Different packs; more updates than these hold go over them again.
+        max_new_tokens: Most tokens of one response.
+        seed: Seed of the packs and of the demonstrators' choices; linked to `seed_everything`.
+    """
+
+    def __init__(
+        self,
+        env: TextEnv,
+        context: ContextMechanism,
+        pack_size: int = 4,
+        num_updates: int = 1500,
+        packs_per_update: int = 3,
+        num_packs: int = 1500,
+        max_new_tokens: int = 16,
+        seed: int = 1,
+    ) -> None:
+        super().__init__()
+        for key, value in (("num_updates", num_updates), ("packs_per_update", packs_per_update), ("pack_size", pack_size)):
+            if value < 1:
+                raise ConfigError(f"data.{key}", value, "at least 1", "Leave it out for the default.")
+        if num_packs < packs_per_update:
+            raise ConfigError("data.num_packs", num_packs, f"at least data.packs_per_update={packs_per_update}", "Raise it.")
+        self.env, self.context = env, context
+        self.pack_size, self.num_updates, self.packs_per_update = pack_size, num_updates, packs_per_update
+        self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
+        self._chat: Chat | None = None
+
+    def setup(self, stage: str) -> None:
+        """Make the tokenizer."""
+        if self._chat is None:
+            policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
+            self._chat = Chat(policy.tokenizer(self.env.words() + self.context.words()))
+
+    @property
+    def chat(self) -> Chat:
+        """Tokenizer and chat template; there after `setup`."""
+        assert self._chat is not None, "setup() has not run"
+        return self._chat
+
+    def train_dataloader(self) -> SizedItems:
+        """One item = one optimizer update."""
+        return SizedItems(self._batches, self.num_updates)
+
+    def _batches(self) -> Iterator[Batch]:
+        kept: list[Group] = []
+        order: list[int] = []
+        shuffler = random.Random(derive_seed("demonstration order", self.seed))
+        for _ in range(self.num_updates):
+            if len(order) < self.packs_per_update:
+                order = list(range(self.num_packs))
+                shuffler.shuffle(order)
+            chosen = [order.pop() for _ in range(self.packs_per_update)]
+            while len(kept) <= max(chosen) and len(kept) < self.num_packs:
+                kept.append(self._demonstrate(len(kept)))
+            yield self._collate([kept[i] for i in chosen])
+
+    def _collate(self, groups: list[Group]) -> Batch:
+        index = {group.pack.id: g for g, group in enumerate(groups)}
+        return collate(segments_of(groups), credit_table(groups), index, pad_id=self.chat.tokenizer.pad_token_id or 0)
+
+    def _demonstrate(self, index: int) -> Group:
+        """One pack's E episodes, each with a context of its own."""
+        pack = self.env.sample_pack(split=Split.TRAIN, index=index, num_tasks=self.pack_size, seed=self.seed)
+        teacher = self.env.demonstrator(pack)
+        episodes = asyncio.run(self._episodes(pack, teacher))
+        return Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(episodes)),))
+
+    async def _episodes(self, pack: Pack, teacher: Demonstrator) -> list[Episode]:
+        env = copy.deepcopy(self.env)
+        rng = random.Random(derive_seed("demonstrated contexts", self.seed, pack.id))
+        speaker = self._speaker(Player(teacher, self.context))
+        episodes: list[Episode] = []
+        for position, task in enumerate(pack.tasks):
+            identity = f"{pack.id}.{position}"
+            solved = await run_solve_episode(
+                env,
+                task,
+                teacher.context(rng),
+                mechanism=self.context,
+                speaker=speaker,
+                identity=identity + ".solve",
+                position=position,
+            )
+            episodes.append(solved)
+            if position < len(pack) - 1:
+                episodes.append(
+                    await run_update_episode(
+                        env.rules, solved, mechanism=self.context, speaker=speaker, identity=identity + ".update"
+                    )
+                )
+        return episodes
+
+    def _speaker(self, player: Player) -> Speaker:
+        chat = self.chat
+        stop_id = chat.end_of_turn if chat.end_of_turn is not None else min(chat.stop_ids)
+        engine = ScriptedEngine(player.reply, lambda text: list(chat.encode(text)), stop_id)
+        return Speaker(
+            engine=engine,
+            chat=chat,
+            window=self.trainer.lightning_module.policy.window,  # pyright: ignore
+            max_new_tokens=self.max_new_tokens,
+            seed=self.seed,
+        )

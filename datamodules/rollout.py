@@ -1,0 +1,272 @@
+"""The online data of CoD-Train: packs become groups of lifecycles, groups become batches, one batch an optimizer update."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import lightning as L
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.engines.base import Engine
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.controls import BlankedContext
+from cod_lightning.evaluation.suite import Condition, Suite, conditions
+from cod_lightning.objective.batch import Batch, collate, credit_table
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.types import Group, Message, Pack, Role, Split
+
+GroupListener = Callable[[str, int, Sequence[Group]], None]
+
+
+class RolloutDataModule(L.LightningDataModule):
+    """Generates interleaved solve and update episodes with the current policy.
+
+    Args:
+        env: The world that packs are drawn from.
+        context: How the agent writes down what it learnt.
+        engine: What samples the policy's turns.
+        pack_size: N, tasks of a pack in training and validation.
+        group_size: K, sibling lifecycles of a training pack.
+        packs_per_rollout: G, packs of a rollout.
+        updates_per_rollout: Optimizer updates made of a rollout, each on whole groups.
+        rollouts_per_epoch: Rollouts between two validations.
+        val_packs: Held-out packs of a validation, one lifecycle each.
+        max_new_tokens: Most tokens of one response.
+        temperature: Sampling temperature in training; the ratio of the loss holds at 1 only.
+        top_p: Nucleus sampling in training; the ratio of the loss holds at 1 only.
+        enable_thinking: Handed to the chat template.
+        suites: What `test`, and the end of `fit`, evaluates.
+        seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
+    """
+
+    def __init__(
+        self,
+        env: TextEnv,
+        context: ContextMechanism,
+        engine: Engine,
+        pack_size: int = 4,
+        group_size: int = 8,
+        packs_per_rollout: int = 32,
+        updates_per_rollout: int = 2,
+        rollouts_per_epoch: int = 10,
+        val_packs: int = 256,
+        max_new_tokens: int = 16,
+        temperature: float = 1.0,
+        top_p: float = 1.0,
+        enable_thinking: bool = False,
+        suites: list[Suite] | None = None,
+        seed: int = 1,
+    ) -> None:
+        super().__init__()
+        _check_sizes(pack_size, group_size, packs_per_rollout, updates_per_rollout, rollouts_per_epoch, val_packs, max_new_tokens)
+        _check_sampling(temperature, top_p)
+        self.env, self.context, self.engine = env, context, engine
+        self.pack_size, self.group_size = pack_size, group_size
+        self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
+        self.rollouts_per_epoch, self.val_packs = rollouts_per_epoch, val_packs
+        self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
+        self.enable_thinking = enable_thinking
+        self.suites = tuple(suites or ())
+        self.seed = seed
+        self.num_rollouts = 0
+        """Rollouts begun; the cursor over training packs."""
+        self.policy_label = "trained"
+        """Whose weights the engine holds in `test`; decides which conditions of a suite run."""
+        self.monitor = RolloutMonitor()
+        self.group_listeners: list[GroupListener] = []
+        self.last_rollout: RolloutStats | None = None
+        self._chat: Chat | None = None
+
+    # ------------------------------------------------------------------ life of the DataModule
+
+    def setup(self, stage: str) -> None:
+        """Make the tokenizer and see that an opening prompt and a response fit the policy's window."""
+        del stage
+        if self._chat is None:
+            policy = self.policy
+            self._chat = Chat(policy.tokenizer(self.env.words() + self.context.words()), self.enable_thinking)
+            self._check_window()
+
+    @property
+    def policy(self) -> Any:
+        """The policy spec of the module that is trained."""
+        assert self.trainer is not None, "the DataModule is not attached to a Trainer"
+        return self.trainer.lightning_module.policy  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def chat(self) -> Chat:
+        """Tokenizer and chat template; there after `setup`."""
+        assert self._chat is not None, "setup() has not run"
+        return self._chat
+
+    def state_dict(self) -> dict[str, Any]:
+        """The cursor over training packs."""
+        return {"num_rollouts": self.num_rollouts}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the next training packs."""
+        self.num_rollouts = state_dict["num_rollouts"]
+
+    # ------------------------------------------------------------------ loaders
+
+    def train_dataloader(self) -> "SizedItems":
+        """One item = one optimizer update. Sized, so that Lightning never fetches ahead of the weights."""
+        return SizedItems(self._train_batches, self.rollouts_per_epoch * self.updates_per_rollout)
+
+    def val_dataloader(self) -> "SizedItems":
+        """One item: the groups (of one) of all validation packs."""
+        return SizedItems(self._validation_groups, 1)
+
+    def test_dataloader(self) -> list["SizedItems"]:
+        """One loader for each condition of each suite that concerns the current policy."""
+        return [
+            SizedItems(lambda s=suite, c=condition: self._suite_groups(s, c), 1) for suite, condition in self.test_conditions()
+        ]
+
+    def predict_dataloader(self) -> "SizedItems":
+        """As validation: lifecycles of held-out packs."""
+        return self.val_dataloader()
+
+    def test_conditions(self) -> list[tuple[Suite, Condition]]:
+        """Suites and conditions in the order of the test loaders."""
+        return [
+            (suite, condition)
+            for suite in self.suites
+            for condition in conditions(suite)
+            if condition.policy == self.policy_label
+        ]
+
+    # ------------------------------------------------------------------ rollouts
+
+    def _train_batches(self) -> Iterator[Batch]:
+        for _ in range(self.rollouts_per_epoch):
+            first = self.num_rollouts * self.packs_per_rollout
+            self.num_rollouts += 1
+            packs = self._packs(self.env, Split.TRAIN, first, self.packs_per_rollout, self.pack_size, self.seed)
+            groups = self._run("train", packs, self.group_size)
+            credit = credit_table(groups)
+            index = {group.pack.id: g for g, group in enumerate(groups)}
+            size = self.packs_per_rollout // self.updates_per_rollout
+            for start in range(0, len(groups), size):
+                share = segments_of(groups[start : start + size])
+                yield collate(share, credit, index, pad_id=self.chat.tokenizer.pad_token_id or 0)
+
+    def _validation_groups(self) -> Iterator[list[Group]]:
+        packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)
+        yield self._run("validation", packs, 1)
+
+    def _suite_groups(self, suite: Suite, condition: Condition) -> Iterator[list[Group]]:
+        env = suite.env or self.env
+        packs = self._packs(env, Split(suite.split), 0, suite.num_packs, suite.pack_size, suite.seed)
+        mechanism = BlankedContext(self.context) if condition.control == "blanked_context" else self.context
+        yield self._run(condition.label, packs, 1, world=env, mechanism=mechanism, temperature=condition.temperature)
+
+    def _packs(self, env: TextEnv, split: Split, first: int, count: int, size: int, seed: int) -> list[Pack]:
+        return [env.sample_pack(split=split, index=first + i, num_tasks=size, seed=seed) for i in range(count)]
+
+    def _run(
+        self,
+        label: str,
+        packs: Sequence[Pack],
+        num_siblings: int,
+        *,
+        world: TextEnv | None = None,
+        mechanism: ContextMechanism | None = None,
+        temperature: float | None = None,
+    ) -> list[Group]:
+        start = time.perf_counter()
+        groups = run_groups(
+            packs,
+            num_siblings,
+            world=world or self.env,
+            mechanism=mechanism or self.context,
+            speaker=self._speaker(self.temperature if temperature is None else temperature),
+            monitor=self.monitor,
+            label=label,
+        )
+        self.last_rollout = RolloutStats.of(groups, time.perf_counter() - start, count_drift(groups))
+        for listener in self.group_listeners:
+            listener(label, self._step(), groups)
+        return groups
+
+    def _speaker(self, temperature: float) -> Speaker:
+        return Speaker(
+            engine=self.engine,
+            chat=self.chat,
+            window=self.policy.window,
+            max_new_tokens=self.max_new_tokens,
+            temperature=temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            policy_version=getattr(self.engine, "policy_version", 0),
+        )
+
+    def _step(self) -> int:
+        return self.trainer.global_step if self.trainer is not None else 0
+
+    def _check_window(self) -> None:
+        pack = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
+        observation, _ = self.env.reset(options={"task": pack.tasks[0]})
+        system = self.context.inject(self.env.rules, self.context.empty())
+        prompt = self.chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+        needed = len(prompt) + self.max_new_tokens
+        if needed > self.policy.window:
+            raise ConfigError(
+                "model.policy.window",
+                self.policy.window,
+                f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={self.max_new_tokens}",
+                "Raise the window or lower data.max_new_tokens.",
+            )
+
+
+@dataclass(frozen=True)
+class SizedItems:
+    """An iterable with a length: Lightning then fetches an item only when it is needed."""
+
+    items: Callable[[], Iterator[Any]]
+    length: int
+
+    def __iter__(self) -> Iterator[Any]:
+        """A fresh pass."""
+        return self.items()
+
+    def __len__(self) -> int:
+        """Items of one pass."""
+        return self.length
+
+
+def _check_sizes(
+    pack_size: int, group_size: int, packs: int, updates: int, rollouts: int, val_packs: int, max_new_tokens: int
+) -> None:
+    for key, value, least, why in (
+        ("pack_size", pack_size, 2, "credit for a context needs a later task"),
+        ("group_size", group_size, 2, "a baseline compares siblings"),
+        ("packs_per_rollout", packs, 1, "a rollout has packs"),
+        ("updates_per_rollout", updates, 1, "a rollout is trained on"),
+        ("rollouts_per_epoch", rollouts, 1, "an epoch has rollouts"),
+        ("val_packs", val_packs, 1, "validation has packs"),
+        ("max_new_tokens", max_new_tokens, 1, "a response has tokens"),
+    ):
+        if value < least:
+            raise ConfigError(f"data.{key}", value, f"at least {least}, since {why}", f"Set it to {least} or more.")
+    if packs % updates:
+        nearest = next(d for d in range(updates, 0, -1) if packs % d == 0)
+        raise ConfigError(
+            "data.updates_per_rollout", updates, f"a divisor of data.packs_per_rollout={packs}", f"The nearest is {nearest}."
+        )
+
+
+def _check_sampling(temperature: float, top_p: float) -> None:
+    why = "exactly 1 in training, since otherwise the ratio of policy to behaviour is biased"
+    for key, value in (("temperature", temperature), ("top_p", top_p)):
+        if value != 1:
+            raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")
+
+

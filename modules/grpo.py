@@ -1,0 +1,255 @@
+"""The objective of CoD-Train as a LightningModule: returns -> baseline -> reweight -> loss, one optimizer update a batch.
+
+Rewards travel, advantages are derived: a batch carries the credit table of its whole rollout, and whoever doubts an
+advantage recomputes it from a transcript.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning as L
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cod_lightning.errors import ConfigError, NonFiniteLoss
+from cod_lightning.evaluation.metrics import PositionMetrics
+from cod_lightning.models.base import Policy
+from cod_lightning.objective.baselines import Baseline, GroupMean, scale
+from cod_lightning.objective.batch import Batch, CreditTable, spread
+from cod_lightning.objective.logprobs import action_logprobs
+from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss, kl_to_reference
+from cod_lightning.objective.microbatch import split_by_token_budget
+from cod_lightning.objective.returns import CreditRule, EpisodeCredit
+from cod_lightning.objective.reweight import AdaptiveRED
+from cod_lightning.types import Group
+
+_NO_ADVANTAGE = 1e-6
+"""Below this a row's gradient is rounding noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStats:
+    """What an optimizer update was made of."""
+
+    num_tokens: int
+    """Tokens that went through forward and backward, padding excluded."""
+    num_rows: int
+    num_dropped_rows: int
+    """Rows of zero advantage, which need no gradient."""
+    num_micro_batches: int
+
+
+class GRPOModule(L.LightningModule):
+    """Trains a policy on groups of lifecycles with credit for each episode.
+
+    Manual optimisation: a batch is one update of any number of micro-batches, so gradient clipping and accumulation are
+    this module's own keys, not the Trainer's.
+
+    Args:
+        policy: How the model and its tokenizer are made.
+        credit: Rewards to returns (`EpisodeCredit` is the paper's).
+        baseline: What a return is compared with.
+        scale: Divide advantages by the standard deviation of returns in a group, in the batch, or not at all.
+        reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
+        loss: Policy loss on tokens.
+        lr: Learning rate of AdamW.
+        betas: Decay rates of AdamW's moments.
+        weight_decay: Decoupled weight decay.
+        warmup_updates: Updates over which the learning rate rises linearly from 0.
+        gradient_clip_val: Largest norm of an update's gradient; null leaves it alone.
+        token_budget: Most tokens of a micro-batch, padding included. Changes memory and speed, not the gradient.
+        kl_coefficient: Weight of the k2 divergence from the frozen initial policy; 0 keeps no copy.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        credit: CreditRule = EpisodeCredit(),  # noqa: B008  (frozen; the CLI's default)
+        baseline: Baseline = GroupMean(),  # noqa: B008
+        scale: Literal["none", "group", "batch"] = "none",
+        reweight: AdaptiveRED | None = AdaptiveRED(),  # noqa: B008
+        loss: PolicyLoss = REC(),  # noqa: B008
+        lr: float = 1e-6,
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 0.0,
+        warmup_updates: int = 0,
+        gradient_clip_val: float | None = 1.0,
+        token_budget: int = 16_384,
+        kl_coefficient: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        _check(lr, token_budget, gradient_clip_val, kl_coefficient)
+        self.policy, self.credit, self.baseline, self.scale = policy, credit, baseline, scale
+        self.reweight, self.loss = reweight, loss
+        self.lr, self.betas, self.weight_decay, self.warmup_updates = lr, betas, weight_decay, warmup_updates
+        self.gradient_clip_val, self.token_budget, self.kl_coefficient = gradient_clip_val, token_budget, kl_coefficient
+        self.model: PreTrainedModel | None = None
+        self.reference: PreTrainedModel | None = None
+        self.val_positions = PositionMetrics()
+        self.last_update: UpdateStats | None = None
+        self.updates_since_sync = 0
+        """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
+
+    def configure_model(self) -> None:
+        """Build the policy once the DataModule has its tokenizer."""
+        if self.model is None:
+            self.model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore
+            if self.kl_coefficient > 0:
+                self.reference = copy.deepcopy(self.model).eval().requires_grad_(False)
+
+    def configure_optimizers(self) -> Any:
+        """AdamW with a linear warm-up."""
+        optimizer = torch.optim.AdamW(self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
+        warmup = max(1, self.warmup_updates)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda update: min(1.0, (update + 1) / warmup))
+        return [optimizer], [schedule]
+
+    # ------------------------------------------------------------------ training
+
+    def training_step(self, batch: Batch, batch_idx: int) -> None:
+        """One optimizer update from one share of a rollout."""
+        advantages, temperature = self.advantages(batch.credit)
+        token_advantages = spread(advantages, batch)
+        rows = token_advantages.abs().amax(dim=1).gt(_NO_ADVANTAGE).nonzero().squeeze(1)
+        keys = _episode_keys(batch.episode_index[rows], batch.credit)
+        micro_batches = [rows[part] for part in split_by_token_budget(batch.lengths[rows], keys, self.token_budget)]
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        metrics, entropy = self._accumulate(batch, token_advantages, micro_batches)
+        norm = self._clip()
+        optimizer.step()
+        self.lr_schedulers().step()  # pyright: ignore
+        self.last_update = UpdateStats(
+            num_tokens=int(batch.lengths[rows].sum()),
+            num_rows=len(rows),
+            num_dropped_rows=len(batch.lengths) - len(rows),
+            num_micro_batches=len(micro_batches),
+        )
+        self._log_update(batch, metrics, entropy, norm, temperature)
+
+    def advantages(self, table: CreditTable) -> tuple[Float[Tensor, "G K E"], float]:
+        """Advantages of the whole rollout, and RED's temperature (0 where it left them alone)."""
+        returns = self.credit(table)
+        advantages = scale(self.baseline(returns), returns, self.scale)
+        if self.reweight is None:
+            return advantages.values, 0.0
+        tilted = self.reweight(advantages.values, table.action_counts, advantages.valid)
+        return tilted.values, float(tilted.temperature) if bool(tilted.triggered) else 0.0
+
+    def _accumulate(
+        self, batch: Batch, token_advantages: Float[Tensor, "B T"], micro_batches: Sequence[Tensor]
+    ) -> tuple[LossMetrics | None, float]:
+        """Gradients of all micro-batches, their summed metrics, and the mean entropy (nats) per action token."""
+        metrics: LossMetrics | None = None
+        entropy_sum = 0.0
+        world_size = self.trainer.world_size  # DDP and FSDP average gradients; the loss divides by a global count
+        for rows in micro_batches:
+            part = batch.rows(rows)
+            logprobs, entropy = self._logprobs(self._model, part)
+            out = self.loss(
+                LossInputs(
+                    policy_logprobs=logprobs,
+                    behaviour_logprobs=part.behaviour_logprobs,
+                    advantages=token_advantages[rows, : part.token_ids.shape[1]],
+                    action_mask=part.action_mask,
+                    num_action_tokens=batch.num_action_tokens,
+                )
+            )
+            loss = out.loss + self._divergence(part, logprobs, batch.num_action_tokens)
+            self._stop_if_not_finite(loss, part)
+            self.manual_backward(loss * world_size)
+            metrics = out.metrics if metrics is None else metrics + out.metrics
+            entropy_sum += float(entropy.sum())
+        return metrics, entropy_sum / max(1, int(metrics.num_tokens) if metrics else 0)
+
+    def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """Log-probabilities and entropies of action tokens; rows are right-padded, so the causal mask is all they need."""
+        hidden = model.base_model(input_ids=part.token_ids, use_cache=False).last_hidden_state
+        return action_logprobs(hidden, model.get_output_embeddings(), part.token_ids, part.action_mask)
+
+    def _divergence(self, part: Batch, logprobs: Float[Tensor, "B T"], num_action_tokens: int) -> Tensor | float:
+        if self.reference is None:
+            return 0.0
+        with torch.no_grad():
+            reference, _ = self._logprobs(self.reference, part)
+        return self.kl_coefficient * kl_to_reference(logprobs, reference, part.action_mask) / num_action_tokens
+
+    def _clip(self) -> float:
+        """Clip the gradient if asked to; its norm (before clipping)."""
+        limit = float("inf") if self.gradient_clip_val is None else self.gradient_clip_val
+        return float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), limit))
+
+    def _stop_if_not_finite(self, loss: Tensor, part: Batch) -> None:
+        if not bool(torch.isfinite(loss)):
+            path = Path(self.trainer.default_root_dir) / f"nonfinite_step{self.global_step}.pt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            torch.save({"token_ids": part.token_ids, "action_mask": part.action_mask, "behaviour_logprobs": part.behaviour_logprobs, "episode_index": part.episode_index}, path)
+            raise NonFiniteLoss(
+                f"the loss is {float(loss)} at optimizer update {self.global_step}; its micro-batch is saved in {path}. "
+                "Lower model.lr, or look for log-probabilities of -inf in the batch."
+            )
+
+    def _log_update(
+        self, batch: Batch, metrics: LossMetrics | None, entropy: float, norm: float, temperature: float
+    ) -> None:
+        on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
+        self.updates_since_sync += 1
+        table = batch.credit
+        present = table.valid[..., 0::2]
+        count = present.sum(dim=(0, 1))
+        mean = (table.solve_rewards * present).sum(dim=(0, 1)) / count.clamp_min(1)
+        values = {f"train/reward/position_{n}": float(r) for n, r in enumerate(mean) if count[n]}
+        values |= {"train/lifecycles": float(count[0]), "train/red_temperature": temperature, "train/gradient_norm": norm}
+        if metrics is not None:
+            tokens = max(1.0, float(metrics.num_tokens))
+            values |= {"train/clip_fraction": float(metrics.num_clipped) / tokens, "train/entropy": entropy}
+            if on_policy:
+                values["train/logprob_gap"] = float(metrics.sum_logprob_gap) / tokens
+        self.log_dict(values, on_step=True, on_epoch=False, batch_size=1)
+
+    # ------------------------------------------------------------------ evaluation
+
+    def validation_step(self, groups: list[Group], batch_idx: int) -> None:
+        """Count the held-out lifecycles."""
+        self.val_positions.update([lifecycle for group in groups for lifecycle in group.lifecycles])
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the position curve; what CoD is about."""
+        summary = self.val_positions.compute()
+        self.val_positions.reset()
+        self.log_dict({f"val/{name}": value for name, value in summary.scalars().items()})
+
+    def test_step(self, groups: list[Group], batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Nothing to compute: the `Evaluation` callback collects the groups."""
+
+    def predict_step(self, groups: list[Group], batch_idx: int) -> list[Group]:
+        """The lifecycles themselves."""
+        return groups
+
+    @property
+    def _model(self) -> PreTrainedModel:
+        assert self.model is not None, "configure_model() has not run"
+        return self.model
+
+
+def _episode_keys(index: Tensor, table: CreditTable) -> Tensor:
+    """One integer for each row's episode, from its (g, k, e)."""
+    _, siblings, episodes = table.valid.shape
+    return (index[:, 0] * siblings + index[:, 1]) * episodes + index[:, 2]
+
+
+def _check(lr: float, token_budget: int, gradient_clip_val: float | None, kl_coefficient: float) -> None:
+    if not lr > 0:
+        raise ConfigError("model.lr", lr, "a number above 0", "The paper's is 1e-6, a tiny policy's about 1e-3.")
+    if token_budget < 1:
+        raise ConfigError("model.token_budget", token_budget, "at least 1", "16384 is the default.")
+    if gradient_clip_val is not None and not gradient_clip_val > 0:
+        raise ConfigError("model.gradient_clip_val", gradient_clip_val, "above 0, or null", "1.0 is the default.")
+    if kl_coefficient < 0:
+        raise ConfigError("model.kl_coefficient", kl_coefficient, "at least 0", "0 is the paper's.")

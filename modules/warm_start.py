@@ -1,0 +1,80 @@
+"""Supervised learning on scripted demonstrations: teaches a policy the protocol before there is anything to reinforce."""
+
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.models.base import Policy
+from cod_lightning.objective.batch import Batch
+from cod_lightning.objective.logprobs import action_logprobs
+
+
+class WarmStartModule(L.LightningModule):
+    """Cross-entropy on the demonstrators' action tokens, AdamW with warm-up and linear decay to 0.
+
+    Args:
+        policy: How the model and its tokenizer are made.
+        lr: Largest learning rate.
+        betas: Decay rates of AdamW's moments.
+        weight_decay: Decoupled weight decay.
+        warmup_updates: Updates over which the learning rate rises linearly from 0.
+        gradient_clip_val: Largest norm of an update's gradient.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        lr: float = 3e-3,
+        betas: tuple[float, float] = (0.9, 0.95),
+        weight_decay: float = 0.0,
+        warmup_updates: int = 50,
+        gradient_clip_val: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        if not lr > 0:
+            raise ConfigError("model.lr", lr, "a number above 0", "A tiny policy's is about 3e-3.")
+        self.policy, self.lr, self.betas, self.weight_decay = policy, lr, betas, weight_decay
+        self.warmup_updates, self.gradient_clip_val = warmup_updates, gradient_clip_val
+        self.model: PreTrainedModel | None = None
+
+    def configure_model(self) -> None:
+        """Build the policy once the DataModule has its tokenizer."""
+        if self.model is None:
+            self.model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore
+
+    def configure_optimizers(self) -> Any:
+        """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 at the last update."""
+        optimizer = torch.optim.AdamW(self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
+        total = max(1, int(self.trainer.estimated_stepping_batches))
+
+        def factor(update: int) -> float:
+            return min((update + 1) / max(1, self.warmup_updates), 1 - update / total)
+
+        return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, factor)]
+
+    def training_step(self, batch: Batch, batch_idx: int) -> None:
+        """One update on one batch of demonstrations."""
+        optimizer = self.optimizers()
+        optimizer.zero_grad()
+        loss = self._loss(batch)
+        self.manual_backward(loss)
+        torch.nn.utils.clip_grad_norm_(self._model.parameters(), self.gradient_clip_val)
+        optimizer.step()
+        self.lr_schedulers().step()  # pyright: ignore
+        self.log("warm_start/loss", loss.detach(), on_step=True, on_epoch=False, batch_size=1)
+
+    def _loss(self, batch: Batch) -> Tensor:
+        """Mean negative log-probability (nats) of the demonstrated action tokens."""
+        hidden = self._model.base_model(input_ids=batch.token_ids, use_cache=False).last_hidden_state
+        logprobs, _ = action_logprobs(hidden, self._model.get_output_embeddings(), batch.token_ids, batch.action_mask)
+        return -logprobs.sum() / max(1, batch.num_action_tokens)
+
+    @property
+    def _model(self) -> PreTrainedModel:
+        assert self.model is not None, "configure_model() has not run"
+        return self.model
