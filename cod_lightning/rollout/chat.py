@@ -65,7 +65,7 @@ class Chat:
         """
         between = self._after_assistant
         if last_action_id is not None and last_action_id == self.end_of_turn:
-            between = between.removeprefix(self._end_text)
+            between = between.lstrip().removeprefix(self._end_text)
         return self.encode(between + self.neutral(user_text) + self._before_assistant)
 
     def decode(self, action_ids: tuple[int, ...]) -> str:

@@ -1,0 +1,184 @@
+"""The transformers engine against the plain forward pass of the same model."""
+
+import asyncio
+
+import pytest
+import torch
+
+from cod_lightning.engines.base import Request, digest
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.types import Split, StopReason
+from tests.stubs import WORDS, PlainContext, WordWorld
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return TinyPolicy().tokenizer(WordWorld().words())
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    torch.manual_seed(0)
+    return TinyPolicy(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64).model(tokenizer)
+
+
+@pytest.fixture
+def engine(model):
+    return bound(model)
+
+
+def bound(model, **kwargs) -> TransformersEngine:
+    engine = TransformersEngine(**kwargs)
+    engine.bind(model, stop_ids=[2])
+    engine.update_weights(model.state_dict().items(), policy_version=7)
+    return engine
+
+
+def request(ids, dialogue="a", **kwargs) -> Request:
+    return Request(dialogue=dialogue, prompt_ids=ids, messages=(), **({"max_new_tokens": 5, "noise_seed": 3} | kwargs))
+
+
+def ask(engine, *requests):
+    async def all_of_them():
+        return await asyncio.gather(*(engine.generate(r) for r in requests))
+
+    return asyncio.run(all_of_them())
+
+
+def reference_logprobs(model, ids, temperature=1.0):
+    with torch.no_grad():
+        return torch.log_softmax(model(torch.tensor([ids])).logits[0].float() / temperature, dim=-1)
+
+
+def speaker(engine, tokenizer, **kwargs) -> Speaker:
+    return Speaker(engine=engine, chat=Chat(tokenizer), **({"window": 96, "max_new_tokens": 4} | kwargs))
+
+
+def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4, **kwargs):
+    world = WordWorld()
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
+    return run_groups(packs, num_siblings, world=world, mechanism=PlainContext(), speaker=speaker(engine, tokenizer, **kwargs))
+
+
+def test_log_probs_equal_those_of_a_plain_forward_pass_over_whole_lifecycles(engine, model, tokenizer):
+    segments = segments_of(lifecycles(engine, tokenizer))
+    assert len(segments) == 3 * 4 * 5
+    for segment in segments:
+        expected = reference_logprobs(model, list(segment.token_ids))
+        for t, is_action in enumerate(segment.action_mask):
+            if is_action:
+                assert segment.behaviour_logprobs[t] == pytest.approx(expected[t - 1, segment.token_ids[t]].item(), abs=1e-5)
+
+
+def test_drift_is_zero_and_an_episode_is_one_row(engine, tokenizer):
+    groups = lifecycles(engine, tokenizer)
+    assert count_drift(groups) == 0
+    keys = [(s.pack_id, s.sibling, s.episode) for s in segments_of(groups)]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_sample_does_not_depend_on_who_shares_the_batch(engine, tokenizer):
+    alone = lifecycles(engine, tokenizer, num_packs=1, num_siblings=2)
+    crowded = lifecycles(engine, tokenizer, num_packs=5, num_siblings=6)
+    for k in range(2):
+        a, b = alone[0].lifecycles[k], crowded[0].lifecycles[k]
+        assert [t.action_ids for e in a.episodes for t in e.turns] == [t.action_ids for e in b.episodes for t in e.turns]
+
+
+def test_few_slots_and_small_prefills_change_nothing(model, tokenizer):
+    roomy = lifecycles(bound(model), tokenizer)
+    tight = lifecycles(bound(model, max_dialogues=2, prefill_tokens=20), tokenizer)
+    assert [s.token_ids for s in segments_of(roomy)] == [s.token_ids for s in segments_of(tight)]
+
+
+def test_greedy_decoding_takes_the_most_likely_token_each_time(engine, model):
+    (completion,) = ask(engine, request([3, 7, 5], temperature=0.0))
+    ids = [3, 7, 5]
+    for action in completion.action_ids:
+        assert action == int(reference_logprobs(model, ids)[-1].argmax())
+        ids.append(action)
+
+
+def test_tempered_log_probs_are_those_of_the_distribution_sampled_from(engine, model):
+    (completion,) = ask(engine, request([3, 7, 5], temperature=0.5))
+    expected = reference_logprobs(model, [3, 7, 5], temperature=0.5)[-1, completion.action_ids[0]]
+    assert completion.behaviour_logprobs[0] == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_samples_follow_the_distribution(engine, model):
+    completions = ask(engine, *(request([3, 7, 5], f"d{i}", noise_seed=i, max_new_tokens=1) for i in range(400)))
+    for i in range(400):
+        engine.release(f"d{i}")
+    counts = torch.bincount(torch.tensor([c.action_ids[0] for c in completions]), minlength=len(WORDS) + 7)
+    expected = reference_logprobs(model, [3, 7, 5])[-1].exp() * 400
+    assert float(((counts - expected) ** 2 / expected).sum()) < 2.0 * len(counts)  # chi-square, mean = number of cells
+
+
+def test_nucleus_sampling_never_leaves_the_nucleus(engine, model):
+    probabilities, order = reference_logprobs(model, [3, 7, 5])[-1].exp().sort(descending=True)
+    nucleus = set(order[: int((probabilities.cumsum(0) < 0.3).sum()) + 1].tolist())
+    completions = ask(engine, *(request([3, 7, 5], f"d{i}", noise_seed=i, max_new_tokens=1, top_p=0.3) for i in range(200)))
+    assert {c.action_ids[0] for c in completions} <= nucleus
+
+
+def test_a_later_turn_reports_the_digest_of_everything_it_was_conditioned_on(engine):
+    (first,) = ask(engine, request([3, 7, 5]))
+    ids = [3, 7, 5, *first.action_ids, 9, 8]
+    (second,) = ask(engine, request(ids))
+    assert second.prompt_digest == digest(ids)
+    assert second.policy_version == 7
+
+
+def test_a_turn_stops_at_the_stop_token_or_at_the_limit(engine):
+    completions = ask(engine, *(request([3, 7, 5], f"d{i}", noise_seed=i, max_new_tokens=40) for i in range(50)))
+    stopped = [c for c in completions if c.stop is StopReason.STOP]
+    assert stopped
+    assert all(c.action_ids[-1] == 2 and 2 not in c.action_ids[:-1] for c in stopped)
+    assert all(len(c.action_ids) == 40 for c in completions if c.stop is StopReason.LENGTH)
+
+
+def test_new_weights_change_what_is_sampled(engine, model):
+    (before,) = ask(engine, request([3, 7, 5]))
+    engine.release("a")
+    engine.update_weights(((name, tensor + 0.05) for name, tensor in model.state_dict().items()), policy_version=8)
+    (after,) = ask(engine, request([3, 7, 5]))
+    assert after.policy_version == 8
+    assert before.behaviour_logprobs != after.behaviour_logprobs
+
+
+def test_a_weight_that_was_left_out_of_a_sync_is_named(engine, model):
+    weights = dict(model.state_dict())
+    del weights["model.layers.0.mlp.up_proj.weight"]
+    with pytest.raises(EngineFailure, match=r"layers\.0\.mlp\.up_proj\.weight"):
+        engine.update_weights(weights.items(), policy_version=8)
+
+
+def test_weights_do_not_change_under_a_live_dialogue(engine, model):
+    ask(engine, request([3, 7, 5]))
+    with pytest.raises(EngineFailure, match="1 dialogues are live"):
+        engine.update_weights(model.state_dict().items(), policy_version=8)
+
+
+def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engine_lives_on(engine, tokenizer, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_hidden", lambda *_: 1 / 0)
+        groups = lifecycles(engine, tokenizer)
+    errors = {e.error for g in groups for x in g.lifecycles for e in x.episodes if e.error}
+    assert errors == {"EngineFailure: ZeroDivisionError: division by zero"}
+    assert all(not x.failed for g in lifecycles(engine, tokenizer) for x in g.lifecycles)
+
+
+def test_an_engine_without_a_model_says_what_to_call():
+    with pytest.raises(EngineFailure, match="bind"):
+        ask(TransformersEngine(), request([1]))
+
+
+def test_impossible_sizes_are_refused_by_key():
+    with pytest.raises(ConfigError, match=r"data\.engine\.max_dialogues is 0"):
+        TransformersEngine(max_dialogues=0)

@@ -1,0 +1,67 @@
+"""Exact tokens through a chat template, for the tiny policy's own and for those of real models."""
+
+import pytest
+
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.types import Message, Role
+from tests.real_templates import LLAMA3, QWEN3, bpe_tokenizer
+
+OPENING = (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "Which way?"))
+
+
+@pytest.fixture(scope="module", params=["qwen3", "llama3"])
+def chat(request):
+    return Chat(bpe_tokenizer(QWEN3 if request.param == "qwen3" else LLAMA3))
+
+
+def test_the_opening_is_the_template_rendered_once(chat):
+    rendered = chat.tokenizer.apply_chat_template(
+        [{"role": m.role.value, "content": m.content} for m in OPENING],
+        tokenize=False,
+        add_generation_prompt=True,
+        enable_thinking=False,
+    )
+    assert chat.tokenizer.decode(chat.opening(OPENING)) == rendered
+
+
+def test_a_turn_that_ended_itself_and_one_that_was_cut_off_continue_to_the_same_prompt(chat):
+    words = chat.encode("Left.")
+    ended = chat.opening(OPENING) + words + (chat.end_of_turn,)
+    cut_off = chat.opening(OPENING) + words
+    continued = ended + chat.continuation("And now?", ended[-1])
+    assert continued == cut_off + chat.continuation("And now?", cut_off[-1])
+    assert "Left." in (text := chat.tokenizer.decode(continued))
+    assert text.index("Left.") < text.index("And now?")
+
+
+def test_the_continuation_spells_what_the_template_puts_between_two_turns(chat):
+    text = chat.tokenizer.decode(chat.continuation("And now?", None))
+    opening = chat.tokenizer.decode(chat.opening(OPENING))
+    before_user = opening[opening.index("Be brief.") + len("Be brief.") : opening.index("Which way?")]
+    after_user = opening[opening.index("Which way?") + len("Which way?") :]
+    assert text == before_user + "And now?" + after_user
+
+
+def test_a_special_token_spelled_in_a_message_stays_text(chat):
+    forged = f"x{chat.tokenizer.decode([chat.end_of_turn])}y"
+    ids = chat.continuation(forged, chat.end_of_turn)
+    honest = chat.continuation("xy", chat.end_of_turn)
+    assert ids.count(chat.end_of_turn) == honest.count(chat.end_of_turn)
+
+
+def test_the_final_stop_token_is_no_text_but_an_earlier_special_token_is(chat):
+    word, end = chat.encode("Left."), chat.end_of_turn
+    assert chat.decode((*word, end)) == "Left."
+    assert chat.decode((*word, end, *word, end)) != "Left.Left."
+
+
+def test_the_tiny_policys_later_turns_cost_four_tokens():
+    chat = Chat(TinyPolicy().tokenizer(["lake", "3=up", "@(0,1)", "go"]))
+    ids = chat.encode("go") + (chat.end_of_turn,)
+    assert chat.tokenizer.convert_ids_to_tokens(list(chat.continuation("3=up @(0,1)", ids[-1]))) == [
+        "<user>",
+        "3=up",
+        "@(0,1)",
+        "<assistant>",
+    ]

@@ -1,0 +1,153 @@
+"""The loop of the paper, with an engine whose every word is known."""
+
+import pytest
+
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split, StopReason
+from tests.stubs import FunctionEngine, PlainContext, WordWorld
+
+CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
+SAY_W1 = CHAT.encode("w1") + (CHAT.end_of_turn,)
+
+
+def live(engine, world=None, num_tasks=3, num_siblings=1, monitor=None, **speaker):
+    world = world or WordWorld()
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
+    (group,) = run_groups(
+        [pack],
+        num_siblings,
+        world=world,
+        mechanism=PlainContext(),
+        speaker=Speaker(engine=engine, chat=CHAT, **({"window": 96, "max_new_tokens": 4} | speaker)),
+        monitor=monitor,
+    )
+    return group
+
+
+def test_solve_and_update_episodes_interleave_and_nothing_follows_the_last_task():
+    (lifecycle,) = live(FunctionEngine(lambda _: SAY_W1)).lifecycles
+    assert [(e.kind.value, e.position) for e in lifecycle.episodes] == [
+        ("solve", 0),
+        ("update", 0),
+        ("solve", 1),
+        ("update", 1),
+        ("solve", 2),
+    ]
+
+
+def test_what_an_update_wrote_is_what_the_next_task_reads():
+    engine = FunctionEngine(lambda _: SAY_W1)
+    (lifecycle,) = live(engine).lifecycles
+    assert lifecycle.solves[0].context_before == ""
+    assert [e.context_before for e in lifecycle.solves[1:]] == ["w1", "w1"]
+    prompts = [CHAT.tokenizer.decode(list(ids)) for ids in engine.prompts]
+    assert sum("rules w1" in prompt for prompt in prompts) == 2 * 3  # three turns in each later task
+
+
+def test_siblings_share_the_pack_and_not_the_world():
+    group = live(FunctionEngine(lambda _: SAY_W1), num_siblings=3)
+    first = [x.episodes[0].turns[0].observation for x in group.lifecycles]
+    assert len(set(first)) == 1
+    assert [x.episodes[0].reward for x in group.lifecycles] == [1.0, 1.0, 1.0]
+
+
+def test_a_prompt_is_the_previous_ids_plus_new_ids():
+    engine = FunctionEngine(lambda _: SAY_W1)
+    live(engine, num_tasks=1)
+    for shorter, longer in zip(engine.prompts, engine.prompts[1:], strict=False):
+        assert longer[: len(shorter) + len(SAY_W1)] == shorter + SAY_W1
+
+
+def test_an_episode_of_three_turns_is_one_row_in_which_exactly_the_actions_are_masked():
+    group = live(FunctionEngine(lambda _: SAY_W1), num_tasks=1)
+    (row,) = segments_of([group])
+    actions = [i for i, is_action in zip(row.token_ids, row.action_mask, strict=True) if is_action]
+    assert tuple(actions) == SAY_W1 * 3
+    assert [p == -1.0 for p in row.behaviour_logprobs] == list(row.action_mask)
+    assert count_drift([group]) == 0
+
+
+def test_an_engine_that_saw_other_ids_is_counted_as_drift():
+    class Forgetful(FunctionEngine):
+        async def generate(self, request):
+            completion = await super().generate(request)
+            return type(completion)(**{f: getattr(completion, f) for f in completion.__slots__} | {"prompt_digest": 0})
+
+    group = live(Forgetful(lambda _: SAY_W1), num_tasks=1)
+    assert count_drift([group]) == 3 * len(SAY_W1)
+
+
+def test_a_world_that_raises_costs_one_lifecycle_and_its_reward_is_missing():
+    group = live(FunctionEngine(lambda _: SAY_W1), WordWorld(raise_in=".1"))
+    statuses = [e.status for e in group.lifecycles[0].episodes]
+    assert statuses == [EpisodeStatus.COMPLETED] * 2 + [EpisodeStatus.FAILED] + [EpisodeStatus.SKIPPED] * 2
+    failed = group.lifecycles[0].episodes[2]
+    assert failed.reward is None
+    assert failed.error == "EnvironmentFailure: RuntimeError: the world is broken"
+
+
+def test_a_reward_outside_the_declared_range_is_a_failure_of_the_world():
+    group = live(FunctionEngine(lambda _: SAY_W1), WordWorld(bad_reward=True))
+    assert "outside its range [0.0, 1.0]" in group.lifecycles[0].episodes[0].error
+
+
+def test_an_engine_that_raises_costs_its_lifecycle_only():
+    def fails_for_sibling_1(request):
+        if "#1." in request.dialogue:
+            raise ConnectionError("gone")
+        return SAY_W1
+
+    group = live(FunctionEngine(fails_for_sibling_1), num_siblings=3)
+    assert [x.failed for x in group.lifecycles] == [False, True, False]
+    assert "ConnectionError: gone" in group.lifecycles[1].episodes[0].error
+
+
+def test_every_dialogue_is_released_even_when_something_fails():
+    engine = FunctionEngine(lambda _: SAY_W1)
+    live(engine, WordWorld(raise_in=".1"))
+    assert len(engine.released) == 2  # solve 0, update 0; the third never began
+
+
+def test_a_full_window_ends_the_episode_as_truncated_and_no_prompt_exceeds_it():
+    engine = FunctionEngine(lambda _: SAY_W1)
+    group = live(engine, num_tasks=1, window=15)
+    episode = group.lifecycles[0].episodes[0]
+    assert episode.status is EpisodeStatus.TRUNCATED
+    assert episode.reward == 0.0
+    assert episode.turns[-1].stop is StopReason.WINDOW
+    assert max(len(prompt) for prompt in engine.prompts) < 15
+    assert all(len(row.token_ids) <= 15 for row in segments_of([group]))
+
+
+def test_the_monitor_hears_of_every_episode_and_of_the_end():
+    class Listening(RolloutMonitor):
+        def __init__(self):
+            self.heard = []
+
+        def begin(self, label, num_lifecycles, num_tasks):
+            self.heard.append(("begin", num_lifecycles, num_tasks))
+
+        def episode(self, episode):
+            self.heard.append(episode.kind)
+
+        def lifecycle(self, lifecycle):
+            self.heard.append("lifecycle")
+
+        def end(self):
+            self.heard.append("end")
+
+    monitor = Listening()
+    live(FunctionEngine(lambda _: SAY_W1), num_tasks=2, monitor=monitor)
+    solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
+    assert monitor.heard == [("begin", 1, 2), solve, update, solve, "lifecycle", "end"]
+
+
+@pytest.mark.parametrize("num_tasks", [1, 5])
+def test_packs_of_any_length_run(num_tasks):
+    group = live(FunctionEngine(lambda _: SAY_W1), num_tasks=num_tasks)
+    assert len(group.lifecycles[0].episodes) == 2 * num_tasks - 1

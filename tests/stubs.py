@@ -1,0 +1,100 @@
+"""Small worlds, contexts and engines that tests share."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate
+from cod_lightning.engines.base import Completion, Engine, Request, digest
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.types import Episode, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task
+
+WORDS = tuple(f"w{i}" for i in range(40))
+
+
+class WordWorld(TextEnv):
+    """Shows random words for a fixed number of turns; the reward counts turns in which w1 was said."""
+
+    name = "words"
+
+    def __init__(self, max_turns: int = 3, raise_in: str = "", bad_reward: bool = False) -> None:
+        self.max_turns, self.raise_in, self.bad_reward = max_turns, raise_in, bad_reward
+        self._hits, self._turn = 0, 0
+
+    @property
+    def rules(self) -> str:
+        return "rules"
+
+    @property
+    def success(self) -> bool:
+        return self._hits > 0
+
+    @property
+    def status(self) -> EpisodeStatus:
+        return EpisodeStatus.COMPLETED
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        tasks = tuple(Task(id=f"{index}.{n}", seed=1000 * index + n, spec=None) for n in range(num_tasks))
+        return Pack(id=f"words/{split}/{seed}/{index}", split=split, world_seed=index, tasks=tasks)
+
+    def reset(self, *, seed=None, options=None):
+        task = options["task"]
+        if task.id.endswith(self.raise_in or "\0"):
+            raise RuntimeError("the world is broken")
+        self._random, self._turn, self._hits = random.Random(task.seed), 0, 0
+        return " ".join(self._random.choices(WORDS, k=4)), {}
+
+    def step(self, action):
+        self._turn += 1
+        self._hits += "w1" in action.split()
+        reward = 7.0 if self.bad_reward else self._hits / self.max_turns
+        return " ".join(self._random.choices(WORDS, k=2)), reward, self._turn == self.max_turns, False, {}
+
+    def words(self) -> tuple[str, ...]:
+        return ("rules", *WORDS)
+
+
+class PlainContext(ContextMechanism):
+    """Whatever the policy says becomes the context."""
+
+    def empty(self) -> str:
+        return ""
+
+    def inject(self, rules: str, context: str) -> str:
+        return f"{rules} {context}".strip()
+
+    def ask(self, rules: str, episode: Episode) -> tuple[Message, ...]:
+        return (Message(Role.SYSTEM, "w2"), Message(Role.USER, episode.feedback))
+
+    def read(self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]) -> ContextUpdate:
+        if any(token in response for token in special_tokens) or not response:
+            return ContextUpdate(context=context_before, reward=-0.1, parsed=False, reason="special token")
+        return ContextUpdate(context=response, reward=0.0, parsed=True)
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return messages[0].content == "w2"
+
+    def write(self, context: str) -> str:
+        return context
+
+
+class FunctionEngine(Engine):
+    """Answers with the ids that a function gives; records its requests' prompts."""
+
+    def __init__(self, answer: Callable[[Request], Sequence[int]], stop_id: int = 2) -> None:
+        self.answer, self.stop_id = answer, stop_id
+        self.prompts: list[tuple[int, ...]] = []
+        self.released: list[str] = []
+
+    async def generate(self, request: Request) -> Completion:
+        self.prompts.append(tuple(request.prompt_ids))
+        ids = tuple(self.answer(request))[: request.max_new_tokens]
+        return Completion(
+            action_ids=ids,
+            behaviour_logprobs=(-1.0,) * len(ids),
+            stop=StopReason.STOP if ids[-1:] == (self.stop_id,) else StopReason.LENGTH,
+            policy_version=0,
+            prompt_digest=digest(request.prompt_ids),
+        )
+
+    def release(self, dialogue: str) -> None:
+        self.released.append(dialogue)
