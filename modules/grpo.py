@@ -140,7 +140,7 @@ class GRPOModule(L.LightningModule):
         if self.reweight is None:
             return advantages.values, 0.0
         tilted = self.reweight(advantages.values, table.action_counts, advantages.valid)
-        return tilted.values, float(tilted.temperature) if bool(tilted.triggered) else 0.0
+        return tilted.values, tilted.temperature
 
     def _accumulate(
         self, batch: Batch, token_advantages: Float[Tensor, "B T"], micro_batches: Sequence[Tensor]

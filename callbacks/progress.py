@@ -1,0 +1,209 @@
+"""A live display of a run that never looks frozen: rollouts, the long part, show every lifecycle that ends."""
+
+import math
+import time
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks.progress.progress_bar import ProgressBar
+from lightning.pytorch.trainer.states import TrainerFn
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
+from callbacks.source import rollout_source
+from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.types import Episode, Lifecycle
+
+_SNAPSHOT_S = 0.2
+"""Seconds between two looks at the Trainer's metrics, which cost more than a count."""
+
+
+class Progress(ProgressBar, RolloutMonitor):
+    """Takes the place of Lightning's own bar, and watches the DataModule's rollouts.
+
+    An episode only raises two counts; a thread of its own draws them. Where the output is no terminal (a log file, CI) it
+    prints one plain line for each epoch, validation and test condition instead.
+
+    Args:
+        refresh_per_second: How often the display is drawn.
+    """
+
+    def __init__(self, refresh_per_second: float = 4.0) -> None:
+        super().__init__()
+        self.refresh_per_second = refresh_per_second
+        self.console: Console | None = None
+        """Where it shows; made in `setup`, unless it was set before."""
+        self.board: Board | None = None
+        self._live: Live | None = None
+        self._enabled = True
+        self._snapshot_at = 0.0
+
+    # ------------------------------------------------------------------ life
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Watch the DataModule's rollouts, on the first rank only."""
+        super().setup(trainer, pl_module, stage)
+        self.console = self.console or Console()
+        source = rollout_source(trainer)
+        if self._enabled and source is not None:
+            source.monitor = self
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Leave the last picture standing."""
+        self._stop()
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Give the terminal back before a traceback is printed."""
+        self._stop()
+
+    def disable(self) -> None:
+        """Show nothing (Lightning asks for it on ranks above 0)."""
+        self._enabled = False
+        self._stop()
+
+    def enable(self) -> None:
+        """Show again."""
+        self._enabled = True
+
+    def print(self, *args: Any, sep: str = " ", **kwargs: Any) -> None:
+        """Print above the display."""
+        if self.console is not None:
+            self.console.print(sep.join(map(str, args)), markup=False, highlight=False, soft_wrap=True)
+
+    # ------------------------------------------------------------------ training
+
+    def on_sanity_check_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """The first rollout of a fit is on display already."""
+        self._start(Board("fit", "updates", _total_updates(trainer)))
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """The clock starts here, after a checkpoint was restored."""
+        done = _updates_done(trainer)
+        self._start(Board("fit", "updates", _total_updates(trainer), done=done, first=done))
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """One more update."""
+        if self.board is None:
+            return
+        self.board.done = _updates_done(trainer)
+        now = time.monotonic()
+        if trainer.is_last_batch or now - self._snapshot_at > _SNAPSHOT_S:
+            self._snapshot_at = now
+            self.board.train = train_summary(trainer.callback_metrics)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """A plain line, where there is no terminal."""
+        if self.board is not None:
+            self._plain("train", self.board.train)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Leave the last picture standing."""
+        self._stop()
+
+    # ------------------------------------------------------------------ validation and test
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Of `validate`; the validations of a fit are part of its display."""
+        if trainer.state.fn == TrainerFn.VALIDATING:
+            self._start(Board("validate", "batches", int(sum(trainer.num_val_batches))))
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Keep its metrics on display."""
+        if self.board is not None and not trainer.sanity_checking:
+            self.board.validation = validation_summary(trainer.callback_metrics)
+            self._plain("held out", self.board.validation)
+
+    def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """A batch is a condition of a suite."""
+        self._start(Board("test", "conditions", int(sum(trainer.num_test_batches))))
+
+    def on_test_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """One more condition."""
+        if self.board is not None:
+            self.board.done += 1
+            if self.board.tally is not None:
+                self._plain(self.board.tally.label, success_text(self.board.tally.success))
+
+    def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Make room for the table."""
+        self._stop()
+
+    def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """One rollout."""
+        self._start(Board("predict", "batches", int(sum(trainer.num_predict_batches))))
+
+    # ------------------------------------------------------------------ rollouts
+
+    def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
+        """Count from 0."""
+        if self.board is not None:
+            self.board.tally = Tally(label, num_lifecycles, num_tasks)
+
+    def episode(self, episode: Episode) -> None:
+        """Raise two counts."""
+        if self.board is not None and self.board.tally is not None:
+            self.board.tally.count(episode)
+
+    def lifecycle(self, lifecycle: Lifecycle) -> None:
+        """Raise the bar."""
+        if self.board is not None and self.board.tally is not None:
+            self.board.tally.finished += 1
+            self.board.tally.failed += lifecycle.failed
+
+    def end(self) -> None:
+        """Stop the rollout's clock."""
+        if self.board is not None and self.board.tally is not None:
+            self.board.tally.ended = time.monotonic()
+
+    # ------------------------------------------------------------------ display
+
+    def _start(self, board: Board) -> None:
+        if not self._enabled or self.console is None:
+            return
+        self.board = board
+        if self._live is None and _draws(self.console):
+            self._live = Live(
+                get_renderable=self._render, console=self.console, refresh_per_second=self.refresh_per_second
+            )
+            self._live.start(refresh=True)
+
+    def _render(self) -> RenderableType:
+        return self.board.render() if self.board is not None else ""
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _plain(self, name: str, text: str) -> None:
+        """One line of a log, where nothing is drawn."""
+        if self.board is not None and self._live is None and text:
+            self.print(f"{self.board.progress()}  {self.board.clock()}  {name}: {text}")
+
+
+def _draws(console: Console) -> bool:
+    return console.is_terminal and not console.is_dumb_terminal
+
+
+def _updates_done(trainer: L.Trainer) -> int:
+    return trainer.fit_loop.total_batch_idx + 1
+
+
+def _total_updates(trainer: L.Trainer) -> int | None:
+    """Updates at which the run ends, by `max_steps` or `max_epochs`; None if neither is set."""
+    bounds = [float(trainer.max_steps)] if trainer.max_steps > 0 else []
+    if trainer.max_epochs is not None and trainer.max_epochs > 0:
+        bounds.append(trainer.max_epochs * float(trainer.num_training_batches))
+    total = min(bounds, default=math.inf)
+    return None if math.isinf(total) else int(total)

@@ -1,0 +1,59 @@
+"""Logs where the time of a training step goes, and how many tokens it buys."""
+
+import time
+from typing import Any, Protocol
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+from callbacks.source import rollout_source
+
+
+class UpdateStats(Protocol):
+    """What `pl_module.last_update` has to tell."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of this rank that went through forward and backward, padding excluded."""
+        ...
+
+
+class Throughput(Callback):
+    """Logs seconds and tokens per second of the latest rollout and of every update, each as this rank's clock sees it.
+
+    `time/rollout_s`, `throughput/generated_tokens_s`, `rollout/token_drift` and `rollout/num_failed` come from the
+    DataModule's `last_rollout` and repeat until the next rollout; `time/train_s` is the span of `training_step`, its
+    optimizer step included, and `throughput/trained_tokens_s` divides the tokens of the module's `last_update` by it.
+    """
+
+    def __init__(self) -> None:
+        self._start = 0.0
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+        """The batch is there: what came before was rollout."""
+        self._start = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """The update is done."""
+        seconds = time.perf_counter() - self._start
+        values = {"time/train_s": seconds}
+        update: UpdateStats | None = getattr(pl_module, "last_update", None)
+        if update is not None:
+            values["throughput/trained_tokens_s"] = update.num_tokens / max(seconds, 1e-9)
+        for name, value in (values | _rollout_values(trainer)).items():
+            pl_module.log(name, value, on_step=True, on_epoch=False, batch_size=1)
+
+
+def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
+    source = rollout_source(trainer)
+    if source is None or source.last_rollout is None:
+        return {}
+    rollout = source.last_rollout
+    return {
+        "time/rollout_s": rollout.seconds,
+        "throughput/generated_tokens_s": rollout.num_generated_tokens / max(rollout.seconds, 1e-9),
+        "rollout/token_drift": float(rollout.token_drift),
+        "rollout/num_failed": float(rollout.num_failed),
+    }

@@ -1,0 +1,65 @@
+"""Keeps what was said: lifecycles as JSON lines that people can read and that the same advantages can be computed from."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+from callbacks.source import listen, stop_listening
+from cod_lightning.errors import ConfigError
+from cod_lightning.rollout import transcript
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Group
+
+
+class Transcripts(Callback):
+    """Writes `lifecycles/train.jsonl`, `validation.jsonl` and `test_SUITE_CONDITION.jsonl` under the run's folder.
+
+    Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on, so that
+    steps after its checkpoint occur twice. Ranks above 0 write their own share to `*.rankR.jsonl`.
+
+    Args:
+        train_per_rollout: Groups kept of each training rollout, drawn at random.
+        test_packs: Groups kept of each condition of each suite, the first ones.
+    """
+
+    def __init__(self, train_per_rollout: int = 4, test_packs: int = 64) -> None:
+        for key, value in {"train_per_rollout": train_per_rollout, "test_packs": test_packs}.items():
+            if value < 0:
+                raise ConfigError(f"Transcripts.{key}", value, "at least 0", "0 keeps none.")
+        self.train_per_rollout, self.test_packs = train_per_rollout, test_packs
+        self._trainer: L.Trainer | None = None
+        self._begun: set[str] = set()
+        """Labels whose file this object has written to."""
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Listen to rollouts."""
+        self._trainer = trainer
+        listen(trainer, self._write)
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Listen no more."""
+        stop_listening(trainer, self._write)
+        if stage == "test":  # the next pass of `test` replaces the files of its own conditions
+            self._begun = {label for label in self._begun if not label.startswith("test")}
+
+    def _write(self, label: str, step: int, groups: Sequence[Group]) -> None:
+        assert self._trainer is not None, "setup() has not run"
+        kept = self._kept(label, step, groups)
+        if self._trainer.sanity_checking or not kept:
+            return
+        rank = self._trainer.global_rank
+        name = f"{label}.rank{rank}.jsonl" if rank else f"{label}.jsonl"
+        resumed = self._trainer.ckpt_path is not None and not label.startswith("test")
+        path = Path(self._trainer.default_root_dir) / "lifecycles" / name
+        transcript.write(path, kept, step=step, append=resumed or label in self._begun)
+        self._begun.add(label)
+
+    def _kept(self, label: str, step: int, groups: Sequence[Group]) -> Sequence[Group]:
+        if label == "train":
+            rng = random.Random(derive_seed("transcripts", step))
+            chosen = rng.sample(range(len(groups)), min(self.train_per_rollout, len(groups)))
+            return [groups[index] for index in sorted(chosen)]
+        return groups[: self.test_packs] if label.startswith("test") else groups

@@ -1,0 +1,41 @@
+"""An engine without a model: a function from dialogue to text, so that scripted policies run through the very same rollout."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from cod_lightning.engines.base import Completion, Engine, Request, digest
+from cod_lightning.errors import EngineFailure
+from cod_lightning.types import Message, StopReason
+
+
+class ScriptedEngine(Engine):
+    """Says what `reply` says.
+
+    Args:
+        reply: From the dialogue and a random generator (seeded by the request) to the response's text.
+        encode: From text to token ids.
+        stop_id: Added at the end of every response that is not cut off.
+    """
+
+    def __init__(
+        self,
+        reply: Callable[[Sequence[Message], random.Random], str],
+        encode: Callable[[str], Sequence[int]],
+        stop_id: int,
+    ) -> None:
+        self._reply, self._encode, self._stop_id = reply, encode, stop_id
+
+    async def generate(self, request: Request) -> Completion:
+        """The reply as token ids, each with log-probability 0; cut at `max_new_tokens`."""
+        try:
+            text = self._reply(request.messages, random.Random(request.noise_seed))
+        except Exception as error:
+            raise EngineFailure(f"the scripted policy raised {type(error).__name__}: {error}") from error
+        ids = (*self._encode(text), self._stop_id)[: request.max_new_tokens]
+        return Completion(
+            action_ids=ids,
+            behaviour_logprobs=(0.0,) * len(ids),
+            stop=StopReason.STOP if ids[-1] == self._stop_id else StopReason.LENGTH,
+            policy_version=-1,
+            prompt_digest=digest(request.prompt_ids),
+        )

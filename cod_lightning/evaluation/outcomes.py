@@ -1,0 +1,91 @@
+"""What came of deploying a policy: rewards and successes by pack and position, with what is missing kept missing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cod_lightning.types import Episode, Lifecycle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcomes:
+    """P lifecycles through packs of N tasks, one lifecycle for each pack, in any order."""
+
+    rewards: Float[np.ndarray, "P N"]
+    """Reward of each solve episode; NaN where missing, since a failed engine or world is no reward of 0."""
+    success: Float[np.ndarray, "P N"]
+    """1 where the task was solved, 0 where not, NaN where missing."""
+    valid: Bool[np.ndarray, "P N"]
+    """False where reward and success are missing."""
+    pack_ids: tuple[str, ...]
+    """[P], all different: packs are what the intervals resample and what policies are paired by."""
+
+    def __post_init__(self) -> None:
+        shapes = {self.rewards.shape, self.success.shape, self.valid.shape}
+        assert len(shapes) == 1, f"rewards, success and valid differ in shape: {shapes}"
+        assert len(self.pack_ids) == len(self.rewards), f"{len(self.pack_ids)} packs, {len(self.rewards)} rows"
+        assert len(set(self.pack_ids)) == len(self.pack_ids), "a pack occurs twice; outcomes hold one lifecycle for each"
+
+    @classmethod
+    def of(cls, lifecycles: Sequence[Lifecycle]) -> "Outcomes":
+        """The outcomes of these lifecycles, which go through packs of one size."""
+        assert lifecycles, "no lifecycles, no outcomes"
+        lengths = {len(lifecycle.solves) for lifecycle in lifecycles}
+        assert len(lengths) == 1, f"packs of different sizes in one set of outcomes: {sorted(lengths)}"
+        rewards = np.array([[_reward(episode) for episode in lifecycle.solves] for lifecycle in lifecycles])
+        success = np.array([[_success(episode) for episode in lifecycle.solves] for lifecycle in lifecycles])
+        pack_ids = tuple(lifecycle.pack_id for lifecycle in lifecycles)
+        return cls(rewards=rewards, success=success, valid=~np.isnan(rewards), pack_ids=pack_ids)
+
+    @property
+    def num_packs(self) -> int:
+        """P."""
+        return self.rewards.shape[0]
+
+    @property
+    def num_positions(self) -> int:
+        """N."""
+        return self.rewards.shape[1]
+
+    def rows(self, pack_ids: Sequence[str]) -> "Outcomes":
+        """The outcomes of these packs, in this order."""
+        index = {pack_id: row for row, pack_id in enumerate(self.pack_ids)}
+        chosen = np.array([index[pack_id] for pack_id in pack_ids], dtype=int)
+        return Outcomes(
+            rewards=self.rewards[chosen],
+            success=self.success[chosen],
+            valid=self.valid[chosen],
+            pack_ids=tuple(pack_ids),
+        )
+
+
+def concatenate(parts: Sequence[Outcomes]) -> Outcomes:
+    """All packs of several outcomes, for example those of several ranks."""
+    return Outcomes(
+        rewards=np.concatenate([part.rewards for part in parts]),
+        success=np.concatenate([part.success for part in parts]),
+        valid=np.concatenate([part.valid for part in parts]),
+        pack_ids=tuple(pack_id for part in parts for pack_id in part.pack_ids),
+    )
+
+
+def position_means(values: Float[np.ndarray, "P N"]) -> Float[np.ndarray, " N"]:
+    """Mean over packs by position; NaN entries are left out, a position without any other is NaN.
+
+    >>> position_means(np.array([[1.0, np.nan], [0.0, np.nan]])).tolist()
+    [0.5, nan]
+    """
+    present = ~np.isnan(values)
+    counts = present.sum(axis=0)
+    sums = np.where(present, values, 0.0).sum(axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _reward(episode: Episode) -> float:
+    return np.nan if episode.reward is None else episode.reward
+
+
+def _success(episode: Episode) -> float:
+    return np.nan if episode.success is None else float(episode.success)

@@ -1,0 +1,145 @@
+"""From what was played to `evaluation.json`, whose shape is in `schema.py`."""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cod_lightning.errors import DataError
+from cod_lightning.evaluation.intervals import (
+    Estimate,
+    gain_estimate,
+    mean_estimate,
+    position_estimates,
+    success_difference,
+)
+from cod_lightning.evaluation.outcomes import Outcomes, position_means
+from cod_lightning.evaluation.schema import Interval, Paired, PositionRecord, Results, SuiteRecord, WarmStartDifference
+from cod_lightning.evaluation.suite import Condition, Control, PolicyLabel, Suite
+from cod_lightning.seeds import derive_seed
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """One condition of one suite, played to its end."""
+
+    suite: Suite
+    condition: Condition
+    env: str
+    """Name of the world."""
+    outcomes: Outcomes
+
+
+def suite_record(played: Sequence[Played]) -> SuiteRecord:
+    """The record of one suite from all its conditions, the trained policy's among them."""
+    by_name = {one.condition.name: one for one in played}
+    trained = by_name[PolicyLabel.TRAINED]
+    suite, outcomes = trained.suite, trained.outcomes
+    seed = derive_seed("bootstrap", suite.name, suite.seed)
+    gain = gain_estimate(outcomes.success, seed=seed)
+    return SuiteRecord(
+        env=trained.env,
+        packs=outcomes.num_packs,
+        pack_size=outcomes.num_positions,
+        temperature=trained.condition.temperature,
+        positions=_positions(outcomes, seed),
+        controls={name: _positions(one.outcomes, seed) for name, one in by_name.items() if one is not trained},
+        cod_gain=_number(gain.mean),
+        paired=_paired(by_name, gain, seed),
+    )
+
+
+def results_of(played: Sequence[Played]) -> Results:
+    """One record for each suite that the trained policy has played; a condition played twice counts as played last."""
+    suites: dict[str, list[Played]] = {}
+    for one in played:
+        suites.setdefault(one.suite.name, []).append(one)
+    complete = {name: ones for name, ones in suites.items() if any(_is_trained(one) for one in ones)}
+    return Results(suites={name: suite_record(ones) for name, ones in complete.items()})
+
+
+def write_results(path: Path, played: Sequence[Played]) -> Results:
+    """Write what was played to the file, in one replace, and return all that the file then holds.
+
+    Suites that the file holds already and that were not played again are kept.
+    """
+    kept = read_results(path)["suites"] if path.exists() else {}
+    results = Results(suites={**kept, **results_of(played)["suites"]})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(draft, path)
+    return results
+
+
+def read_results(path: Path) -> Results:
+    """The file as it is. Raises `DataError` where it is missing or damaged."""
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        for record in results["suites"].values():
+            record["positions"], record["controls"], record["paired"]  # noqa: B018  (a foreign file lacks them)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{path} is no evaluation.json of this project ({type(error).__name__}: {error}). "
+            "Move it away and evaluate again."
+        ) from error
+    return results
+
+
+def _is_trained(played: Played) -> bool:
+    return played.condition.name == PolicyLabel.TRAINED
+
+
+def _positions(outcomes: Outcomes, seed: int) -> list[PositionRecord]:
+    estimates = position_estimates(np.concatenate([outcomes.rewards, outcomes.success], axis=1), seed=seed)
+    rewards, successes = estimates[: outcomes.num_positions], estimates[outcomes.num_positions :]
+    return [
+        PositionRecord(
+            reward=_number(reward.mean),
+            reward_ci95=_interval(reward),
+            success=_number(success.mean),
+            success_ci95=_interval(success),
+            n=reward.num,
+        )
+        for reward, success in zip(rewards, successes, strict=True)
+    ]
+
+
+def _paired(by_name: Mapping[str, Played], gain: Estimate, seed: int) -> Paired:
+    trained = by_name[PolicyLabel.TRAINED]
+    warm_starts = [one for one in by_name.values() if one.condition.policy == PolicyLabel.WARM_START]
+    blanked = [one.outcomes for one in by_name.values() if one.condition.control == Control.BLANKED_CONTEXT]
+    return Paired(
+        trained_minus_best_warm_start=_warm_start_difference(trained, warm_starts, seed) if warm_starts else None,
+        gain_ci95=_interval(gain),
+        blanked_max_deviation=_blanked_deviation(trained.outcomes, blanked[0]) if blanked else None,
+    )
+
+
+def _warm_start_difference(trained: Played, warm_starts: Sequence[Played], seed: int) -> WarmStartDifference:
+    """Against the temperature that suits the warm start best; choosing it on the same packs can only favour the warm start."""
+    best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean())
+    difference = success_difference(trained.outcomes, best.outcomes)
+    mean, gain = mean_estimate(difference, seed=seed), gain_estimate(difference, seed=seed)
+    return WarmStartDifference(
+        best_temperature=best.condition.temperature,
+        mean_difference=_number(mean.mean),
+        ci95=_interval(mean),
+        gain_difference=_number(gain.mean),
+        gain_ci95=_interval(gain),
+    )
+
+
+def _blanked_deviation(trained: Outcomes, blanked: Outcomes) -> float | None:
+    return _number(float(np.abs(position_means(blanked.success) - position_means(trained.success)[0]).max()))
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _interval(estimate: Estimate) -> Interval:
+    return None if math.isnan(estimate.mean) else [estimate.low, estimate.high]

@@ -1,0 +1,49 @@
+"""What a suite's numbers mean, in sentences that claim no more than the intervals do."""
+
+from cod_lightning.evaluation.schema import Interval, SuiteRecord, WarmStartDifference
+
+CAVEAT = "Intervals are 95 %, over packs; they say nothing about other training seeds."
+
+
+def sentences(record: SuiteRecord) -> list[str]:
+    """The findings of one suite: the gain, the blanked context, the warm start; those that were measured."""
+    paired = record["paired"]
+    found = [_gain(record)]
+    if paired["blanked_max_deviation"] is not None:
+        found.append(
+            f"With the context hidden from it, success is never further than {paired['blanked_max_deviation']:.3f} "
+            "from the trained policy's at position 0."
+        )
+    if paired["trained_minus_best_warm_start"] is not None:
+        found += _warm_start(paired["trained_minus_best_warm_start"])
+    return found
+
+
+def _gain(record: SuiteRecord) -> str:
+    last, gain, ci95 = record["pack_size"] - 1, record["cod_gain"], record["paired"]["gain_ci95"]
+    if gain is None or ci95 is None:
+        return "No gain from position 0 to the last could be measured."
+    change = {1: "rises", 0: "does not measurably change", -1: "falls"}[_sign(ci95)]
+    return f"Success of the trained policy {change} from position 0 to {last}: {gain:+.3f} {_bounds(ci95)}."
+
+
+def _warm_start(difference: WarmStartDifference) -> list[str]:
+    temperature, mean, ci95 = difference["best_temperature"], difference["mean_difference"], difference["ci95"]
+    if mean is None or ci95 is None:
+        return ["The trained policy and the warm start could not be compared."]
+    verdict = {
+        1: f"The trained policy solves more than the warm start does at its best temperature (T={temperature:g}, marked *).",
+        0: f"No difference from the warm start at its best temperature (T={temperature:g}, marked *) was shown.",
+        -1: f"The trained policy solves less than the warm start does at its best temperature (T={temperature:g}, marked *).",
+    }[_sign(ci95)]
+    return [f"Trained minus best warm start, same packs, mean over positions: {mean:+.3f} {_bounds(ci95)}.", verdict]
+
+
+def _sign(ci95: list[float]) -> int:
+    """1 or -1 where the whole interval lies on that side of 0, else 0."""
+    low, high = ci95
+    return int(low > 0) - int(high < 0)
+
+
+def _bounds(ci95: Interval) -> str:
+    return "" if ci95 is None else f"[{ci95[0]:+.3f}, {ci95[1]:+.3f}]"

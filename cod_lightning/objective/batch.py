@@ -1,0 +1,134 @@
+"""Tensors made of experience: the credit table of a rollout, and the token rows of one optimizer update.
+
+Letters: G packs, K siblings, N tasks, E = 2N-1 episodes (solve_0, update_0, solve_1, ...), B rows, T tokens.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
+from typing import Any, Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cod_lightning.types import Group, Segment
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreditTable:
+    """Raw rewards of a whole rollout; advantages are derived from it, never shipped."""
+
+    solve_rewards: Float[Tensor, "G K N"]
+    update_rewards: Float[Tensor, "G K N-1"]
+    valid: Bool[Tensor, "G K E"]
+    """True where the episode has a reward; a missing reward is stored as 0 and must not be used."""
+    action_counts: Int[Tensor, "G K E"]
+    """Tokens that the policy sampled in the episode."""
+
+    def __post_init__(self) -> None:
+        groups, siblings, tasks = self.solve_rewards.shape
+        expected = {
+            "update_rewards": (groups, siblings, tasks - 1),
+            "valid": (groups, siblings, 2 * tasks - 1),
+            "action_counts": (groups, siblings, 2 * tasks - 1),
+        }
+        for name, shape in expected.items():
+            found = tuple(getattr(self, name).shape)
+            assert found == shape, f"{name} is {found}; solve_rewards {tuple(self.solve_rewards.shape)} needs {shape}"
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same table on another device."""
+        return _moved(self, device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Right-padded token rows of one optimizer update, and the credit table of the rollout they come from."""
+
+    token_ids: Int[Tensor, "B T"]
+    action_mask: Bool[Tensor, "B T"]
+    """True exactly where the policy sampled the token."""
+    behaviour_logprobs: Float[Tensor, "B T"]
+    """[:, t] belongs to token_ids[:, t] (nats); 0 where the mask is False."""
+    episode_index: Int[Tensor, "B 3"]
+    """(g, k, e) of each row in the credit table."""
+    policy_version: Int[Tensor, " B"]
+    lengths: Int[Tensor, " B"]
+    """Tokens of each row, padding excluded."""
+    credit: CreditTable
+    num_action_tokens: int
+    """The loss denominator: action tokens of this update, rows of zero advantage included."""
+
+    def __post_init__(self) -> None:
+        rows, width = self.token_ids.shape
+        for name, shape in (("action_mask", (rows, width)), ("behaviour_logprobs", (rows, width)), ("episode_index", (rows, 3))):
+            assert tuple(getattr(self, name).shape) == shape, f"{name} is {tuple(getattr(self, name).shape)}, not {shape}"
+
+    def __len__(self) -> int:
+        """B, the number of rows."""
+        return self.token_ids.shape[0]
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch on another device."""
+        return _moved(self, device)
+
+    def rows(self, index: Int[Tensor, " b"]) -> "Batch":
+        """The chosen rows, as wide as the longest of them; the denominator stays that of the whole update."""
+        width = int(self.lengths[index].max()) if len(index) else 0
+        return replace(
+            self,
+            token_ids=self.token_ids[index, :width],
+            action_mask=self.action_mask[index, :width],
+            behaviour_logprobs=self.behaviour_logprobs[index, :width],
+            episode_index=self.episode_index[index],
+            policy_version=self.policy_version[index],
+            lengths=self.lengths[index],
+        )
+
+
+def _moved(record: Any, device: torch.device | str) -> Any:
+    movable = {f.name: getattr(record, f.name) for f in fields(record)}
+    return replace(record, **{name: value.to(device) for name, value in movable.items() if hasattr(value, "to")})
+
+
+def credit_table(groups: Sequence[Group]) -> CreditTable:
+    """The table of a rollout, in the order of the groups. All packs have the same N and all groups the same K."""
+    episodes = [[lifecycle.episodes for lifecycle in group.lifecycles] for group in groups]
+    rewards = torch.tensor([[[e.reward or 0.0 for e in life] for life in lives] for lives in episodes])
+    return CreditTable(
+        solve_rewards=rewards[..., 0::2],
+        update_rewards=rewards[..., 1::2],
+        valid=torch.tensor([[[e.reward is not None for e in life] for life in lives] for lives in episodes]),
+        action_counts=torch.tensor([[[e.num_action_tokens for e in life] for life in lives] for lives in episodes]),
+    )
+
+
+def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mapping[str, int], pad_id: int) -> Batch:
+    """Rows of one update. `pack_index` gives each pack's g in the credit table; rows are right-padded with `pad_id`."""
+    lengths = torch.tensor([len(s.token_ids) for s in segments], dtype=torch.long)
+    width = int(lengths.max()) if len(segments) else 0
+    inside = torch.arange(width) < lengths[:, None]
+
+    def padded(rows: Sequence[Sequence[Any]], fill: float | bool, dtype: torch.dtype) -> Tensor:
+        out = torch.full((len(rows), width), fill, dtype=dtype)
+        out[inside] = torch.tensor(list(chain.from_iterable(rows)), dtype=dtype)
+        return out
+
+    action_mask = padded([s.action_mask for s in segments], False, torch.bool)
+    return Batch(
+        token_ids=padded([s.token_ids for s in segments], pad_id, torch.long),
+        action_mask=action_mask,
+        behaviour_logprobs=padded([s.behaviour_logprobs for s in segments], 0.0, torch.float32),
+        episode_index=torch.tensor([(pack_index[s.pack_id], s.sibling, s.episode) for s in segments]).view(-1, 3),
+        policy_version=torch.tensor([s.policy_version for s in segments], dtype=torch.long),
+        lengths=lengths,
+        credit=credit,
+        num_action_tokens=int(action_mask.sum()),
+    )
+
+
+def spread(advantages: Float[Tensor, "G K E"], batch: Batch) -> Float[Tensor, "B T"]:
+    """Every action token gets its episode's advantage; all other tokens get 0."""
+    g, k, e = batch.episode_index.unbind(dim=1)
+    return advantages[g, k, e][:, None] * batch.action_mask

@@ -1,0 +1,31 @@
+"""Rows of an update into micro-batches that fit a budget of padded tokens."""
+
+from itertools import groupby
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+
+def split_by_token_budget(lengths: Int[Tensor, " B"], keys: Int[Tensor, " B"], budget: int) -> list[Int[Tensor, " b"]]:
+    """Row indices of each micro-batch: rows * longest row <= budget, unless one episode alone is larger.
+
+    Rows are ordered by the length of their episode's longest row, so that little is padding; rows with the same key stay
+    together, because sequence-level losses need a whole episode.
+
+    >>> [part.tolist() for part in split_by_token_budget(torch.tensor([2, 9, 3, 8]), torch.tensor([0, 1, 2, 3]), 18)]
+    [[0, 2], [3, 1]]
+    """
+    episodes = keys.tolist()
+    widths: dict[int, int] = {}
+    for key, length in zip(episodes, lengths.tolist(), strict=True):
+        widths[key] = max(widths.get(key, 0), length)
+    order = sorted(range(len(episodes)), key=lambda i: (widths[episodes[i]], episodes[i], i))
+    parts: list[list[int]] = []
+    for key, rows in groupby(order, key=episodes.__getitem__):
+        episode = list(rows)
+        if parts and (len(parts[-1]) + len(episode)) * widths[key] <= budget:
+            parts[-1] += episode
+        else:
+            parts.append(episode)
+    return [torch.tensor(part, dtype=torch.long, device=lengths.device) for part in parts]

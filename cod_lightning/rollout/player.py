@@ -1,0 +1,24 @@
+"""A scripted policy of a world and a context mechanism, joined into one function from dialogue to response."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import TextPolicy
+from cod_lightning.types import Message
+
+
+@dataclass(frozen=True)
+class Player:
+    """Acts in solve episodes and takes notes in update episodes."""
+
+    policy: TextPolicy
+    context: ContextMechanism
+
+    def reply(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The next response. An empty note has no well-formed response; it is said as it is, and does not parse."""
+        if not self.context.asks(messages):
+            return self.policy.act(messages, rng)
+        note = self.policy.note(messages, rng)
+        return self.context.write(note) if note else note

@@ -1,0 +1,152 @@
+"""Lifecycles as JSON lines: readable by people, exact enough to compute the very same advantages from them again.
+
+One line is one lifecycle with its pack. A group is a run of lines of one pack and step whose siblings count upwards; the
+lines of a group stay together, since siblings are each other's baseline. Numbers are exact: Python writes the shortest
+decimal that reads back as the same float. A task's `spec`, the environment's own dataclass, is read back as a plain dict.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from cod_lightning.errors import DataError
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Pack, Split, StopReason, Task, Turn
+
+SCHEMA = 1
+"""Rises whenever a line of an earlier version would be misread."""
+
+
+def dump(group: Group, *, step: int = 0) -> list[str]:
+    """One line, without its newline, for each lifecycle; `step` says when it was played."""
+    pack = {
+        "id": group.pack.id,
+        "split": group.pack.split.value,
+        "world_seed": group.pack.world_seed,
+        "tasks": [{"id": task.id, "seed": task.seed, "spec": _plain(task.spec)} for task in group.pack.tasks],
+    }
+    return [
+        json.dumps(
+            {
+                "schema": SCHEMA,
+                "step": step,
+                "pack": pack,
+                "sibling": lifecycle.sibling,
+                "episodes": [_episode_record(episode) for episode in lifecycle.episodes],
+            },
+            separators=(",", ":"),
+        )
+        for lifecycle in group.lifecycles
+    ]
+
+
+def load(lines: Iterable[str], *, source: str = "transcript") -> list[Group]:
+    """The groups in these lines; empty lines do not count. Raises `DataError` naming `source` and the line."""
+    groups: list[Group] = []
+    latest: tuple[int, str, int] | None = None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        step, pack, lifecycle = _read(line, f"{source}, line {number}")
+        if latest is not None and latest[:2] == (step, pack.id) and latest[2] < lifecycle.sibling:
+            groups[-1] = dataclasses.replace(groups[-1], lifecycles=(*groups[-1].lifecycles, lifecycle))
+        else:
+            groups.append(Group(pack=pack, lifecycles=(lifecycle,)))
+        latest = (step, pack.id, lifecycle.sibling)
+    return groups
+
+
+def write(path: Path, groups: Sequence[Group], *, step: int = 0, append: bool = True) -> None:
+    """Put the groups at the end of the file, or in place of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a" if append else "w", encoding="utf-8") as file:
+        file.writelines(line + "\n" for group in groups for line in dump(group, step=step))
+
+
+def read(path: Path) -> list[Group]:
+    """All groups of the file. Raises `DataError` where it is missing or damaged."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return load(file, source=str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}). Name a file of lifecycles/*.jsonl.") from error
+
+
+def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
+    try:
+        record = json.loads(line)
+        if record["schema"] != SCHEMA:
+            remedy = "Read it with the version that wrote it."
+            raise DataError(f"{where}: schema {record['schema']}; this version reads schema {SCHEMA}. {remedy}")
+        pack = _pack(record["pack"])
+        episodes = tuple(_episode(episode) for episode in record["episodes"])
+        return record["step"], pack, Lifecycle(pack_id=pack.id, sibling=record["sibling"], episodes=episodes)
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        raise DataError(
+            f"{where} is damaged ({type(error).__name__}: {error}). "
+            "A run that was killed leaves a torn last line; remove it together with the other lines of its pack."
+        ) from error
+
+
+def _episode_record(episode: Episode) -> dict[str, Any]:
+    return {
+        "kind": episode.kind.value,
+        "position": episode.position,
+        "status": episode.status.value,
+        "reward": episode.reward,
+        "success": episode.success,
+        "context_before": episode.context_before,
+        "context_after": episode.context_after,
+        "feedback": episode.feedback,
+        "error": episode.error,
+        "turns": [_turn_record(turn) for turn in episode.turns],
+    }
+
+
+def _turn_record(turn: Turn) -> dict[str, Any]:
+    return {
+        "observation": turn.observation,
+        "response": turn.response,
+        "stop": turn.stop.value,
+        "policy_version": turn.policy_version,
+        "extends": turn.extends,
+        "prompt_digest": turn.prompt_digest,
+        "new_ids": turn.new_ids,
+        "action_ids": turn.action_ids,
+        "behaviour_logprobs": turn.behaviour_logprobs,
+    }
+
+
+def _pack(record: dict[str, Any]) -> Pack:
+    tasks = tuple(Task(id=task["id"], seed=task["seed"], spec=task["spec"]) for task in record["tasks"])
+    return Pack(id=record["id"], split=Split(record["split"]), world_seed=record["world_seed"], tasks=tasks)
+
+
+def _episode(record: dict[str, Any]) -> Episode:
+    kind, status = EpisodeKind(record["kind"]), EpisodeStatus(record["status"])
+    turns = tuple(_turn(turn) for turn in record["turns"])
+    return Episode(**{**record, "kind": kind, "status": status, "turns": turns})
+
+
+def _turn(record: dict[str, Any]) -> Turn:
+    ids = {key: tuple(map(int, record[key])) for key in ("new_ids", "action_ids")}
+    logprobs = tuple(map(float, record["behaviour_logprobs"]))
+    assert len(logprobs) == len(ids["action_ids"]), "action_ids and behaviour_logprobs differ in length"
+    return Turn(**{**record, **ids, "behaviour_logprobs": logprobs, "stop": StopReason(record["stop"])})
+
+
+def _plain(spec: object) -> Any:
+    """Dataclasses as dicts, enums as values, tuples, sets and arrays as lists; plain values as they are."""
+    if dataclasses.is_dataclass(spec) and not isinstance(spec, type):
+        return {field.name: _plain(getattr(spec, field.name)) for field in dataclasses.fields(spec)}
+    if isinstance(spec, Enum):
+        return _plain(spec.value)
+    if isinstance(spec, dict):
+        return {str(_plain(key)): _plain(value) for key, value in spec.items()}
+    if isinstance(spec, list | tuple):
+        return [_plain(item) for item in spec]
+    if isinstance(spec, set | frozenset):
+        return sorted(_plain(item) for item in spec)
+    return spec.tolist() if hasattr(spec, "tolist") else spec  # pyright: ignore[reportAttributeAccessIssue]  (NumPy)

@@ -1,0 +1,161 @@
+"""The objective inside Lightning, on a stub world and a policy of a few thousand weights."""
+
+import math
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks.weight_sync import WeightSync
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.errors import ConfigError, NonFiniteLoss
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.batch import spread
+from cod_lightning.objective.returns import TaskCredit, TrajectoryCredit
+from datamodules.rollout import RolloutDataModule
+from modules.grpo import GRPOModule
+from tests.stubs import PlainContext, WordWorld
+
+
+class Recorder(L.Callback):
+    """Keeps each update's batch, logged values and gradient."""
+
+    def __init__(self):
+        self.batches, self.values = [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batches.append(batch)
+        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")})
+
+
+def fit(tmp_path, max_steps=4, seed=3, world=None, **module):
+    L.seed_everything(seed, verbose=False)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    grpo = GRPOModule(policy, **({"lr": 1e-3} | module))
+    data = RolloutDataModule(
+        world or WordWorld(),
+        PlainContext(),
+        TransformersEngine(),
+        pack_size=2,
+        group_size=4,
+        packs_per_rollout=4,
+        updates_per_rollout=2,
+        rollouts_per_epoch=2,
+        val_packs=4,
+        max_new_tokens=3,
+        seed=seed,
+    )
+    recorder = Recorder()
+    trainer = L.Trainer(
+        max_steps=max_steps,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[WeightSync(), recorder],
+        default_root_dir=tmp_path,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(grpo, data)
+    return grpo, data, recorder, trainer
+
+
+def weights(module):
+    return torch.cat([p.detach().flatten() for p in module.model.parameters()])
+
+
+def test_the_engine_and_the_training_forward_agree_on_every_rollout(tmp_path):
+    *_, recorder, _ = fit(tmp_path)
+    gaps = [values["train/logprob_gap"] for values in recorder.values[0::2]]
+    assert max(gaps) < 1e-5
+
+
+def test_every_token_of_an_update_was_sampled_by_one_policy_version_and_later_rollouts_by_a_later_one(tmp_path):
+    *_, recorder, _ = fit(tmp_path)
+    versions = [set(batch.policy_version.tolist()) for batch in recorder.batches]
+    assert all(len(v) == 1 for v in versions)
+    assert versions[0] == versions[1]
+    assert max(versions[1]) < min(versions[2])
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
+    first, second, other = (weights(fit(tmp_path, seed=s)[0]) for s in (3, 3, 4))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_the_token_budget_changes_memory_and_not_the_result(tmp_path):
+    whole, split = (weights(fit(tmp_path, token_budget=b)[0]) for b in (100_000, 60))
+    torch.testing.assert_close(whole, split, atol=1e-5, rtol=0)
+
+
+def test_an_update_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path):
+    module, _, recorder, _ = fit(tmp_path, max_steps=1, lr=1e-12, gradient_clip_val=None)
+    batch = recorder.batches[0]
+    advantages, _ = module.advantages(batch.credit)
+    module.model.zero_grad()
+    total = torch.zeros(())
+    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
+        ids = batch.token_ids[row, : batch.lengths[row]]
+        logprobs = torch.log_softmax(module.model(ids[None]).logits[0], dim=-1)
+        for t in batch.action_mask[row].nonzero().flatten().tolist():
+            total = total - advantages[g, k, e] * logprobs[t - 1, ids[t]] / batch.num_action_tokens
+    total.backward()
+    expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))
+    assert recorder.values[0]["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_rows_of_zero_advantage_are_dropped_and_still_count_in_the_denominator(tmp_path):
+    module, _, recorder, _ = fit(tmp_path, max_steps=1)
+    batch = recorder.batches[0]
+    rows = spread(module.advantages(batch.credit)[0], batch).abs().amax(1) > 1e-6
+    assert module.last_update.num_rows == int(rows.sum()) < len(batch)
+    assert batch.num_action_tokens == int(batch.action_mask.sum())
+
+
+def test_a_lifecycle_that_failed_takes_its_credit_with_it_and_nothing_else(tmp_path):
+    class Flaky(WordWorld):
+        def reset(self, *, seed=None, options=None):
+            if options["task"].id == "1.1":
+                raise RuntimeError("broken")
+            return super().reset(options=options)
+
+    module, _, recorder, _ = fit(tmp_path, max_steps=2, world=Flaky())
+    table = recorder.batches[0].credit
+    assert not table.valid[1, :, 2].any()
+    advantages, _ = module.advantages(table)
+    assert advantages[1].abs().sum() == 0
+    assert advantages.isfinite().all()
+
+
+@pytest.mark.parametrize("rule", [TaskCredit(), TrajectoryCredit()])
+def test_other_credit_rules_train_too(tmp_path, rule):
+    *_, recorder, _ = fit(tmp_path, credit=rule, scale="group")
+    assert len(recorder.values) == 4
+
+
+def test_the_divergence_from_the_initial_policy_starts_at_zero(tmp_path):
+    plain, regular = (
+        fit(tmp_path, max_steps=1, kl_coefficient=k)[2].values[0]["train/gradient_norm"] for k in (0.0, 10.0)
+    )
+    assert plain == pytest.approx(regular, rel=1e-5)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_saves_the_batch(tmp_path, monkeypatch):
+    def poisoned(self, model, part):
+        logprobs, entropy = logprobs_of(self, model, part)
+        return logprobs * float("nan"), entropy
+
+    logprobs_of = GRPOModule._logprobs
+    monkeypatch.setattr(GRPOModule, "_logprobs", poisoned)
+    with pytest.raises(NonFiniteLoss, match=r"update 0; its micro-batch is saved in .*nonfinite_step0\.pt"):
+        fit(tmp_path)
+    saved = torch.load(tmp_path / "nonfinite_step0.pt")
+    assert saved["token_ids"].shape == saved["action_mask"].shape
+
+
+def test_impossible_numbers_are_refused_by_key():
+    for kwargs, key in (({"lr": 0.0}, r"model\.lr is 0"), ({"token_budget": 0}, r"model\.token_budget is 0")):
+        with pytest.raises(ConfigError, match=key):
+            GRPOModule(TinyPolicy(), **kwargs)
