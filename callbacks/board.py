@@ -78,6 +78,7 @@ class Board:
         if self.tally is not None:
             tally = self.tally
             bars.add_row(_label("rollout"), _bar(tally.finished, tally.num_lifecycles), _rollout_text(tally))
+            lines.add_row(_label("playing"), tally.label)
             lines.add_row(_label("success"), success_text(tally.success))
         for name, text in (("train", self.train), ("held out", self.validation)):
             if text:
@@ -134,7 +135,7 @@ def clock(seconds: float) -> str:
 
 
 def _rollout_text(tally: Tally) -> Text:
-    text = Text(f"{tally.finished:,}/{tally.num_lifecycles:,} lifecycles  {tally.seconds:.1f} s  {tally.label}")
+    text = Text(f"{tally.finished:,}/{tally.num_lifecycles:,} lifecycles  {clock(tally.seconds)}")
     return text.append(f"  {tally.failed:,} failed", style="red") if tally.failed else text
 
 

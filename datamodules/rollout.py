@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import lightning as L
+import torch
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
@@ -105,6 +106,10 @@ class RolloutDataModule(L.LightningDataModule):
         """Tokenizer and chat template; there after `setup`."""
         assert self._chat is not None, "setup() has not run"
         return self._chat
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Training batches move to the device; groups of lifecycles are records and stay."""
+        return batch.to(device) if isinstance(batch, Batch) else batch
 
     def state_dict(self) -> dict[str, Any]:
         """The cursor over training packs."""

@@ -162,7 +162,7 @@ class GRPOModule(L.LightningModule):
                 )
             )
             loss = out.loss + self._divergence(part, logprobs, batch.num_action_tokens)
-            self._stop_if_not_finite(loss, part)
+            self._stop_if_not_finite(loss, logprobs, part)
             self.manual_backward(loss * world_size)
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.sum())
@@ -185,15 +185,19 @@ class GRPOModule(L.LightningModule):
         limit = float("inf") if self.gradient_clip_val is None else self.gradient_clip_val
         return float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), limit))
 
-    def _stop_if_not_finite(self, loss: Tensor, part: Batch) -> None:
-        if not bool(torch.isfinite(loss)):
-            path = Path(self.trainer.default_root_dir) / f"nonfinite_step{self.global_step}.pt"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            torch.save({"token_ids": part.token_ids, "action_mask": part.action_mask, "behaviour_logprobs": part.behaviour_logprobs, "episode_index": part.episode_index}, path)
-            raise NonFiniteLoss(
-                f"the loss is {float(loss)} at optimizer update {self.global_step}; its micro-batch is saved in {path}. "
-                "Lower model.lr, or look for log-probabilities of -inf in the batch."
-            )
+    def _stop_if_not_finite(self, loss: Tensor, logprobs: Float[Tensor, "B T"], part: Batch) -> None:
+        """A clip compares with False where a log-probability is NaN and would hide it, so both are looked at."""
+        if bool(torch.isfinite(loss)) and bool(torch.isfinite(logprobs).all()):
+            return
+        path = Path(self.trainer.default_root_dir) / f"nonfinite_step{self.global_step}.pt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        saved = {name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")}
+        torch.save(saved | {"policy_logprobs": logprobs.detach()}, path)
+        what = float(loss) if not bool(torch.isfinite(loss)) else "made of non-finite log-probabilities"
+        raise NonFiniteLoss(
+            f"the loss is {what} at optimizer update {self.global_step}; its micro-batch is saved in {path}. "
+            "Lower model.lr, or look for log-probabilities of -inf in the batch."
+        )
 
     def _log_update(
         self, batch: Batch, metrics: LossMetrics | None, entropy: float, norm: float, temperature: float
