@@ -96,7 +96,7 @@ def position_figure(history: Sequence[Curve]) -> "Figure":
         if age == 0:
             style = {"color": "tab:green", "linewidth": 2, "marker": "o", "zorder": 2, "label": f"step {step}"}
         axes.plot(range(len(success)), success, **style)
-    axes.set(xlabel="position in the pack", ylabel="success", ylim=(0, 1), title="Held-out packs, by position")
+    axes.set(xlabel="position in the pack", ylabel="success", ylim=(0, 1.02), title="Held-out packs, by position")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(loc="lower right", frameon=False)
     return figure

@@ -9,6 +9,7 @@ its feedback itself and never meets a token, a model or a coroutine.
 """
 
 import random
+import string
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,11 @@ from typing import Any
 import gymnasium
 
 from cod_lightning.types import EpisodeStatus, Message, Pack, Split
+
+
+def text_space(more: str = "", max_length: int = 100_000) -> gymnasium.spaces.Text:
+    """The space of printable text, with whatever other letters a world shows."""
+    return gymnasium.spaces.Text(max_length, min_length=0, charset=string.printable + more)
 
 
 class TextPolicy(ABC):

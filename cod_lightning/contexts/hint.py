@@ -1,0 +1,114 @@
+"""The context as one short text, rewritten after every task: the mechanism of the paper (arXiv 2606.20002)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate
+from cod_lightning.contexts.hint_wording import WORDINGS
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Episode, Message, Role
+
+_DELIMITERS = tuple(text for wording in WORDINGS.values() for text in (wording.start, wording.end))
+
+
+class HintContext(ContextMechanism):
+    """A hint between two delimiters, strictly parsed.
+
+    Differs from the reference in one default: a rewrite that does not parse keeps the previous hint instead of losing it.
+
+    Args:
+        protocol: Wording for language models (natural) or for tiny policies (compact).
+        on_failure: What an unparsable rewrite leaves: the previous hint (keep), or none, as in the reference (lose).
+        penalty: Reward of an unparsable or too short rewrite is minus this; also the bottom of the length ramp.
+        min_length: Fewest tokens of a response; below it the reward is minus the penalty. Null sets no bound.
+        soft_length: Tokens up to which a response costs nothing; set together with hard_length, or null for no ramp.
+        hard_length: Tokens from which a response costs the whole penalty.
+        response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
+    """
+
+    def __init__(
+        self,
+        protocol: Literal["natural", "compact"] = "natural",
+        on_failure: Literal["keep", "lose"] = "keep",
+        penalty: float = 0.1,
+        min_length: int | None = None,
+        soft_length: int | None = None,
+        hard_length: int | None = None,
+        response_limit: int | None = 1000,
+    ) -> None:
+        if protocol not in WORDINGS:
+            raise ConfigError("data.context.protocol", protocol, f"one of {', '.join(WORDINGS)}", "Use natural for real models.")
+        if penalty < 0:
+            raise ConfigError("data.context.penalty", penalty, "at least 0", "0.1 is the paper's.")
+        if (soft_length is None) != (hard_length is None) or (soft_length is not None and not soft_length < hard_length):  # type: ignore[operator]
+            raise ConfigError(
+                "data.context.hard_length", hard_length, f"above data.context.soft_length={soft_length}", "Set both or neither."
+            )
+        if min_length is not None and soft_length is not None and min_length > soft_length:
+            raise ConfigError("data.context.min_length", min_length, f"at most soft_length={soft_length}", "Lower it.")
+        self.wording = WORDINGS[protocol]
+        self.on_failure, self.penalty, self.response_limit = on_failure, penalty, response_limit
+        self.min_length, self.soft_length, self.hard_length = min_length, soft_length, hard_length
+
+    def empty(self) -> str:
+        """No hint."""
+        return ""
+
+    def inject(self, rules: str, context: str) -> str:
+        """The rules, and the hint where there is one."""
+        return self.wording.inject(rules, context, self.response_limit)
+
+    def ask(self, rules: str, episode: Episode) -> tuple[Message, ...]:
+        """Two messages: the job, and the material."""
+        return self.wording.ask(rules, episode, self.response_limit)
+
+    def read(
+        self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]
+    ) -> ContextUpdate:
+        """The text between the delimiters, each of which occurs once and in order, with nothing after the second."""
+        hint, reason = self._parse(response, special_tokens)
+        if reason:
+            kept = context_before if self.on_failure == "keep" else self.wording.lost
+            return ContextUpdate(context=kept, reward=-self.penalty, parsed=False, reason=reason)
+        return ContextUpdate(context=hint, reward=self._length_reward(num_tokens), parsed=True)
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        """True for dialogues that `ask` opened."""
+        return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
+
+    def write(self, context: str) -> str:
+        """The context in the form that `read` takes."""
+        return self.wording.write(context)
+
+    def words(self) -> tuple[str, ...]:
+        """The compact wording's own words."""
+        return self.wording.words()
+
+    def _parse(self, response: str, special_tokens: frozenset[str]) -> tuple[str, str]:
+        """(hint, "") or ("", which rule was broken)."""
+        start, end = self.wording.start, self.wording.end
+        for delimiter in (start, end):
+            if (count := response.count(delimiter)) != 1:
+                return "", f"'{delimiter}' occurs {count} times; expected exactly once"
+        if response.index(start) > response.index(end):
+            return "", f"'{end}' comes before '{start}'"
+        block, _, after = response.partition(start)[2].partition(end)
+        hint = block.strip()
+        if after.strip():
+            return "", f"there is text after '{end}'"
+        if not hint:
+            return "", "the hints are empty"
+        if spelled := next((token for token in sorted(special_tokens) if token in hint), None):
+            return "", f"the hints contain the special token '{spelled}'"
+        if spelled := next((text for text in _DELIMITERS if text in hint), None):
+            return "", f"the hints contain the delimiter '{spelled}'"
+        return hint, ""
+
+    def _length_reward(self, num_tokens: int) -> float:
+        """0 within bounds; minus the penalty when too short; a linear ramp between the soft and the hard length."""
+        if self.min_length is not None and num_tokens < self.min_length:
+            return -self.penalty
+        if self.soft_length is None or self.hard_length is None:
+            return 0.0
+        excess = (num_tokens - self.soft_length) / (self.hard_length - self.soft_length)
+        return -self.penalty * min(1.0, max(0.0, excess))

@@ -1,0 +1,142 @@
+"""Two wordings of the hint protocol: for language models, and for tiny policies with a word for every fact.
+
+Only the wording differs; `HintContext` runs the same code for both.
+"""
+
+from abc import ABC, abstractmethod
+
+from cod_lightning.types import Episode, Message, Role
+
+
+class HintWording(ABC):
+    """How a hint is shown, asked for and delimited."""
+
+    start: str
+    end: str
+    lost: str
+    """What replaces a hint that was lost."""
+
+    @abstractmethod
+    def inject(self, rules: str, hint: str, response_limit: int | None) -> str:
+        """System text of a solve episode."""
+
+    @abstractmethod
+    def ask(self, rules: str, episode: Episode, response_limit: int | None) -> tuple[Message, Message]:
+        """System and user message of an update episode."""
+
+    @abstractmethod
+    def asks(self, system: str) -> bool:
+        """True if this system text is `ask`'s."""
+
+    @abstractmethod
+    def write(self, hint: str) -> str:
+        """A well-formed response."""
+
+    def words(self) -> tuple[str, ...]:
+        """Words of a closed vocabulary; none where the wording is open."""
+        return ()
+
+
+class NaturalWording(HintWording):
+    """For language models. The layout and the two delimiter lines follow the reference; the sentences are our own."""
+
+    start = "--- Start of updated hints ---"
+    end = "--- End of updated hints ---"
+    lost = "No hints are available."
+    _task = "You live through a sequence of different but related tasks in one environment."
+
+    def inject(self, rules: str, hint: str, response_limit: int | None) -> str:
+        """Rules, then the hints where there are any, then the suggested length."""
+        parts = [rules]
+        if hint:
+            parts.append(
+                "## Hints from earlier tasks\n"
+                "You noted these while solving earlier tasks here. They may help, and some may be wrong or not apply: weigh them "
+                f"against what you observe yourself.\n\n{hint}"
+            )
+        return "\n\n".join(parts + self._limit(response_limit))
+
+    def ask(self, rules: str, episode: Episode, response_limit: int | None) -> tuple[Message, Message]:
+        """What to do and how to answer; then the old hints, what happened, and how it was judged."""
+        system = "\n\n".join(
+            [
+                f"{self._task} You do not solve a task now. Your job is to rewrite the hints that you will be given in the tasks "
+                "to come.",
+                "You get your present hints and the record of the task that has just ended. Keep what is useful, drop what has "
+                "proved wrong, and add what the record taught you. Two kinds of hints pay: facts about this environment that "
+                "nobody told you, and ways of working that succeeded. Other tasks will differ from this one, so note what carries "
+                "over, not this task's own answer. Mark what you are not sure of. The environment's hidden rules may stay the same "
+                "or change. Be concise; do not repeat the rules of the environment. Use short Markdown bullets.",
+                f"Think briefly first. Then write the complete new hints between these two lines, each exactly once, and nothing "
+                f"after the second:\n{self.start}\n(your hints)\n{self.end}",
+                *self._limit(response_limit),
+            ]
+        )
+        reward = "none" if episode.reward is None else f"{episode.reward:.3f}"
+        user = "\n\n".join(
+            [
+                f"# Present hints\n{episode.context_before or '(none)'}",
+                f"# Record of the task\n## Rules of the environment\n{rules}\n\n{self._trajectory(episode)}",
+                f"# Reward\n{reward}",
+                f"# Feedback\n{episode.feedback}",
+                "Now rewrite the hints.",
+            ]
+        )
+        return Message(Role.SYSTEM, system), Message(Role.USER, user)
+
+    def asks(self, system: str) -> bool:
+        """Recognised by its two delimiters."""
+        return self.start in system and self.end in system
+
+    def write(self, hint: str) -> str:
+        """A sentence, then the block."""
+        return f"Here is what I know now.\n{self.start}\n{hint}\n{self.end}"
+
+    def _limit(self, response_limit: int | None) -> list[str]:
+        if response_limit is None:
+            return []
+        return [f"## Response length\nKeep each response under {response_limit} tokens."]
+
+    @staticmethod
+    def _trajectory(episode: Episode) -> str:
+        steps = [
+            f"## Step {i}\n### Observation\n{turn.observation}\n### Your response\n{turn.response}"
+            for i, turn in enumerate(episode.turns, start=1)
+        ]
+        return "\n\n".join(steps)
+
+
+class CompactWording(HintWording):
+    """For tiny policies: `update HINT | FEEDBACK`, answered by `<hints> HINT </hints>`.
+
+    The trajectory is left out, because the world's compact feedback already lists what was seen.
+    """
+
+    start = "<hints>"
+    end = "</hints>"
+    lost = ""
+
+    def inject(self, rules: str, hint: str, response_limit: int | None) -> str:
+        """The rules' words, then the hint's."""
+        del response_limit
+        return f"{rules} {hint}".strip()
+
+    def ask(self, rules: str, episode: Episode, response_limit: int | None) -> tuple[Message, Message]:
+        """The old hint, then the feedback."""
+        del rules, response_limit
+        return Message(Role.SYSTEM, f"update {episode.context_before}".strip()), Message(Role.USER, episode.feedback)
+
+    def asks(self, system: str) -> bool:
+        """Recognised by its first word."""
+        return system.split(maxsplit=1)[:1] == ["update"]
+
+    def write(self, hint: str) -> str:
+        """Nothing but the block."""
+        return f"{self.start} {hint} {self.end}"
+
+    def words(self) -> tuple[str, ...]:
+        """The marker and the delimiters; the hint's own words are the world's."""
+        return ("update", self.start, self.end)
+
+
+WORDINGS: dict[str, HintWording] = {"natural": NaturalWording(), "compact": CompactWording()}

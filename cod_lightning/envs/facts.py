@@ -1,0 +1,91 @@
+"""Hidden facts "code = value" that a pack shares: how they are written down, read back, and demonstrated.
+
+FrozenLake's four directions and the four levers are both such tables. A context of either world is a list of facts, in a
+compact form (`1=up 2=? 3=left 4=?`) and in a natural one (`- Direction 1: up`), and one parser reads both.
+"""
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+UNKNOWN = "?"
+
+
+@dataclass(frozen=True)
+class FactTable:
+    """What codes there are, what they may stand for, and how a fact is spelled."""
+
+    noun: str
+    """Of a code in natural text, as in "Direction 1"."""
+    values: tuple[str, ...]
+    """Possible meanings; every code 1..len(values) has one of its own."""
+    compact: bool
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """1, 2, ..."""
+        return tuple(range(1, len(self.values) + 1))
+
+    def parse(self, text: str) -> dict[int, str]:
+        """Facts stated in the text, in the order of each code's last statement, which wins; unknown ones are left out."""
+        pattern = r"\b(\d)=(\w+)" if self.compact else rf"{self.noun} (\d)(?: moves|:| gives| moved you) (\w+)"
+        found: dict[int, str] = {}
+        for code, value in re.findall(pattern, text, flags=re.ASCII):
+            if value in self.values and int(code) in self.codes:
+                found.pop(int(code), None)
+                found[int(code)] = value
+        return found
+
+    def write(self, facts: Mapping[int, str]) -> str:
+        """A context with a line, or a word, for every code."""
+        shown = [(code, facts.get(code, UNKNOWN)) for code in self.codes]
+        if self.compact:
+            return " ".join(f"{code}={value}" for code, value in shown)
+        return "\n".join(f"- {self.noun} {code}: {'unknown' if value == UNKNOWN else value}" for code, value in shown)
+
+    def complete(self, facts: dict[int, str]) -> dict[int, str]:
+        """Facts without contradictions (of two codes with one value the later statement wins), and the last one inferred."""
+        known: dict[int, str] = {}
+        for code, value in reversed(facts.items()):
+            if value not in known.values():
+                known[code] = value
+        if len(known) == len(self.values) - 1:
+            (code,) = set(self.codes) - set(known)
+            (value,) = set(self.values) - set(known.values())
+            known[code] = value
+        return known
+
+    def words(self) -> tuple[str, ...]:
+        """Every compact fact."""
+        return tuple(f"{code}={value}" for code in self.codes for value in (*self.values, UNKNOWN))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherDials:
+    """How good demonstrations are."""
+
+    entry_accuracy: float = 0.5
+    """Probability that a written fact is right on purpose; else it is drawn from all values and "unknown"."""
+    context_true: float = 0.5
+    """Share of demonstrated tasks whose context is written with `entry_accuracy`."""
+    context_junk: float = 0.2
+    """Share of demonstrated tasks whose context is random; the rest have none."""
+    follow: float = 0.95
+    """Probability of trusting the context at a turn."""
+
+
+def noisy_facts(table: FactTable, truth: Mapping[int, str], accuracy: float, rng: random.Random) -> dict[int, str]:
+    """Each fact right with that probability, else any value or unknown; independent of everything observed."""
+    choices = (*table.values, UNKNOWN)
+    return {code: truth[code] if rng.random() < accuracy else rng.choice(choices) for code in table.codes}
+
+
+def demonstrated_context(table: FactTable, truth: Mapping[int, str], dials: TeacherDials, rng: random.Random) -> str:
+    """A context as an earlier task might have left it: true in part, junk, or none."""
+    draw = rng.random()
+    if draw < dials.context_true:
+        return table.write(noisy_facts(table, truth, dials.entry_accuracy, rng))
+    if draw < dials.context_true + dials.context_junk:
+        return table.write({code: rng.choice(table.values) for code in table.codes})
+    return ""

@@ -1,0 +1,61 @@
+"""What TensorBoard gets to see."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from callbacks.position_curve import PositionCurve, contexts_as_html, pixels, position_figure
+from tests.played_run import PlayedData, PlayedModule, trainer
+from tests.records import lifecycle
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+def test_tensorboard_gets_a_picture_and_texts_after_each_validation(tmp_path: Path) -> None:
+    curve, logger = PositionCurve(num_texts=2), TensorBoardLogger(str(tmp_path), name="", version="tensorboard")
+    trainer(tmp_path, [curve], logger=logger).fit(PlayedModule(), PlayedData(SCRIPT))
+    logger.experiment.flush()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [image.step for image in events.Images("val/position_curve")] == [4, 8]
+    (tag,) = (tag for tag in events.Tags()["tensors"] if tag.startswith("val/contexts"))
+    text = events.Tensors(tag)[-1].tensor_proto.string_val[0].decode()
+    assert SCRIPT not in text and "&lt;script&gt;" in text and text.count("<pre>") == 2
+    assert [step for step, _ in curve.history] == [4, 8]
+
+
+@pytest.mark.parametrize("logger", ["none", "csv"])
+def test_without_tensorboard_nothing_happens(tmp_path: Path, logger: str) -> None:
+    chosen = CSVLogger(str(tmp_path)) if logger == "csv" else False
+    trainer(tmp_path, [PositionCurve()], logger=chosen).fit(PlayedModule(), PlayedData())
+    assert not list(tmp_path.rglob("events*"))
+
+
+def test_model_text_never_acts_as_html() -> None:
+    text = contexts_as_html(lifecycle("</pre><b>", (True, False, None), context=f"</pre>{SCRIPT}&"))
+    assert text.count("</pre>") == 1 and "<script" not in text and "<b>" not in text
+    assert "position 0: solved; context: (none)" in text
+    assert "position 1: not solved" in text and "position 2: missing" in text
+
+
+def test_the_latest_curve_stands_out_from_earlier_ones() -> None:
+    axes = position_figure([(0, (0.1, 0.2)), (10, (0.4, 0.9))]).axes[0]
+    latest, earlier = axes.lines
+    assert latest.get_ydata() == pytest.approx((0.4, 0.9)) and latest.get_label() == "step 10"
+    assert earlier.get_color() == "0.8"
+
+
+def test_the_picture_is_drawn_without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    picture = pixels(position_figure([(0, (0.1, 0.2))]))
+    assert picture.dtype == np.uint8 and picture.shape[2] == 3 and picture.std() > 0
+
+
+def test_the_curves_go_into_the_checkpoint_and_back() -> None:
+    before, after = PositionCurve(), PositionCurve()
+    before.history = [(4, (0.5, 1.0))]
+    after.load_state_dict(before.state_dict())
+    assert after.history == before.history

@@ -1,0 +1,151 @@
+"""The display lives through rollouts, fits its terminal, and leaves plain lines in a log."""
+
+import io
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
+from callbacks.progress import Progress
+from tests.played_run import PlayedData, PlayedModule, trainer
+from tests.records import lifecycle, solve, update
+
+
+def progress(*, terminal: bool, width: int = 80) -> tuple[Progress, io.StringIO]:
+    file, callback = io.StringIO(), Progress()
+    callback.console = Console(file=file, force_terminal=terminal, width=width, color_system=None)
+    return callback, file
+
+
+def shown(board: Board, width: int = 80) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(board.render())
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # pyright: ignore
+
+
+def test_a_log_gets_one_plain_line_for_each_epoch_and_validation(tmp_path: Path) -> None:
+    callback, file = progress(terminal=False)
+    trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData())
+    lines = [re.sub(r"\d+:\d\d, \d+:\d\d left", "TIME", line) for line in file.getvalue().splitlines()]
+    rate = re.search(r"success (\.\d\d)", lines[0])
+    assert rate and lines == [
+        f"4/8 updates  TIME  held out: success {rate[1]} 1.00 1.00  gain +{1 - float(rate[1]):.2f}".replace("+0.", "+0."),
+        "4/8 updates  TIME  train: reward .25  log-prob gap 2.0e-06  entropy 0.400",
+        f"8/8 updates  TIME  held out: success {rate[1]} 1.00 1.00  gain +{1 - float(rate[1]):.2f}",
+        "8/8 updates  TIME  train: reward .25  log-prob gap 2.0e-06  entropy 0.400",
+    ]
+    assert "\x1b" not in file.getvalue()
+
+
+def test_a_log_gets_one_plain_line_for_each_test_condition(tmp_path: Path) -> None:
+    callback, file = progress(terminal=False)
+    trainer(tmp_path, [callback]).test(PlayedModule(), PlayedData(), verbose=False)
+    first, second = file.getvalue().splitlines()
+    assert first.startswith("1/2 conditions") and "test_heldout_trained: pos0 ." in first
+    assert second.startswith("2/2 conditions") and "test_heldout_blanked_context: pos0" in second
+
+
+def test_a_terminal_shows_lifecycles_and_success_by_position(tmp_path: Path) -> None:
+    callback, file = progress(terminal=True)
+    trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData())
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
+    assert "8/8 updates" in text and "12/12 lifecycles" in text and "pos1 1.00" in text and "gain +" in text
+    assert callback._live is None
+
+
+def test_lightning_adds_no_bar_of_its_own(tmp_path: Path) -> None:
+    callback, _ = progress(terminal=False)
+    run = trainer(tmp_path, [callback])
+    assert run.progress_bar_callback is callback
+
+
+def test_a_rollout_that_breaks_gives_the_terminal_back(tmp_path: Path) -> None:
+    callback, file = progress(terminal=True)
+    stdout = sys.stdout
+    with pytest.raises(RuntimeError, match="broken"):
+        trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData(raise_in="train"))
+    assert callback._live is None and sys.stdout is stdout
+    assert file.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is back
+
+
+def test_the_display_moves_while_a_rollout_runs(tmp_path: Path) -> None:
+    callback, file = progress(terminal=True)
+    callback.refresh_per_second = 50
+    callback._start(Board("fit", "updates", 8))
+    callback.begin("train", 4, 2)
+    for finished in range(1, 5):
+        one = lifecycle("p", (True, True))
+        for episode in one.episodes:
+            callback.episode(episode)
+        callback.lifecycle(one)
+        deadline = time.monotonic() + 5
+        while f"{finished}/4 lifecycles" not in file.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert f"{finished}/4 lifecycles" in file.getvalue()
+    callback.teardown(None, None, "fit")  # pyright: ignore
+
+
+def test_an_episode_costs_less_than_5_microseconds() -> None:
+    callback, _ = progress(terminal=False)
+    callback._start(Board("fit", "updates", 8))
+    callback.begin("train", 1, 3)
+    episode, start = solve(2, True), time.process_time()
+    for _ in range(20_000):
+        callback.episode(episode)
+    assert (time.process_time() - start) / 20_000 < 5e-6
+
+
+def test_a_rank_above_0_shows_and_watches_nothing(tmp_path: Path) -> None:
+    callback, file = progress(terminal=True)
+    callback.disable()
+    data = PlayedData()
+    trainer(tmp_path, [callback]).fit(PlayedModule(), data)
+    assert file.getvalue() == "" and data.monitor is not callback
+
+
+def test_a_run_without_an_end_has_no_total(tmp_path: Path) -> None:
+    callback, file = progress(terminal=False)
+    run = trainer(tmp_path, [callback], max_epochs=-1)
+    run.fit_loop.epoch_loop.max_steps = 4
+    run.fit(PlayedModule(), PlayedData())
+    assert "4/4 updates" in file.getvalue()
+    assert Board("fit", "updates", None, done=7).progress() == "7 updates"
+
+
+def test_time_left_is_reckoned_from_where_this_process_began() -> None:
+    board = Board("fit", "updates", 100, done=60, first=50, began=time.monotonic() - 20)
+    assert board.clock() == "0:20, 1:20 left"
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_full_board_needs_one_line_for_each_thing(width: int) -> None:
+    tally = Tally("test_heldout_blanked_context", 2048, 4)
+    for position in range(4):
+        tally.count(solve(position, True))
+    tally.finished, tally.failed = 1999, 3
+    board = Board("fit", "updates", 1200, done=1000, began=time.monotonic() - 4000, tally=tally)
+    board.train = train_summary({f"train/reward/position_{n}": 0.5 for n in range(4)} | {"train/logprob_gap": 1e-6})
+    board.validation = validation_summary({f"val/success/position_{n}": 0.5 for n in range(4)} | {"val/cod_gain": 0.1})
+    lines = shown(board, width)
+    assert [line.split()[0] for line in lines] == ["fit", "rollout", "playing", "success", "train", "held"]
+    assert "1,999/2,048 lifecycles" in lines[1] and "3 failed" in lines[1]
+    assert "1,000/1,200 updates  1:06:40, 13:20 left" in lines[0]
+
+
+def test_only_solve_episodes_with_an_outcome_count() -> None:
+    tally = Tally("train", 2, 3)
+    for episode in (solve(0, True), solve(0, False), update(0), solve(1, None)):
+        tally.count(episode)
+    assert tally.success == [0.5, None, None]
+    assert success_text(tally.success) == "pos0 .50  pos1  -   pos2  - "
+
+
+def test_numbers_keep_all_that_matters_of_them() -> None:
+    assert success_text([1.0, 0.25, 10.5]) == "pos0 1.00  pos1 .25  pos2 10.50"
+    assert train_summary({"train/reward/position_0": -0.05}) == "reward -.05"
+    assert train_summary({"warm_start/loss": 1.25}) == "loss 1.2500"
+    assert train_summary({}) == validation_summary({}) == ""

@@ -1,0 +1,64 @@
+"""What a run keeps of its lifecycles."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from callbacks.transcripts import Transcripts
+from cod_lightning.errors import ConfigError
+from cod_lightning.rollout.transcript import read
+from tests.played_run import PlayedData, PlayedModule, trainer
+
+
+def fit(folder: Path, transcripts: Transcripts) -> None:
+    trainer(folder, [transcripts]).fit(PlayedModule(), PlayedData())
+
+
+def test_every_validation_lifecycle_and_whole_groups_of_training_ones_are_kept(tmp_path: Path) -> None:
+    fit(tmp_path, Transcripts(train_per_rollout=3))
+    validation, train = (read(tmp_path / "lifecycles" / f"{name}.jsonl") for name in ("validation", "train"))
+    assert len(validation) == 2 * 8  # two validations; the sanity check left out
+    assert len(train) == 4 * 3 and all(len(one.lifecycles) == 2 for one in train)
+
+
+def test_each_condition_has_a_file_of_its_first_packs(tmp_path: Path) -> None:
+    run = trainer(tmp_path, [Transcripts(test_packs=5)])
+    run.test(PlayedModule(), PlayedData(), verbose=False)
+    names = sorted(path.name for path in (tmp_path / "lifecycles").iterdir())
+    assert names == ["test_heldout_blanked_context.jsonl", "test_heldout_trained.jsonl"]
+    kept = read(tmp_path / "lifecycles" / names[0])
+    assert [one.pack.id for one in kept] == [f"test_heldout_blanked_context/{i}" for i in range(5)]
+    run.test(PlayedModule(), PlayedData(), verbose=False)
+    assert len(read(tmp_path / "lifecycles" / names[0])) == 5  # a second pass replaces the first
+
+
+def test_a_line_says_at_which_step_it_was_played(tmp_path: Path) -> None:
+    fit(tmp_path, Transcripts())
+    lines = (tmp_path / "lifecycles" / "validation.jsonl").read_text().splitlines()
+    assert sorted({json.loads(line)["step"] for line in lines}) == [4, 8]
+
+
+def test_a_new_run_begins_its_files_anew(tmp_path: Path) -> None:
+    for _ in range(2):
+        fit(tmp_path, Transcripts())
+    assert len(read(tmp_path / "lifecycles" / "validation.jsonl")) == 2 * 8
+
+
+def test_a_run_of_two_stages_listens_once_at_a_time(tmp_path: Path) -> None:
+    data, transcripts = PlayedData(), Transcripts()
+    run = trainer(tmp_path, [transcripts])
+    run.fit(PlayedModule(), data)
+    run.test(PlayedModule(), data, verbose=False)
+    assert data.group_listeners == []
+    assert len(read(tmp_path / "lifecycles" / "validation.jsonl")) == 2 * 8
+
+
+def test_zero_keeps_none(tmp_path: Path) -> None:
+    fit(tmp_path, Transcripts(train_per_rollout=0))
+    assert not (tmp_path / "lifecycles" / "train.jsonl").exists()
+
+
+def test_a_negative_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match="train_per_rollout"):
+        Transcripts(train_per_rollout=-1)

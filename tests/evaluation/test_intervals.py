@@ -1,0 +1,88 @@
+"""The bootstrap against its definition, its coverage, and its care for missing values."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+from cod_lightning.evaluation.intervals import (
+    gain_estimate,
+    mean_estimate,
+    position_estimates,
+    success_difference,
+)
+from cod_lightning.evaluation.outcomes import Outcomes
+
+
+def outcomes(success: np.ndarray, names: list[str] | None = None) -> Outcomes:
+    ids = tuple(names or map(str, range(len(success))))
+    return Outcomes(rewards=success, success=success, valid=~np.isnan(success), pack_ids=ids)
+
+
+def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:
+    rng = np.random.default_rng(0)
+    drawn = (rng.random((200, 300)) < 0.6).astype(float)  # 200 studies of 300 packs, as columns of one bootstrap each
+    covered = sum(one.low <= 0.6 <= one.high for study in drawn for one in position_estimates(study[:, None], seed=1))
+    assert 180 <= covered <= 198
+
+
+def test_it_agrees_with_the_normal_approximation_on_many_packs() -> None:
+    values = (np.random.default_rng(1).random((2048, 1)) < 0.5).astype(float)
+    estimate = position_estimates(values)[0]
+    half_width = 1.96 * values.std() / math.sqrt(len(values))
+    assert estimate.high - estimate.mean == pytest.approx(half_width, rel=0.1)
+    assert estimate.mean - estimate.low == pytest.approx(half_width, rel=0.1)
+
+
+def test_pairing_makes_the_interval_of_a_gain_narrower_than_independent_positions_would() -> None:
+    rng = np.random.default_rng(2)
+    difficulty = rng.random((500, 1))
+    paired = np.concatenate([difficulty, difficulty + 0.1], axis=1)
+    estimate = gain_estimate(paired)
+    assert estimate.low == pytest.approx(0.1) and estimate.high == pytest.approx(0.1)
+
+
+def test_a_missing_value_leaves_only_its_own_position() -> None:
+    values = np.array([[1.0, np.nan], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
+    first, second = position_estimates(values)
+    assert (first.mean, first.num) == (0.5, 4)
+    assert (second.mean, second.num) == (pytest.approx(1 / 3), 3)
+
+
+def test_a_position_without_any_value_is_nan_and_does_not_spoil_the_gain_between_others() -> None:
+    values = np.array([[0.0, np.nan, 1.0], [0.0, np.nan, 1.0]])
+    assert math.isnan(position_estimates(values)[1].mean)
+    assert math.isnan(mean_estimate(values).mean)
+    assert gain_estimate(values).mean == 1.0
+
+
+def test_policies_are_matched_by_pack_and_not_by_row() -> None:
+    first = outcomes(np.array([[1.0, 1.0], [0.0, 0.0]]), ["a", "b"])
+    second = outcomes(np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]), ["b", "a", "only here"])
+    assert success_difference(first, second).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_the_difference_of_gains_is_the_gain_of_the_difference() -> None:
+    rng = np.random.default_rng(3)
+    first, second = (outcomes((rng.random((50, 4)) < p).astype(float)) for p in (0.8, 0.4))
+    gains = [gain_estimate(one.success).mean for one in (first, second)]
+    assert gain_estimate(success_difference(first, second)).mean == pytest.approx(gains[0] - gains[1])
+
+
+def test_nothing_in_common_is_an_error_and_no_nan() -> None:
+    with pytest.raises(ValueError, match="0 packs are shared"):
+        success_difference(outcomes(np.ones((2, 2)), ["a", "b"]), outcomes(np.ones((2, 2)), ["c", "d"]))
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    values = np.random.default_rng(4).random((20, 3))
+    assert position_estimates(values, seed=5) == position_estimates(values, seed=5)
+    assert position_estimates(values, seed=5) != position_estimates(values, seed=6)
+
+
+def test_2048_packs_take_a_fraction_of_a_second() -> None:
+    values = np.random.default_rng(5).random((2048, 4))
+    start = time.process_time()
+    position_estimates(values)
+    assert time.process_time() - start < 0.3

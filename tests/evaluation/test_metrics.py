@@ -1,0 +1,71 @@
+"""Position metrics weigh lifecycles, not batches or ranks."""
+
+import math
+
+import pytest
+import torch
+
+from cod_lightning.evaluation.metrics import PositionMetrics
+from cod_lightning.types import Lifecycle
+from tests.records import lifecycle, solve, update
+
+ALL = [lifecycle(f"p{i}", (i % 2 == 0, i % 3 > 0, i != 3)) for i in range(7)]
+
+
+def counted(lifecycles: list[Lifecycle]) -> PositionMetrics:
+    metrics = PositionMetrics()
+    metrics.update(lifecycles)
+    return metrics
+
+
+def test_means_are_over_lifecycles() -> None:
+    summary = counted(ALL).compute()
+    assert summary.success == pytest.approx((4 / 7, 4 / 7, 6 / 7))
+    assert summary.reward == summary.success and summary.num == (7, 7, 7)
+    assert summary.cod_gain == pytest.approx(2 / 7) and summary.context_parse_rate == 1.0
+
+
+def test_two_uneven_ranks_summed_equal_one() -> None:
+    ranks = [counted(ALL[:2]), counted(ALL[2:])]
+    merged = PositionMetrics()
+    for name in merged._defaults:
+        reduce = torch.maximum if name == "num_positions" else torch.add
+        setattr(merged, name, reduce(getattr(ranks[0], name), getattr(ranks[1], name)))
+    merged._update_count = 1  # what update() would have done
+    assert merged.compute() == counted(ALL).compute()
+
+
+def test_a_rank_without_lifecycles_changes_nothing() -> None:
+    metrics = counted(ALL)
+    metrics.update([])
+    assert metrics.compute() == counted(ALL).compute()
+
+
+def test_what_is_missing_is_left_out_and_counted_out() -> None:
+    summary = counted([lifecycle("a", (True, None)), lifecycle("b", (True, False))]).compute()
+    assert summary.success == (1.0, 0.0) and summary.num == (2, 1) and summary.num_lifecycles == 2
+
+
+def test_a_context_that_does_not_parse_lowers_the_parse_rate() -> None:
+    episodes = (solve(0, True), update(0, parsed=False), solve(1, True), update(1), solve(2, True))
+    summary = counted([Lifecycle(pack_id="a", sibling=0, episodes=episodes)]).compute()
+    assert (summary.context_parse_rate, summary.num_updates) == (0.5, 2)
+
+
+def test_logged_names_are_the_fixed_ones_and_never_nan() -> None:
+    scalars = counted([lifecycle("a", (True, None))]).compute().scalars()
+    assert {"reward/position_0", "success/position_0", "context_parse_rate", "num/position_1"} <= scalars.keys()
+    assert "success/position_1" not in scalars and "cod_gain" not in scalars
+    assert not any(math.isnan(value) for value in scalars.values())
+
+
+def test_reset_begins_anew() -> None:
+    metrics = counted(ALL)
+    metrics.reset()
+    metrics.update([lifecycle("a", (True, True))])
+    assert metrics.compute().success == (1.0, 1.0)
+
+
+def test_a_pack_longer_than_its_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_positions=2"):
+        PositionMetrics(max_positions=2).update(ALL)

@@ -1,0 +1,85 @@
+"""`evaluation.json` has the keys that scripts rely on, no NaN, and survives being written again."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cod_lightning.errors import DataError
+from cod_lightning.evaluation.results import read_results, results_of, write_results
+from cod_lightning.evaluation.suite import PolicyLabel, Suite
+from tests.played import NUM_PACKS, play
+
+def test_the_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> None:
+    write_results(tmp_path / "evaluation.json", play(Suite(name="heldout")))
+    record = json.loads((tmp_path / "evaluation.json").read_text())["suites"]["heldout"]
+    assert (record["env"], record["packs"], record["pack_size"], record["temperature"]) == ("lake", NUM_PACKS, 4, 1.0)
+    assert len(record["positions"]) == 4
+    assert set(record["positions"][0]) == {"reward", "reward_ci95", "success", "success_ci95", "n"}
+    assert set(record["controls"]) == {
+        "blanked_context", "warm_start", "warm_start_t0.0", "warm_start_t0.3", "warm_start_t0.5", "warm_start_t0.7",
+    }  # fmt: skip
+    assert record["controls"]["warm_start"][0].keys() == record["positions"][0].keys()
+    first, last = record["positions"][0], record["positions"][-1]
+    assert record["cod_gain"] == pytest.approx(last["success"] - first["success"])
+    assert first["success_ci95"][0] < first["success"] < first["success_ci95"][1]
+    assert first["n"] == NUM_PACKS
+
+
+def test_the_trained_policy_is_compared_with_the_warm_start_at_its_best_temperature() -> None:
+    record = results_of(play(Suite(name="heldout")))["suites"]["heldout"]
+    difference = record["paired"]["trained_minus_best_warm_start"]
+    assert difference is not None and difference["best_temperature"] == 0.5
+    means = [np.mean([p["success"] for p in ps]) for ps in (record["positions"], record["controls"]["warm_start_t0.5"])]
+    assert difference["mean_difference"] == pytest.approx(means[0] - means[1])
+    low, high = difference["ci95"]
+    assert low < difference["mean_difference"] < high
+
+
+def test_the_blanked_deviation_is_the_largest_distance_from_position_0() -> None:
+    record = results_of(play(Suite(name="heldout")))["suites"]["heldout"]
+    first = record["positions"][0]["success"]
+    expected = max(abs(p["success"] - first) for p in record["controls"]["blanked_context"])
+    assert record["paired"]["blanked_max_deviation"] == pytest.approx(expected)
+
+
+def test_a_suite_without_controls_compares_nothing() -> None:
+    suite = Suite(name="bare", blanked_context=False, warm_start_temperatures=())
+    record = results_of(play(suite))["suites"]["bare"]
+    assert record["controls"] == {}
+    assert record["paired"]["trained_minus_best_warm_start"] is None
+    assert record["paired"]["blanked_max_deviation"] is None
+
+
+def test_what_is_missing_is_null_in_the_file(tmp_path: Path) -> None:
+    (trained,) = play(Suite(name="bare", blanked_context=False, warm_start_temperatures=()))
+    trained.outcomes.success[:, 3], trained.outcomes.rewards[:, 3] = np.nan, np.nan
+    write_results(tmp_path / "evaluation.json", [trained])
+    record = read_results(tmp_path / "evaluation.json")["suites"]["bare"]
+    assert record["positions"][3] == {"reward": None, "reward_ci95": None, "success": None, "success_ci95": None, "n": 0}
+    assert record["cod_gain"] is None
+
+
+def test_suites_that_were_not_played_again_stay_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "evaluation.json"
+    write_results(path, play(Suite(name="first")))
+    write_results(path, play(Suite(name="second"), PolicyLabel.TRAINED))
+    write_results(path, play(Suite(name="second")))
+    results = read_results(path)
+    assert list(results["suites"]) == ["first", "second"]
+    assert "warm_start" in results["suites"]["second"]["controls"]
+    assert [p.name for p in tmp_path.iterdir()] == ["evaluation.json"]
+
+
+def test_a_warm_start_alone_is_no_result_yet() -> None:
+    assert results_of(play(Suite(name="a"), PolicyLabel.WARM_START)) == {"suites": {}}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"suites": {"a": {}}}', '{"suites": []}'])
+def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "evaluation.json"
+    path.write_text(text)
+    with pytest.raises(DataError, match="evaluation.json"):
+        write_results(path, play(Suite(name="a")))
+    assert path.read_text() == text

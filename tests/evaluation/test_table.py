@@ -1,0 +1,93 @@
+"""The final table fits its console and claims no more than the intervals do."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from cod_lightning.evaluation.results import results_of
+from cod_lightning.evaluation.schema import PositionRecord, Results
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.table import print_table
+from cod_lightning.evaluation.wording import sentences
+from tests.played import play
+
+NOTE = "The demonstrations already contained single moves and single hints."
+
+
+def rendered(results: Results, width: int) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    print_table(results, console, NOTE)
+    return console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return results_of(play(Suite(name="heldout")))
+
+
+@pytest.mark.parametrize("width", [120, 100, 80])
+def test_every_number_is_whole_at_usual_widths(results: Results, width: int) -> None:
+    text = rendered(results, width)
+    assert max(map(len, text.splitlines())) <= width and "…" not in text
+    for position in results["suites"]["heldout"]["positions"]:
+        assert f"{position['success']:.2f}" in text
+    assert text.count("pos ") == 4 and "400 packs" in text
+
+
+def test_eight_positions_fit_80_columns(results: Results) -> None:
+    long = results["suites"]["heldout"].copy()
+    long["positions"] = long["positions"] * 2
+    long["controls"] = {name: positions * 2 for name, positions in long["controls"].items()}
+    long["pack_size"] = 8
+    text = rendered({"suites": {"long": long}}, 80)
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+
+
+def test_rows_run_from_trained_to_warm_start_cold_to_hot_with_the_best_marked(results: Results) -> None:
+    lines = [line.strip() for line in rendered(results, 100).splitlines()]
+    labels = [line.split("  ")[0] for line in lines if line.startswith(("trained T", "context", "warm"))]
+    assert labels == [
+        "trained T=1", "context blanked", "warm start T=0", "warm start T=0.3", "warm start T=0.5 *",
+        "warm start T=0.7", "warm start T=1",
+    ]  # fmt: skip
+
+
+def test_what_the_demonstrations_contained_is_printed(results: Results) -> None:
+    assert NOTE in rendered(results, 100)
+
+
+def test_a_scripted_reference_has_its_row(results: Results) -> None:
+    record = results["suites"]["heldout"].copy()
+    record["controls"] = {**record["controls"], "scripted": record["positions"]}
+    assert "scripted reference" in rendered({"suites": {"heldout": record}}, 100)
+
+
+def test_missing_numbers_are_dashes(results: Results) -> None:
+    record = results["suites"]["heldout"].copy()
+    missing = PositionRecord(reward=None, reward_ci95=None, success=None, success_ci95=None, n=0)
+    record["positions"] = [*record["positions"][:3], missing]
+    row = next(line for line in rendered({"suites": {"a": record}}, 100).splitlines() if line.startswith(" trained"))
+    assert row.split()[-3:] == ["-", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("ci95", "claim"),
+    [([0.1, 0.3], "solves more"), ([-0.1, 0.3], "No difference"), ([-0.3, -0.1], "solves less")],
+)
+def test_the_verdict_follows_the_interval(results: Results, ci95: list[float], claim: str) -> None:
+    record = results["suites"]["heldout"].copy()
+    difference = {**record["paired"]["trained_minus_best_warm_start"], "ci95": ci95}  # pyright: ignore
+    record["paired"] = {**record["paired"], "trained_minus_best_warm_start": difference}  # pyright: ignore
+    assert claim in sentences(record)[-1]
+
+
+@pytest.mark.parametrize(
+    ("ci95", "claim"), [([0.1, 0.3], "rises"), ([-0.1, 0.3], "not measurably"), ([-0.3, -0.1], "falls")]
+)
+def test_a_gain_is_claimed_only_where_its_interval_is_above_0(
+    results: Results, ci95: list[float], claim: str
+) -> None:
+    record = results["suites"]["heldout"].copy()
+    record["paired"] = {**record["paired"], "gain_ci95": ci95}
+    assert claim in sentences(record)[0]

@@ -1,0 +1,79 @@
+"""Lifecycles made by hand, for tests that need some but play none."""
+
+from collections.abc import Sequence
+
+from cod_lightning.types import (
+    Episode,
+    EpisodeKind,
+    EpisodeStatus,
+    Group,
+    Lifecycle,
+    Pack,
+    Split,
+    StopReason,
+    Task,
+    Turn,
+)
+
+
+def turn(response: str = "go left", logprobs: Sequence[float] = (-0.1, -2.5)) -> Turn:
+    return Turn(
+        new_ids=(5, 6, 7),
+        extends=False,
+        action_ids=tuple(range(len(logprobs))),
+        behaviour_logprobs=tuple(logprobs),
+        stop=StopReason.STOP,
+        policy_version=3,
+        prompt_digest=1234,
+        observation="a wall",
+        response=response,
+    )
+
+
+def solve(position: int, success: bool | None, context: str = "", turns: Sequence[Turn] = ()) -> Episode:
+    """Reward 1 for success, 0 for none; None is a world that failed."""
+    status = EpisodeStatus.FAILED if success is None else EpisodeStatus.COMPLETED
+    reward = None if success is None else float(success)
+    return Episode(
+        kind=EpisodeKind.SOLVE,
+        position=position,
+        status=status,
+        reward=reward,
+        success=success,
+        context_before=context,
+        context_after=context,
+        turns=tuple(turns),
+    )
+
+
+def update(position: int, parsed: bool = True, context: str = "", turns: Sequence[Turn] = ()) -> Episode:
+    status = EpisodeStatus.COMPLETED if parsed else EpisodeStatus.MALFORMED
+    return Episode(
+        kind=EpisodeKind.UPDATE,
+        position=position,
+        status=status,
+        reward=0.0 if parsed else -0.1,
+        success=parsed,
+        context_after=context,
+        turns=tuple(turns),
+    )
+
+
+def lifecycle(pack_id: str, successes: Sequence[bool | None], *, sibling: int = 0, context: str = "") -> Lifecycle:
+    """Solve episodes with these outcomes (a context from the second on), update episodes that parse."""
+    episodes: list[Episode] = []
+    for position, success in enumerate(successes):
+        episodes.append(solve(position, success, context if position else "", (turn(),)))
+        episodes.append(update(position, context=context, turns=(turn(),)))
+    return Lifecycle(pack_id=pack_id, sibling=sibling, episodes=tuple(episodes[:-1]))
+
+
+def pack(pack_id: str, num_tasks: int, split: Split = Split.VALIDATION) -> Pack:
+    tasks = tuple(Task(id=f"{pack_id}.{n}", seed=n, spec={"size": 3, "holes": [n]}) for n in range(num_tasks))
+    return Pack(id=pack_id, split=split, world_seed=7, tasks=tasks)
+
+
+def group(pack_id: str, siblings: Sequence[Sequence[bool | None]], *, context: str = "") -> Group:
+    """One lifecycle for each row of outcomes."""
+    lifecycles = [lifecycle(pack_id, row, sibling=k, context=context) for k, row in enumerate(siblings)]
+    return Group(pack=pack(pack_id, len(siblings[0])), lifecycles=tuple(lifecycles))

@@ -1,0 +1,175 @@
+"""A transcript is read back exactly, in whole groups, or its damage is named."""
+
+import dataclasses
+import json
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cod_lightning.errors import DataError
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.transcript import dump, load, read, write
+from cod_lightning.types import (
+    Episode,
+    EpisodeKind,
+    EpisodeStatus,
+    Group,
+    Lifecycle,
+    Pack,
+    Split,
+    StopReason,
+    Task,
+    Turn,
+)
+from tests.records import group, lifecycle, pack
+
+texts = st.text(max_size=20)
+ids = st.lists(st.integers(0, 200_000), max_size=6).map(tuple)
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> Turn:
+    logprobs = tuple(draw(st.lists(st.floats(max_value=0, allow_nan=False), max_size=6)))
+    return Turn(
+        new_ids=draw(ids),
+        extends=draw(st.booleans()),
+        action_ids=tuple(draw(st.integers(0, 200_000)) for _ in logprobs),
+        behaviour_logprobs=logprobs,
+        stop=draw(st.sampled_from(StopReason)),
+        policy_version=draw(st.integers(-1, 10_000)),
+        prompt_digest=draw(st.integers(0, 2**32 - 1)),
+        observation=draw(texts),
+        response=draw(texts),
+    )
+
+
+@st.composite
+def episodes(draw: st.DrawFn, index: int) -> Episode:
+    status = draw(st.sampled_from(EpisodeStatus))
+    missing = status in (EpisodeStatus.FAILED, EpisodeStatus.SKIPPED)
+    return Episode(
+        kind=EpisodeKind.UPDATE if index % 2 else EpisodeKind.SOLVE,
+        position=index // 2,
+        status=status,
+        turns=tuple(draw(st.lists(turns(), max_size=2))),
+        reward=None if missing else draw(st.floats(allow_nan=False, allow_infinity=False)),
+        success=None if missing else draw(st.booleans()),
+        feedback=draw(texts),
+        context_before=draw(texts),
+        context_after=draw(texts),
+        error=draw(texts),
+    )
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> Group:
+    num_tasks, pack_id = draw(st.integers(1, 2)), draw(texts)
+    tasks = tuple(Task(id=draw(texts), seed=draw(st.integers(0, 2**63)), spec=draw(plain)) for _ in range(num_tasks))
+    drawn = Pack(id=pack_id, split=draw(st.sampled_from(Split)), world_seed=draw(st.integers()), tasks=tasks)
+    lifecycles = tuple(
+        Lifecycle(
+            pack_id=pack_id,
+            sibling=sibling,
+            episodes=tuple(draw(episodes(index)) for index in range(2 * num_tasks - 1)),
+        )
+        for sibling in range(draw(st.integers(1, 3)))
+    )
+    return Group(pack=drawn, lifecycles=lifecycles)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(groups(), max_size=3))
+def test_what_is_dumped_is_loaded_again_to_the_last_bit(written: list[Group]) -> None:
+    lines = [line for step, one in enumerate(written) for line in dump(one, step=step)]
+    assert load(lines) == written
+    assert not any("\n" in line or not line.isascii() for line in lines)
+
+
+class Kind(StrEnum):
+    ICE = "ice"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    kind: Kind
+    at: tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    tiles: tuple[Tile, ...]
+    seen: frozenset[int]
+
+
+def test_an_environment_s_own_spec_becomes_a_plain_dict_and_stays_one() -> None:
+    task = Task(id="t", seed=1, spec=Spec(tiles=(Tile(Kind.ICE, (0, 1)),), seen=frozenset({3, 1})))
+    one = dataclasses.replace(group("p", [(True,)]), pack=dataclasses.replace(pack("p", 1), tasks=(task,)))
+    lines = dump(one)
+    (loaded,) = load(lines)
+    assert loaded.pack.tasks[0].spec == {"tiles": [{"kind": "ice", "at": [0, 1]}], "seen": [1, 3]}
+    assert dump(loaded) == lines
+
+
+def test_the_same_pack_at_two_steps_stays_two_groups() -> None:
+    early, late = group("p", [(False, False), (True, False)]), group("p", [(True, True), (True, True)])
+    lines = [*dump(early, step=0), *dump(late, step=10)]
+    assert load(lines) == [early, late]
+    assert load([*dump(early), *dump(late)]) == [early, late]  # siblings begin again at 0
+
+
+def test_a_line_is_one_lifecycle_that_a_person_can_read(tmp_path: Path) -> None:
+    write(tmp_path / "deep" / "train.jsonl", [group("p", [(True, False), (True, True)], context="left is up")], step=7)
+    records = [json.loads(line) for line in (tmp_path / "deep" / "train.jsonl").read_text().splitlines()]
+    assert [(r["schema"], r["step"], r["pack"]["id"], r["sibling"]) for r in records] == [(1, 7, "p", 0), (1, 7, "p", 1)]
+    episode = records[0]["episodes"][2]
+    assert (episode["kind"], episode["reward"], episode["context_before"]) == ("solve", 0.0, "left is up")
+
+
+def test_writing_appends_or_begins_anew(tmp_path: Path) -> None:
+    path, one = tmp_path / "a.jsonl", group("p", [(True,)])
+    write(path, [one])
+    write(path, [one])
+    assert len(read(path)) == 2
+    write(path, [one], append=False)
+    assert read(path) == [one]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda line: line[:40], "JSONDecodeError"),
+        (lambda line: line.replace('"reward"', '"rewrad"', 1), "rewrad"),
+        (lambda line: line.replace('"solve"', '"slove"', 1), "slove"),
+        (lambda line: line.replace('"schema":1', '"schema":99'), "schema 99"),
+        (lambda line: line.replace('"action_ids":[0,1]', '"action_ids":[0]', 1), "differ in length"),
+        (lambda line: "[]", "TypeError"),
+        (lambda line: "7", "TypeError"),
+    ],
+)
+def test_damage_is_named_with_file_and_line(tmp_path: Path, damage, said: str) -> None:
+    path = tmp_path / "train.jsonl"
+    good, bad = dump(group("p", [(True, True)])), dump(group("q", [(True, True)]))
+    path.write_text("\n".join([*good, "", *map(damage, bad)]))
+    with pytest.raises(DataError, match=said) as caught:
+        read(path)
+    assert "train.jsonl, line 3" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="nowhere.jsonl"):
+        read(tmp_path / "nowhere.jsonl")
+
+
+def test_stats_count_tokens_lifecycles_and_failures() -> None:
+    one = Group(pack=pack("p", 2), lifecycles=(lifecycle("p", (True, True)), lifecycle("p", (True, None), sibling=1)))
+    stats = RolloutStats.of([one], 2.0, 0)
+    assert (stats.num_lifecycles, stats.num_failed, stats.seconds, stats.token_drift) == (2, 1, 2.0, 0)
+    assert (stats.num_generated_tokens, stats.num_prompt_tokens) == (6 * 2, 6 * 3)
