@@ -88,6 +88,7 @@ def contexts_as_html(lifecycle: Lifecycle) -> str:
 def position_figure(history: Sequence[Curve]) -> "Figure":
     """Success by position: the latest curve strong, earlier ones faint."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(5, 3.5), dpi=120, layout="constrained")
     axes = figure.add_subplot()
@@ -97,7 +98,7 @@ def position_figure(history: Sequence[Curve]) -> "Figure":
             style = {"color": "tab:green", "linewidth": 2, "marker": "o", "zorder": 2, "label": f"step {step}"}
         axes.plot(range(len(success)), success, **style)
     axes.set(xlabel="position in the pack", ylabel="success", ylim=(0, 1.02), title="Held-out packs, by position")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="lower right", frameon=False)
     return figure
 

@@ -22,8 +22,8 @@ _SNAPSHOT_S = 0.2
 class Progress(ProgressBar, RolloutMonitor):
     """Takes the place of Lightning's own bar, and watches the DataModule's rollouts.
 
-    An episode only raises two counts; a thread of its own draws them. Where the output is no terminal (a log file, CI) it
-    prints one plain line for each epoch, validation and test condition instead.
+    An episode only raises two counts; a thread of its own draws them. Where the output is no terminal (a log file, CI)
+    it prints one plain line for each epoch, validation and test condition instead.
 
     Args:
         refresh_per_second: How often the display is drawn.

@@ -29,7 +29,9 @@ class Throughput(Callback):
     def __init__(self) -> None:
         self._start = 0.0
 
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         """The batch is there: what came before was rollout."""
         self._start = time.perf_counter()
 

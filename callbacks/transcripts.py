@@ -1,4 +1,4 @@
-"""Keeps what was said: lifecycles as JSON lines that people can read and that the same advantages can be computed from."""
+"""Keeps what was said: lifecycles as JSON lines, to be read, or replayed into the same advantages."""
 
 import random
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from cod_lightning.types import Group
 class Transcripts(Callback):
     """Writes `lifecycles/train.jsonl`, `validation.jsonl` and `test_SUITE_CONDITION.jsonl` under the run's folder.
 
-    Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on, so that
-    steps after its checkpoint occur twice. Ranks above 0 write their own share to `*.rankR.jsonl`.
+    Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on, so
+    that steps after its checkpoint occur twice. Ranks above 0 write their own share to `*.rankR.jsonl`.
 
     Args:
         train_per_rollout: Groups kept of each training rollout, drawn at random.

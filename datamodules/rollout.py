@@ -1,5 +1,6 @@
 """The online data of CoD-Train: packs become groups of lifecycles, groups become batches, one batch an optimizer update."""
 
+import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.controls import BlankedContext
-from cod_lightning.evaluation.suite import Condition, Suite, conditions
+from cod_lightning.evaluation.suite import Condition, Control, Suite, conditions
+from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
@@ -88,15 +90,19 @@ class RolloutDataModule(L.LightningDataModule):
     # ------------------------------------------------------------------ life of the DataModule
 
     def setup(self, stage: str) -> None:
-        """Make the tokenizer and see that an opening prompt and a response fit the policy's window."""
+        """Make the tokenizer, if `check_with` has not."""
         del stage
+        self.check_with(self.policy)
+
+    def check_with(self, policy: Policy) -> None:
+        """Make the tokenizer and see that an opening prompt and a response fit the policy's window."""
         if self._chat is None:
-            policy = self.policy
-            self._chat = Chat(policy.tokenizer(self.env.words() + self.context.words()), self.enable_thinking)
-            self._check_window()
+            chat = Chat(policy.tokenizer(self.env.words() + self.context.words()), self.enable_thinking)
+            self._check_window(policy, chat)
+            self._chat = chat
 
     @property
-    def policy(self) -> Any:
+    def policy(self) -> Policy:
         """The policy spec of the module that is trained."""
         assert self.trainer is not None, "the DataModule is not attached to a Trainer"
         return self.trainer.lightning_module.policy  # pyright: ignore[reportAttributeAccessIssue]
@@ -170,7 +176,7 @@ class RolloutDataModule(L.LightningDataModule):
     def _suite_groups(self, suite: Suite, condition: Condition) -> Iterator[list[Group]]:
         env = suite.env or self.env
         packs = self._packs(env, Split(suite.split), 0, suite.num_packs, suite.pack_size, suite.seed)
-        mechanism = BlankedContext(self.context) if condition.control == "blanked_context" else self.context
+        mechanism = BlankedContext(self.context) if condition.control is Control.BLANKED_CONTEXT else self.context
         yield self._run(condition.label, packs, 1, world=env, mechanism=mechanism, temperature=condition.temperature)
 
     def _packs(self, env: TextEnv, split: Split, first: int, count: int, size: int, seed: int) -> list[Pack]:
@@ -210,22 +216,23 @@ class RolloutDataModule(L.LightningDataModule):
             temperature=temperature,
             top_p=self.top_p,
             seed=self.seed,
-            policy_version=getattr(self.engine, "policy_version", 0),
+            policy_version=self.engine.policy_version,
         )
 
     def _step(self) -> int:
         return self.trainer.global_step if self.trainer is not None else 0
 
-    def _check_window(self) -> None:
-        pack = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
-        observation, _ = self.env.reset(options={"task": pack.tasks[0]})
-        system = self.context.inject(self.env.rules, self.context.empty())
-        prompt = self.chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+    def _check_window(self, policy: Policy, chat: Chat) -> None:
+        env = copy.deepcopy(self.env)
+        pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
+        observation, _ = env.reset(options={"task": pack.tasks[0]})
+        system = self.context.inject(env.rules, self.context.empty())
+        prompt = chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
         needed = len(prompt) + self.max_new_tokens
-        if needed > self.policy.window:
+        if needed > policy.window:
             raise ConfigError(
                 "model.policy.window",
-                self.policy.window,
+                policy.window,
                 f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={self.max_new_tokens}",
                 "Raise the window or lower data.max_new_tokens.",
             )

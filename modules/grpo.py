@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cod_lightning import __version__
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
@@ -216,6 +217,10 @@ class GRPOModule(L.LightningModule):
             if on_policy:
                 values["train/logprob_gap"] = float(metrics.sum_logprob_gap) / tokens
         self.log_dict(values, on_step=True, on_epoch=False, batch_size=1)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Say whose checkpoint this is."""
+        checkpoint["cod_lightning"] = {"version": __version__}
 
     # ------------------------------------------------------------------ evaluation
 

@@ -60,7 +60,7 @@ class PlayedData(L.LightningDataModule):
         self.monitor.end()
         self.last_rollout = RolloutStats.of(groups, max(1e-6, time.perf_counter() - start), 0)
         for listener in self.group_listeners:
-            listener(label, self.trainer.global_step, groups)
+            listener(label, self.trainer.global_step, groups)  # pyright: ignore
         return groups
 
     def _train(self) -> Iterator[torch.Tensor]:

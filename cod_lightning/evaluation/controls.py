@@ -1,4 +1,4 @@
-"""The blanked-context control: is it really the context through which later tasks get better?"""
+"""The blanked-context control, which shows whether it is the context through which later tasks get better."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,9 @@ class BlankedContext(ContextMechanism):
         """As the wrapped mechanism; the rewrite sees the previous context."""
         return self.mechanism.ask(rules, episode)
 
-    def read(self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]) -> ContextUpdate:
+    def read(
+        self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]
+    ) -> ContextUpdate:
         """As the wrapped mechanism."""
         return self.mechanism.read(
             response, num_tokens=num_tokens, context_before=context_before, special_tokens=special_tokens

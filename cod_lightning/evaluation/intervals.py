@@ -42,9 +42,10 @@ def bootstrap(
     """
     present = ~np.isnan(values)
     means = np.concatenate(list(_resampled_means(np.where(present, values, 0.0), present, seed)))
+    counts = [int(present[:, used].any(axis=1).sum()) for used in contrasts != 0]
     return tuple(
-        _estimate(position_means(values[:, used]), means[:, used], contrast[used], int(present[:, used].any(axis=1).sum()))
-        for contrast, used in zip(contrasts, contrasts != 0, strict=True)
+        _estimate(position_means(values[:, used]), means[:, used], contrast[used], count)
+        for contrast, used, count in zip(contrasts, contrasts != 0, counts, strict=True)
     )
 
 

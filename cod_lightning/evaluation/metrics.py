@@ -76,7 +76,7 @@ class PositionMetrics(Metric):
         """Count these lifecycles; episodes without a reward are left out."""
         longest = max((len(lifecycle.solves) for lifecycle in lifecycles), default=0)
         if longest > self.max_positions:
-            raise ValueError(f"a pack of {longest} tasks; PositionMetrics has room for max_positions={self.max_positions}")
+            raise ValueError(f"a pack of {longest} tasks; there is room for max_positions={self.max_positions}")
         sums = [[0.0] * self.max_positions for _ in range(3)]
         for position, reward, success in _solved(lifecycles):
             for row, value in zip(sums, (reward, success, 1.0), strict=True):

@@ -26,7 +26,7 @@ class Outcomes:
         shapes = {self.rewards.shape, self.success.shape, self.valid.shape}
         assert len(shapes) == 1, f"rewards, success and valid differ in shape: {shapes}"
         assert len(self.pack_ids) == len(self.rewards), f"{len(self.pack_ids)} packs, {len(self.rewards)} rows"
-        assert len(set(self.pack_ids)) == len(self.pack_ids), "a pack occurs twice; outcomes hold one lifecycle for each"
+        assert len(set(self.pack_ids)) == len(self.pack_ids), "a pack occurs twice; one lifecycle for each"
 
     @classmethod
     def of(cls, lifecycles: Sequence[Lifecycle]) -> "Outcomes":

@@ -22,6 +22,7 @@ from cod_lightning.evaluation.schema import Interval, Paired, PositionRecord, Re
 from cod_lightning.evaluation.suite import Condition, Control, PolicyLabel, Suite
 from cod_lightning.seeds import derive_seed
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
     """One condition of one suite, played to its end."""
@@ -80,7 +81,8 @@ def read_results(path: Path) -> Results:
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
         for record in results["suites"].values():
-            record["positions"], record["controls"], record["paired"]  # noqa: B018  (a foreign file lacks them)
+            if missing := SuiteRecord.__required_keys__ - record.keys():
+                raise KeyError(*sorted(missing))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{path} is no evaluation.json of this project ({type(error).__name__}: {error}). "

@@ -56,8 +56,12 @@ class Suite:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name):
             remedy = "It is part of file names; 'heldout' is a good one."
             raise ConfigError("data.suites.name", repr(self.name), "letters, digits, '.', '_' and '-'", remedy)
-        self._check("num_packs", self.num_packs, self.num_packs >= 2, "at least 2, since intervals resample packs", "2048")
-        self._check("pack_size", self.pack_size, self.pack_size >= 2, "at least 2, since a gain compares positions", "4")
+        self._check(
+            "num_packs", self.num_packs, self.num_packs >= 2, "at least 2, since intervals resample packs", "2048"
+        )
+        self._check(
+            "pack_size", self.pack_size, self.pack_size >= 2, "at least 2, since a gain compares positions", "4"
+        )
         self._check("temperature", self.temperature, _is_temperature(self.temperature), "a number from 0 on", "1.0")
         temperatures = self.warm_start_temperatures
         valid = all(_is_temperature(t) for t in temperatures) and len(set(temperatures)) == len(temperatures)

@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.errors import DataError
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Pack, Split, StopReason, Task, Turn
+from cod_lightning.types import (
+    Episode,
+    EpisodeKind,
+    EpisodeStatus,
+    Group,
+    Lifecycle,
+    Pack,
+    Split,
+    StopReason,
+    Task,
+    Turn,
+)
 
 SCHEMA = 1
 """Rises whenever a line of an earlier version would be misread."""

@@ -45,6 +45,15 @@ def test_a_new_run_begins_its_files_anew(tmp_path: Path) -> None:
     assert len(read(tmp_path / "lifecycles" / "validation.jsonl")) == 2 * 8
 
 
+def test_a_resumed_run_goes_on_with_its_files(tmp_path: Path) -> None:
+    run = trainer(tmp_path, [Transcripts()], max_epochs=1)
+    run.fit(PlayedModule(), PlayedData())
+    run.save_checkpoint(tmp_path / "last.ckpt")
+    trainer(tmp_path, [Transcripts()]).fit(PlayedModule(), PlayedData(), ckpt_path=tmp_path / "last.ckpt")
+    lines = (tmp_path / "lifecycles" / "validation.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [4] * 8 + [8] * 8
+
+
 def test_a_run_of_two_stages_listens_once_at_a_time(tmp_path: Path) -> None:
     data, transcripts = PlayedData(), Transcripts()
     run = trainer(tmp_path, [transcripts])

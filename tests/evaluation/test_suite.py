@@ -26,7 +26,7 @@ def test_a_suite_is_played_by_the_trained_policy_then_blanked_then_by_the_warm_s
 
 
 def test_the_suite_s_own_temperature_is_always_among_the_warm_start_s() -> None:
-    names = [c.name for c in conditions(Suite(name="a", temperature=0.4, warm_start_temperatures=(1,)))]
+    names = [c.name for c in conditions(Suite(name="a", temperature=0.4, warm_start_temperatures=(1.0,)))]
     assert names == ["trained", "blanked_context", "warm_start", "warm_start_t1.0"]
 
 

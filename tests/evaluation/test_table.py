@@ -85,9 +85,7 @@ def test_the_verdict_follows_the_interval(results: Results, ci95: list[float], c
 @pytest.mark.parametrize(
     ("ci95", "claim"), [([0.1, 0.3], "rises"), ([-0.1, 0.3], "not measurably"), ([-0.3, -0.1], "falls")]
 )
-def test_a_gain_is_claimed_only_where_its_interval_is_above_0(
-    results: Results, ci95: list[float], claim: str
-) -> None:
+def test_a_gain_is_claimed_only_where_its_interval_is_above_0(results: Results, ci95: list[float], claim: str) -> None:
     record = results["suites"]["heldout"].copy()
     record["paired"] = {**record["paired"], "gain_ci95": ci95}
     assert claim in sentences(record)[0]

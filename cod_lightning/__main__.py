@@ -1,0 +1,7 @@
+"""`python -m cod_lightning`."""
+
+import sys
+
+from cod_lightning.cli import main
+
+sys.exit(main())

@@ -1,0 +1,83 @@
+"""The command line: `python -m cod_lightning fit --config quickstart`.
+
+Nothing heavy is imported before a command needs it. With `commands/` this is the only place that looks up to the three
+Lightning-facing packages beside `cod_lightning`; because their names are generic, a guard first checks that they are ours.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cod_lightning import __version__
+from cod_lightning.errors import CodLightningError, ConfigError, DataError
+
+_HELP = f"""cod_lightning {__version__}: train and deploy LLMs as long-lifecycle agents.
+
+usage: python -m cod_lightning COMMAND [--config NAME_OR_FILE ...] [GROUP=CHOICE ...] [--key value ...]
+
+commands:
+  fit          train with CoD-Train; ends with an evaluation and evaluation.json
+  validate     play the validation packs
+  test         evaluate a checkpoint on the config's suites (--ckpt_path)
+  predict      play lifecycles and write them down
+  warm_start   supervised learning on scripted demonstrations
+
+  COMMAND --help              every key with its default
+  COMMAND ... --print_config  the resolved config, which can be given to --config again
+
+examples:
+  python -m cod_lightning fit --config quickstart
+  python -m cod_lightning fit --config smoke --seed_everything 2 --model.lr 5e-4
+  python -m cod_lightning fit --config quickstart env=levers
+  python -m cod_lightning test --config quickstart --ckpt_path runs/quickstart/checkpoints/last.ckpt
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; 0 if it went well, 2 for a mistake in what was asked for, 1 for a run that had to stop."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(_HELP)
+        return 0
+    if args[0] == "--version":
+        print(__version__)
+        return 0
+    try:
+        guard_packages()
+        return _dispatch(args)
+    except (ConfigError, DataError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except CodLightningError as error:
+        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+
+
+def _dispatch(args: list[str]) -> int:
+    command, rest = args[0], args[1:]
+    if command in ("fit", "validate", "test", "predict"):
+        from cod_lightning.commands.train import run
+
+        return run([command, *rest])
+    if command == "warm_start":
+        from cod_lightning.commands.warm_start import run as run_warm_start
+
+        return run_warm_start(rest)
+    raise ConfigError("command", command, "fit, validate, test, predict or warm_start", "See --help.")
+
+
+def guard_packages() -> None:
+    """Raise `ConfigError` if a foreign module would be imported in place of one of our three sibling packages."""
+    home = Path(__file__).resolve().parents[1]
+    for name in ("datamodules", "modules", "callbacks"):
+        spec = importlib.util.find_spec(name)
+        found = Path(spec.origin).resolve() if spec and spec.origin else None
+        expected = home / name / "__init__.py"
+        if found != expected:
+            raise ConfigError(
+                f"the package '{name}'",
+                found or "missing",
+                str(expected),
+                "Another module of that name shadows it: rename it, or run from another folder or environment.",
+            )

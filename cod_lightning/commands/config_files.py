@@ -1,0 +1,115 @@
+"""Config files by name, composed by Hydra where they have a `defaults:` list, then handed to LightningCLI as plain YAML.
+
+    fit --config quickstart env=levers --model.lr 1e-4
+
+becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition comes first, typed overrides later, and
+`--print_config` shows (and reloads as) the result.
+"""
+
+import difflib
+import re
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from cod_lightning.errors import ConfigError
+
+_GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
+
+
+@dataclass(frozen=True)
+class Expanded:
+    """A command line in which every config is a plain file."""
+
+    argv: list[str]
+    names: tuple[str, ...]
+    """Stems of the config files, as typed."""
+
+
+def config_folders() -> list[Path]:
+    """Where shipped configs may be: a checkout's, then an installation's."""
+    checkout = Path(__file__).resolve().parents[2] / "configs"
+    installed = [Path(p) / "share" / "cod-lightning" / "configs" for p in (sys.prefix, sysconfig.get_path("data"))]
+    return [folder for folder in (checkout, *installed) if folder.is_dir()]
+
+
+def config_names() -> list[str]:
+    """Names that `--config` takes: files at the top and under experiment/ and warm_start/."""
+    found = (path.relative_to(folder).with_suffix("") for folder in config_folders() for path in folder.rglob("*.yaml"))
+    return sorted({str(name) for name in found if len(name.parts) == 1 or name.parts[0] in ("experiment", "warm_start")})
+
+
+def find_config(name: str) -> Path:
+    """The file that `name` means: a path, or a shipped config with or without `.yaml`."""
+    if Path(name).is_file():
+        return Path(name)
+    stem = name.removesuffix(".yaml").removeprefix("configs/")
+    for folder in config_folders():
+        if (path := folder / f"{stem}.yaml").is_file():
+            return path
+    close = difflib.get_close_matches(stem, config_names(), n=1, cutoff=0.3)
+    nearest = f"Did you mean {close[0]}? " if close else ""
+    raise ConfigError("--config", name, f"a file, or one of {', '.join(config_names())}", f"{nearest}Check the spelling.")
+
+
+def expand(argv: Sequence[str]) -> Expanded:
+    """Compose every `--config` file with the group choices (`env=levers`) on the command line."""
+    choices = [arg for arg in argv if _GROUP_CHOICE.match(arg)]
+    out: list[str] = []
+    names: list[str] = []
+    composed_any = False
+    rest = iter([arg for arg in argv if not _GROUP_CHOICE.match(arg)])
+    for arg in rest:
+        flag, _, value = arg.partition("=")
+        if flag not in ("--config", "-c"):
+            out.append(arg)
+            continue
+        name = value or next(rest, "")
+        path = find_config(name)
+        names.append(path.stem)
+        composes = "defaults" in (yaml.safe_load(path.read_text()) or {})
+        composed_any |= composes
+        out += ["--config", str(compose(path, choices) if composes else path)]
+    if choices and not composed_any:
+        raise ConfigError("command line", choices[0], "a --config with a defaults: list to apply it to", "Name a config first.")
+    return Expanded(out, tuple(names))
+
+
+def compose(path: Path, choices: Sequence[str]) -> Path:
+    """The composed config as a plain YAML file in a temporary folder that lives as long as the process."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    GlobalHydra.instance().clear()
+    own = path.resolve().parent
+    folders = [str(folder) for folder in (*config_folders(), own)]
+    ConfigStore.instance().store(name="__main__", node=OmegaConf.load(path), package="_global_")
+    try:
+        with initialize_config_dir(config_dir=folders[0], version_base="1.3"):
+            extra = ",".join(f"file://{folder}" for folder in folders[1:])
+            search = [f"hydra.searchpath=[{extra}]"] if extra else []
+            config = hydra_compose("__main__", overrides=[*choices, *search])
+        plain = OmegaConf.to_container(config, resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError("--config", path, "a config that Hydra can compose", " ".join(str(error).split())) from error
+    target = Path(_folder().name) / path.name
+    target.write_text(yaml.safe_dump(plain, sort_keys=False))
+    return target
+
+
+_temporary: list["tempfile.TemporaryDirectory[str]"] = []
+
+
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    _temporary.append(tempfile.TemporaryDirectory(prefix="cod_lightning_config_"))
+    return _temporary[-1]

@@ -1,0 +1,199 @@
+"""fit, validate, test, predict: LightningCLI over composed configs, and everything a run keeps in its folder."""
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jsonargparse import set_parsing_settings
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+
+from callbacks import Evaluation, PositionCurve, Progress, Throughput, Transcripts, WeightSync
+from callbacks.checkpoints import RunCheckpoint
+from callbacks.run_config import RunConfig
+from cod_lightning.commands.config_files import expand
+from cod_lightning.errors import ConfigError, DataError
+from datamodules import RolloutDataModule
+from modules import GRPOModule
+
+
+class CodCLI(LightningCLI):
+    """LightningCLI with the keys and folders of this project."""
+
+    run_name: str = "run"
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Keys beside `model`, `data` and `trainer`."""
+        parser.add_argument("--torch_threads", type=int | None, default=None, help="Threads of torch on the CPU; null leaves torch's choice.")
+        parser.add_argument("--overwrite", type=bool, default=False, help="Let `fit` write into a folder that already holds a run.")
+        parser.link_arguments("seed_everything", "data.seed")
+
+    def before_instantiate_classes(self) -> None:
+        """Refuse what this project does elsewhere, settle the run's folder, set threads."""
+        config = self._own()
+        _refuse_trainer_flags(config.trainer)
+        if (threads := config.torch_threads) is not None:
+            torch.set_num_threads(threads)
+        self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
+        config.trainer.default_root_dir = str(self.root)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Any:
+        """Loggers, checkpoints and callbacks that every run has."""
+        fitting = self.subcommand == "fit"
+        own: list[Any] = list(self._get(self.config_init, "trainer").callbacks or [])
+        extra: list[Any] = [c for c in self.house_callbacks() if type(c) not in map(type, own)]
+        logger: Any = False
+        if fitting and self._get(self.config_init, "trainer").logger is not False:
+            self.root.mkdir(parents=True, exist_ok=True)
+            logger = [
+                TensorBoardLogger(save_dir=self.root, name="tensorboard", version=""),
+                CSVLogger(save_dir=self.root, name="", version="", flush_logs_every_n_steps=10),
+            ]
+        if fitting:
+            extra += [RunConfig(self.parser.dump(self.config, skip_none=False), self.root), RunCheckpoint(self.root)]
+        return super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
+
+    def house_callbacks(self) -> list[Callback]:
+        """Callbacks of every run; one given in the config replaces its own kind."""
+        return [Progress()]
+
+    def _own(self) -> Any:
+        return self.config[self.subcommand] if self.subcommand else self.config
+
+
+class TrainCLI(CodCLI):
+    """`CodCLI` for CoD-Train, with its optional warm start and its evaluation at the end."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """The warm start."""
+        super().add_arguments_to_parser(parser)
+        parser.add_argument(
+            "--warm_start",
+            type=str | None,
+            default=None,
+            help="Config of a warm start that is run before `fit` where its result is not cached; null starts from model.policy.",
+        )
+
+    def after_instantiate_classes(self) -> None:
+        """Start from the warm start's weights."""
+        from cod_lightning.commands.warm_start import ensure_warm_start
+
+        config = self._own()
+        _check_checkpoint(config.get("ckpt_path"))
+        self.warm_start_folder: Path | None = None
+        if config.warm_start:
+            self.datamodule.check_with(self.model.policy)
+            self.warm_start_folder = ensure_warm_start(config.warm_start, config.seed_everything, config.torch_threads)
+            self.model.policy.weights = str(self.warm_start_folder)
+
+    def house_callbacks(self) -> list[Callback]:
+        """What serves and watches CoD-Train."""
+        return [WeightSync(), Progress(), Transcripts(), PositionCurve(), Throughput(), Evaluation()]
+
+    def after_fit(self) -> None:
+        """Evaluate what came out, beside what it started from."""
+        self._evaluate(trained_done=False)
+
+    def after_test(self) -> None:
+        """The trained policy has been played; the warm start is still to be."""
+        self._evaluate(trained_done=True)
+
+    def _evaluate(self, *, trained_done: bool) -> None:
+        from cod_lightning.commands.evaluate import evaluate
+
+        evaluate(self.trainer, self.model, self.datamodule, self.warm_start_folder, trained_done=trained_done)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Parse, build, run."""
+    quieten()
+    expanded = expand(argv)
+    TrainCLI.run_name = expanded.names[0] if expanded.names else "run"
+    start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv)
+    return 0
+
+
+def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], *, execute: bool = True) -> Any:
+    """Instantiate a CLI with this project's defaults."""
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    return cli(
+        module,
+        data,
+        save_config_callback=None,
+        seed_everything_default=1,
+        trainer_defaults={
+            "log_every_n_steps": 1,
+            "num_sanity_val_steps": 0,
+            "accelerator": "auto",
+            "devices": 1,
+            "enable_model_summary": False,
+        },
+        auto_configure_optimizers=False,
+        load_from_checkpoint_support=False,
+        args=list(argv),
+        run=execute,
+    )
+
+
+def quieten() -> None:
+    """Lightning's hints about hardware and other products are not about this run."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
+    warnings.filterwarnings("ignore", message=".*in eval mode at the start of training.*")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+def _refuse_trainer_flags(trainer: Any) -> None:
+    if trainer.gradient_clip_val is not None or trainer.gradient_clip_algorithm is not None:
+        value = trainer.gradient_clip_val or trainer.gradient_clip_algorithm
+        raise ConfigError("trainer.gradient_clip_val", value, "null, since the module clips itself", "Set model.gradient_clip_val.")
+    if trainer.accumulate_grad_batches != 1:
+        raise ConfigError(
+            "trainer.accumulate_grad_batches",
+            trainer.accumulate_grad_batches,
+            "1, since a batch is an optimizer update and the module splits it",
+            "Set model.token_budget for memory, data.packs_per_rollout and data.updates_per_rollout for batch size.",
+        )
+
+
+def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
+    """Where the run writes: as configured, else runs/NAME, numbered on if that is taken."""
+    given = config.trainer.default_root_dir
+    resuming = bool(config.get("ckpt_path"))
+    if given is not None:
+        root = Path(given)
+        if fitting and (root / "config.yaml").exists() and not (config.overwrite or resuming):
+            raise ConfigError(
+                "trainer.default_root_dir", given, "a folder without a run", "Name another one, or add --overwrite true."
+            )
+        return root
+    root = Path("runs") / name
+    if not fitting or config.overwrite or resuming:
+        return root
+    numbered = (Path("runs") / f"{name}-{i}" for i in range(2, sys.maxsize))
+    return root if not (root / "config.yaml").exists() else next(f for f in numbered if not (f / "config.yaml").exists())
+
+
+def _check_checkpoint(path: str | None) -> None:
+    """A checkpoint that is named must exist and be one of ours."""
+    if not path or path in ("last", "best", "hpc"):
+        return
+    if not Path(path).exists():
+        raise ConfigError("ckpt_path", path, "an existing checkpoint", "Look under checkpoints/ in the run's folder.")
+    if Path(path).is_dir():
+        return
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise DataError(f"ckpt_path is {path}; it cannot be read as a checkpoint ({type(error).__name__}). Use another.") from error
+    if not isinstance(content, dict) or "cod_lightning" not in content:
+        raise DataError(f"ckpt_path is {path}; it was not written by cod_lightning. Use a checkpoint of a `fit` run.")

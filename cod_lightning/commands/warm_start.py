@@ -1,0 +1,71 @@
+"""The warm start: runs once for a config and a seed, and is kept in a cache for every later run that asks for the same."""
+
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import transformers
+
+from cod_lightning import __version__
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.train import CodCLI, quieten, start
+from datamodules import DemonstrationDataModule
+from modules import WarmStartModule
+
+
+class WarmStartCLI(CodCLI):
+    """`CodCLI` for supervised learning on demonstrations."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """`python -m cod_lightning warm_start --config ...`: as `fit`, and the result as a Hugging Face folder."""
+    quieten()
+    expanded = expand(argv)
+    WarmStartCLI.run_name = expanded.names[0] if expanded.names else "warm_start"
+    cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *expanded.argv])
+    _save(cli, folder := cli.root / "policy")
+    print(f"wrote {folder}")
+    return 0
+
+
+def ensure_warm_start(config: str, seed: int, torch_threads: int | None) -> Path:
+    """The folder of the warm-started policy, trained now unless the cache has it."""
+    argv = expand(["--config", config]).argv + ["--seed_everything", str(seed), "--overwrite", "true"]
+    if torch_threads is not None:
+        argv += ["--torch_threads", str(torch_threads)]
+    cache = Path(os.environ.get("COD_LIGHTNING_CACHE", Path.home() / ".cache" / "cod_lightning")) / "warm_start"
+    unbuilt = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
+    folder = cache / _key(unbuilt.parser.dump(unbuilt.config))
+    if (folder / "policy" / "config.json").is_file():
+        print(f"warm start: cached in {folder}", file=sys.stderr)
+        return folder / "policy"
+    print(f"warm start: {config}, once; then cached in {folder}", file=sys.stderr)
+    begun = time.perf_counter()
+    working = folder.with_name(f"{folder.name}.{os.getpid()}")
+    cli = start(
+        WarmStartCLI,
+        WarmStartModule,
+        DemonstrationDataModule,
+        ["fit", *argv, "--trainer.default_root_dir", str(working)],
+    )
+    _save(cli, working / "policy")
+    shutil.rmtree(folder, ignore_errors=True)
+    working.rename(folder)
+    print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    return folder / "policy"
+
+
+def _save(cli: WarmStartCLI, folder: Path) -> None:
+    cli.model.model.save_pretrained(folder)
+    cli.datamodule.chat.tokenizer.save_pretrained(folder)
+
+
+def _key(config: str) -> str:
+    """Whatever decides the result: the resolved config (with its seed) and the versions that compute it."""
+    parts = (config, __version__, torch.__version__, transformers.__version__)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

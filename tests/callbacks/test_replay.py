@@ -1,0 +1,110 @@
+"""The callbacks around a real training: what is written down gives the same advantages, and a test ends in a table."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.loggers import CSVLogger
+from rich.console import Console
+
+from callbacks import Evaluation, Progress, Throughput, Transcripts, WeightSync
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.evaluation.results import read_results
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.table import print_table
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.batch import Batch, credit_table
+from cod_lightning.rollout.transcript import read
+from datamodules.rollout import RolloutDataModule
+from modules.grpo import GRPOModule
+from tests.stubs import PlainContext, WordWorld
+
+
+class Batches(L.Callback):
+    """Keeps every update's batch."""
+
+    def __init__(self) -> None:
+        self.kept: list[Batch] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        self.kept.append(batch)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GRPOModule, list[Batch], str]:
+    folder, batches, file = tmp_path_factory.mktemp("run"), Batches(), io.StringIO()
+    L.seed_everything(1, verbose=False)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    module, progress = GRPOModule(policy, lr=1e-3), Progress()
+    progress.console = Console(file=file, width=100)
+    suite = Suite(name="heldout", num_packs=5, pack_size=3, warm_start_temperatures=(0.0, 1.0))
+    data = RolloutDataModule(
+        WordWorld(),
+        PlainContext(),
+        TransformersEngine(),
+        pack_size=3,
+        group_size=3,
+        packs_per_rollout=4,
+        updates_per_rollout=2,
+        rollouts_per_epoch=2,
+        val_packs=4,
+        max_new_tokens=3,
+        suites=[suite],
+    )
+    trainer = L.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        logger=CSVLogger(str(folder), name="", version=""),
+        callbacks=[WeightSync(), progress, Transcripts(train_per_rollout=4), Throughput(), Evaluation(), batches],
+        default_root_dir=folder,
+        log_every_n_steps=1,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(module, data)
+    trainer.test(module, data, verbose=False)
+    data.policy_label = "warm_start"
+    trainer.test(module, data, verbose=False)
+    return folder, module, batches.kept, file.getvalue()
+
+
+def test_a_transcript_is_replayed_into_the_same_advantages(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
+    folder, module, batches, _ = run
+    groups = read(folder / "lifecycles" / "train.jsonl")
+    rollouts = [groups[:4], groups[4:]]
+    assert len(groups) == 8 and len(batches) == 4
+    for rollout, batch in zip(rollouts, batches[::2], strict=True):
+        replayed, _ = module.advantages(credit_table(rollout))
+        original, _ = module.advantages(batch.credit)
+        assert torch.equal(replayed, original) and original.abs().sum() > 0
+
+
+def test_metrics_name_the_cost_of_rollouts_and_updates(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
+    header = (run[0] / "metrics.csv").read_text().splitlines()[0].split(",")
+    assert {
+        "time/rollout_s", "time/train_s", "throughput/generated_tokens_s", "throughput/trained_tokens_s",
+        "rollout/token_drift", "val/success/position_2", "val/reward/position_0", "val/cod_gain",
+        "val/context_parse_rate", "train/reward/position_0",
+    } <= set(header)  # fmt: skip
+
+
+def test_two_passes_of_test_end_in_one_file_and_one_table(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
+    record = json.loads((run[0] / "evaluation.json").read_text())["suites"]["heldout"]
+    assert set(record["controls"]) == {"blanked_context", "warm_start_t0.0", "warm_start"}
+    console = Console(file=io.StringIO(), width=80)
+    print_table(read_results(run[0] / "evaluation.json"), console)
+    text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
+    assert "trained T=1" in text and "warm start T=0" in text and "No difference" in text
+
+
+def test_the_log_of_a_real_run_has_a_line_for_each_part(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
+    lines = run[3].splitlines()
+    assert [line.split("  ")[2].split(":")[0] for line in lines] == [
+        "held out", "train", "test_heldout_trained", "test_heldout_blanked_context", "test_heldout_warm_start_t0.0",
+        "test_heldout_warm_start",
+    ]  # fmt: skip
