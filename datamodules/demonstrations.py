@@ -53,11 +53,17 @@ class DemonstrationDataModule(L.LightningDataModule):
         seed: int = 1,
     ) -> None:
         super().__init__()
-        for key, value in (("num_updates", num_updates), ("packs_per_update", packs_per_update), ("pack_size", pack_size)):
+        for key, value in (
+            ("num_updates", num_updates),
+            ("packs_per_update", packs_per_update),
+            ("pack_size", pack_size),
+        ):
             if value < 1:
                 raise ConfigError(f"data.{key}", value, "at least 1", "Leave it out for the default.")
         if num_packs < packs_per_update:
-            raise ConfigError("data.num_packs", num_packs, f"at least data.packs_per_update={packs_per_update}", "Raise it.")
+            raise ConfigError(
+                "data.num_packs", num_packs, f"at least data.packs_per_update={packs_per_update}", "Raise it."
+            )
         self.env, self.context = env, context
         self.pack_size, self.num_updates, self.packs_per_update = pack_size, num_updates, packs_per_update
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed

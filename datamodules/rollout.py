@@ -68,7 +68,9 @@ class RolloutDataModule(L.LightningDataModule):
         seed: int = 1,
     ) -> None:
         super().__init__()
-        _check_sizes(pack_size, group_size, packs_per_rollout, updates_per_rollout, rollouts_per_epoch, val_packs, max_new_tokens)
+        _check_sizes(
+            pack_size, group_size, packs_per_rollout, updates_per_rollout, rollouts_per_epoch, val_packs, max_new_tokens
+        )
         _check_sampling(temperature, top_p)
         self.env, self.context, self.engine = env, context, engine
         self.pack_size, self.group_size = pack_size, group_size
@@ -138,7 +140,8 @@ class RolloutDataModule(L.LightningDataModule):
     def test_dataloader(self) -> list["SizedItems"]:
         """One loader for each condition of each suite that concerns the current policy."""
         return [
-            SizedItems(lambda s=suite, c=condition: self._suite_groups(s, c), 1) for suite, condition in self.test_conditions()
+            SizedItems(lambda s=suite, c=condition: self._suite_groups(s, c), 1)
+            for suite, condition in self.test_conditions()
         ]
 
     def predict_dataloader(self) -> "SizedItems":
@@ -271,7 +274,10 @@ def _check_sizes(
     if packs % updates:
         nearest = next(d for d in range(updates, 0, -1) if packs % d == 0)
         raise ConfigError(
-            "data.updates_per_rollout", updates, f"a divisor of data.packs_per_rollout={packs}", f"The nearest is {nearest}."
+            "data.updates_per_rollout",
+            updates,
+            f"a divisor of data.packs_per_rollout={packs}",
+            f"The nearest is {nearest}.",
         )
 
 
@@ -280,5 +286,3 @@ def _check_sampling(temperature: float, top_p: float) -> None:
     for key, value in (("temperature", temperature), ("top_p", top_p)):
         if value != 1:
             raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")
-
-

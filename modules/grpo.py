@@ -106,7 +106,9 @@ class GRPOModule(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW with a linear warm-up."""
-        optimizer = torch.optim.AdamW(self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
+        optimizer = torch.optim.AdamW(
+            self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
+        )
         warmup = max(1, self.warmup_updates)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda update: min(1.0, (update + 1) / warmup))
         return [optimizer], [schedule]
@@ -192,7 +194,9 @@ class GRPOModule(L.LightningModule):
             return
         path = Path(self.trainer.default_root_dir) / f"nonfinite_step{self.global_step}.pt"
         path.parent.mkdir(parents=True, exist_ok=True)
-        saved = {name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")}
+        saved = {
+            name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")
+        }
         torch.save(saved | {"policy_logprobs": logprobs.detach()}, path)
         what = float(loss) if not bool(torch.isfinite(loss)) else "made of non-finite log-probabilities"
         raise NonFiniteLoss(
@@ -210,7 +214,11 @@ class GRPOModule(L.LightningModule):
         count = present.sum(dim=(0, 1))
         mean = (table.solve_rewards * present).sum(dim=(0, 1)) / count.clamp_min(1)
         values = {f"train/reward/position_{n}": float(r) for n, r in enumerate(mean) if count[n]}
-        values |= {"train/lifecycles": float(count[0]), "train/red_temperature": temperature, "train/gradient_norm": norm}
+        values |= {
+            "train/lifecycles": float(count[0]),
+            "train/red_temperature": temperature,
+            "train/gradient_norm": norm,
+        }
         if metrics is not None:
             tokens = max(1.0, float(metrics.num_tokens))
             values |= {"train/clip_fraction": float(metrics.num_clipped) / tokens, "train/entropy": entropy}

@@ -49,7 +49,9 @@ class WarmStartModule(L.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 at the last update."""
-        optimizer = torch.optim.AdamW(self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
+        optimizer = torch.optim.AdamW(
+            self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
+        )
         total = max(1, int(self.trainer.estimated_stepping_batches))
 
         def factor(update: int) -> float:

@@ -31,7 +31,10 @@ def bpe_tokenizer(template: str) -> PreTrainedTokenizerFast:
     backend.decoder = decoders.ByteLevel()
     corpus = ["Direction 1 moves up. The map: _ O G P. Hints: keep what is useful. <answer>Direction 2</answer>\n"] * 50
     trainer = trainers.BpeTrainer(
-        vocab_size=600, special_tokens=_SPECIAL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=600,
+        special_tokens=_SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     backend.train_from_iterator(corpus, trainer)
     end = "<|im_end|>" if "im_end" in template else "<|eot_id|>"

@@ -65,7 +65,9 @@ class PlainContext(ContextMechanism):
     def ask(self, rules: str, episode: Episode) -> tuple[Message, ...]:
         return (Message(Role.SYSTEM, "w2"), Message(Role.USER, episode.feedback))
 
-    def read(self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]) -> ContextUpdate:
+    def read(
+        self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]
+    ) -> ContextUpdate:
         if any(token in response for token in special_tokens) or not response:
             return ContextUpdate(context=context_before, reward=-0.1, parsed=False, reason="special token")
         return ContextUpdate(context=response, reward=0.0, parsed=True)

@@ -41,7 +41,9 @@ def config_folders() -> list[Path]:
 def config_names() -> list[str]:
     """Names that `--config` takes: files at the top and under experiment/ and warm_start/."""
     found = (path.relative_to(folder).with_suffix("") for folder in config_folders() for path in folder.rglob("*.yaml"))
-    return sorted({str(name) for name in found if len(name.parts) == 1 or name.parts[0] in ("experiment", "warm_start")})
+    return sorted(
+        {str(name) for name in found if len(name.parts) == 1 or name.parts[0] in ("experiment", "warm_start")}
+    )
 
 
 def find_config(name: str) -> Path:
@@ -54,7 +56,9 @@ def find_config(name: str) -> Path:
             return path
     close = difflib.get_close_matches(stem, config_names(), n=1, cutoff=0.3)
     nearest = f"Did you mean {close[0]}? " if close else ""
-    raise ConfigError("--config", name, f"a file, or one of {', '.join(config_names())}", f"{nearest}Check the spelling.")
+    raise ConfigError(
+        "--config", name, f"a file, or one of {', '.join(config_names())}", f"{nearest}Check the spelling."
+    )
 
 
 def expand(argv: Sequence[str]) -> Expanded:
@@ -76,7 +80,9 @@ def expand(argv: Sequence[str]) -> Expanded:
         composed_any |= composes
         out += ["--config", str(compose(path, choices) if composes else path)]
     if choices and not composed_any:
-        raise ConfigError("command line", choices[0], "a --config with a defaults: list to apply it to", "Name a config first.")
+        raise ConfigError(
+            "command line", choices[0], "a --config with a defaults: list to apply it to", "Name a config first."
+        )
     return Expanded(out, tuple(names))
 
 

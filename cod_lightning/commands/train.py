@@ -1,7 +1,6 @@
 """fit, validate, test, predict: LightningCLI over composed configs, and everything a run keeps in its folder."""
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from jsonargparse import set_parsing_settings
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from transformers.utils import logging as transformers_logging
 
 from callbacks import Evaluation, PositionCurve, Progress, Throughput, Transcripts, WeightSync
 from callbacks.checkpoints import RunCheckpoint
@@ -30,8 +30,15 @@ class CodCLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Keys beside `model`, `data` and `trainer`."""
-        parser.add_argument("--torch_threads", type=int | None, default=None, help="Threads of torch on the CPU; null leaves torch's choice.")
-        parser.add_argument("--overwrite", type=bool, default=False, help="Let `fit` write into a folder that already holds a run.")
+        parser.add_argument(
+            "--torch_threads",
+            type=int | None,
+            default=None,
+            help="Threads of torch on the CPU; null leaves torch's choice.",
+        )
+        parser.add_argument(
+            "--overwrite", type=bool, default=False, help="Let `fit` write into a folder that already holds a run."
+        )
         parser.link_arguments("seed_everything", "data.seed")
 
     def before_instantiate_classes(self) -> None:
@@ -147,15 +154,18 @@ def quieten() -> None:
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
     warnings.filterwarnings("ignore", message=".*in eval mode at the start of training.*")
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    warnings.filterwarnings("ignore", message=".*LightningCLI's args parameter is intended to run from within Python.*")
+    warnings.filterwarnings("ignore", message=".*Experiment logs directory .* exists and is not empty.*")
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
 
 
 def _refuse_trainer_flags(trainer: Any) -> None:
     if trainer.gradient_clip_val is not None or trainer.gradient_clip_algorithm is not None:
         value = trainer.gradient_clip_val or trainer.gradient_clip_algorithm
-        raise ConfigError("trainer.gradient_clip_val", value, "null, since the module clips itself", "Set model.gradient_clip_val.")
+        raise ConfigError(
+            "trainer.gradient_clip_val", value, "null, since the module clips itself", "Set model.gradient_clip_val."
+        )
     if trainer.accumulate_grad_batches != 1:
         raise ConfigError(
             "trainer.accumulate_grad_batches",
@@ -173,14 +183,19 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
         root = Path(given)
         if fitting and (root / "config.yaml").exists() and not (config.overwrite or resuming):
             raise ConfigError(
-                "trainer.default_root_dir", given, "a folder without a run", "Name another one, or add --overwrite true."
+                "trainer.default_root_dir",
+                given,
+                "a folder without a run",
+                "Name another one, or add --overwrite true.",
             )
         return root
     root = Path("runs") / name
     if not fitting or config.overwrite or resuming:
         return root
     numbered = (Path("runs") / f"{name}-{i}" for i in range(2, sys.maxsize))
-    return root if not (root / "config.yaml").exists() else next(f for f in numbered if not (f / "config.yaml").exists())
+    return (
+        root if not (root / "config.yaml").exists() else next(f for f in numbered if not (f / "config.yaml").exists())
+    )
 
 
 def _check_checkpoint(path: str | None) -> None:
@@ -194,6 +209,8 @@ def _check_checkpoint(path: str | None) -> None:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise DataError(f"ckpt_path is {path}; it cannot be read as a checkpoint ({type(error).__name__}). Use another.") from error
+        raise DataError(
+            f"ckpt_path is {path}; it cannot be read as a checkpoint ({type(error).__name__}). Use another."
+        ) from error
     if not isinstance(content, dict) or "cod_lightning" not in content:
         raise DataError(f"ckpt_path is {path}; it was not written by cod_lightning. Use a checkpoint of a `fit` run.")

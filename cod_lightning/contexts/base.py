@@ -42,7 +42,9 @@ class ContextMechanism(ABC):
         """
 
     @abstractmethod
-    def read(self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]) -> ContextUpdate:
+    def read(
+        self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]
+    ) -> ContextUpdate:
         """What the response says the context shall be.
 
         `num_tokens` is the response's length in tokens; `special_tokens` are the spellings that must not occur inside a

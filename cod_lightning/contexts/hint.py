@@ -37,12 +37,19 @@ class HintContext(ContextMechanism):
         response_limit: int | None = 1000,
     ) -> None:
         if protocol not in WORDINGS:
-            raise ConfigError("data.context.protocol", protocol, f"one of {', '.join(WORDINGS)}", "Use natural for real models.")
+            raise ConfigError(
+                "data.context.protocol", protocol, f"one of {', '.join(WORDINGS)}", "Use natural for real models."
+            )
         if penalty < 0:
             raise ConfigError("data.context.penalty", penalty, "at least 0", "0.1 is the paper's.")
-        if (soft_length is None) != (hard_length is None) or (soft_length is not None and not soft_length < hard_length):  # type: ignore[operator]
+        if (soft_length is None) != (hard_length is None) or (
+            soft_length is not None and not soft_length < hard_length
+        ):  # type: ignore[operator]
             raise ConfigError(
-                "data.context.hard_length", hard_length, f"above data.context.soft_length={soft_length}", "Set both or neither."
+                "data.context.hard_length",
+                hard_length,
+                f"above data.context.soft_length={soft_length}",
+                "Set both or neither.",
             )
         if min_length is not None and soft_length is not None and min_length > soft_length:
             raise ConfigError("data.context.min_length", min_length, f"at most soft_length={soft_length}", "Lower it.")

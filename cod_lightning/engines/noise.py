@@ -29,7 +29,10 @@ def uniforms(seeds: np.ndarray, counters: np.ndarray) -> np.ndarray:
 
 
 def sample(
-    logits: Float[Tensor, "B V"], temperature: Float[Tensor, " B"], top_p: Float[Tensor, " B"], noise: Float[Tensor, " B"]
+    logits: Float[Tensor, "B V"],
+    temperature: Float[Tensor, " B"],
+    top_p: Float[Tensor, " B"],
+    noise: Float[Tensor, " B"],
 ) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
     """Token ids by inverse CDF, and their log-probabilities (nats) under the distribution they were drawn from.
 

@@ -46,7 +46,7 @@ class SlotCache(Cache):
         self._flat = (slots[:, None] * self.num_columns + columns).flatten()
         self._used_columns = used_columns
 
-    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object):  # noqa: ANN201
+    def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object):
         """Write [b, heads, width, dim] and return everything up to the longest row, [b, heads, columns, dim]."""
         while len(self._keys) <= layer_idx:
             shape = (self.num_slots, self.num_columns, key_states.shape[1], key_states.shape[3])

@@ -129,7 +129,7 @@ class TransformersEngine(Engine):
                 if self._decoding:
                     self._forward(self._decoding)
                 self._decoding = self._deliver(self._decoding + joined)
-        except Exception as error:  # noqa: BLE001  (the boundary: one failure must not leave anyone waiting)
+        except Exception as error:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
@@ -193,7 +193,13 @@ class TransformersEngine(Engine):
         self._sample(turns, logits)
 
     def _hidden(
-        self, model: PreTrainedModel, turns: Sequence[_Turn], chunks: list[list[int]], starts: list[int], width: int, used: int
+        self,
+        model: PreTrainedModel,
+        turns: Sequence[_Turn],
+        chunks: list[list[int]],
+        starts: list[int],
+        width: int,
+        used: int,
     ) -> Tensor:
         """Last hidden states [b, width, D] of right-padded chunks over the slots' caches."""
         device = model.device
@@ -267,5 +273,7 @@ def _uncached_ids(turn: _Turn) -> list[int]:
 def _derived(model: nn.Module) -> set[str]:
     """Names of parameters and buffers that a state dict leaves out or that alias another (tied weights)."""
     in_state = model.state_dict(keep_vars=True)
-    tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - {n for n, _ in model.named_parameters()}
+    tied = {name for name, _ in model.named_parameters(remove_duplicate=False)} - {
+        n for n, _ in model.named_parameters()
+    }
     return ({name for name, _ in model.named_buffers()} - set(in_state)) | tied

@@ -218,11 +218,17 @@ class FrozenLakeObscure(TextEnv):
     def _check(self) -> None:
         if not 3 <= self.size_min <= self.size_max <= 8:
             raise ConfigError(
-                "data.env.size_max", self.size_max, f"3 <= size_min ({self.size_min}) <= size_max <= 8", "Choose both in 3..8."
+                "data.env.size_max",
+                self.size_max,
+                f"3 <= size_min ({self.size_min}) <= size_max <= 8",
+                "Choose both in 3..8.",
             )
         if not 0 < self.frozen_p_min <= self.frozen_p_max <= 1:
             raise ConfigError(
-                "data.env.frozen_p_max", self.frozen_p_max, f"0 < frozen_p_min ({self.frozen_p_min}) <= frozen_p_max <= 1", "Use 0.6 to 0.7."
+                "data.env.frozen_p_max",
+                self.frozen_p_max,
+                f"0 < frozen_p_min ({self.frozen_p_min}) <= frozen_p_max <= 1",
+                "Use 0.6 to 0.7.",
             )
         if self.max_turns < 1:
             raise ConfigError("data.env.max_turns", self.max_turns, "at least 1", "8 is the reference's.")
@@ -237,7 +243,9 @@ class FrozenLakeObscure(TextEnv):
         if not 0 <= self.length_penalty <= 1:
             raise ConfigError("data.env.length_penalty", self.length_penalty, "in [0, 1]", "0.1 is the reference's.")
         if not self.mappings or any(not 0 <= m < 24 for m in self.mappings):
-            raise ConfigError("data.env.mappings", self.mappings, "indices in 0..23, at least one", "Leave it out for all 24.")
+            raise ConfigError(
+                "data.env.mappings", self.mappings, "indices in 0..23, at least one", "Leave it out for all 24."
+            )
 
 
 def _spec(task: Task) -> LakeTask:

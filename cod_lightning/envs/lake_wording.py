@@ -174,6 +174,10 @@ def _effect(move: LastMove) -> str:
 def _told(move: LastMove, name_effects: bool) -> str:
     """One sentence about what an action did."""
     if move.before == move.after:
-        return f"Direction {move.code} left you at row {move.before[0]}, column {move.before[1]}; maybe that is the edge."
+        return (
+            f"Direction {move.code} left you at row {move.before[0]}, column {move.before[1]}; maybe that is the edge."
+        )
     moved = f"Direction {move.code} moved you {move.direction}" if name_effects else f"Direction {move.code} took you"
-    return f"{moved}, from row {move.before[0]}, column {move.before[1]} to row {move.after[0]}, column {move.after[1]}."
+    return (
+        f"{moved}, from row {move.before[0]}, column {move.before[1]} to row {move.after[0]}, column {move.after[1]}."
+    )

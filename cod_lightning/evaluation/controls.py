@@ -9,8 +9,8 @@ from cod_lightning.types import Episode, Message
 class BlankedContext(ContextMechanism):
     """Another mechanism, except that a solve prompt always looks as it does before the first task.
 
-    Everything else runs as usual: contexts are asked for, read, rewarded and carried on, so that the two conditions differ
-    in nothing but what the solver sees.
+    Everything else runs as usual: contexts are asked for, read, rewarded and carried on, so that the two conditions
+    differ in nothing but what the solver sees.
     """
 
     def __init__(self, mechanism: ContextMechanism) -> None:

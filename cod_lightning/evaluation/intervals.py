@@ -35,8 +35,8 @@ def bootstrap(
 ) -> tuple[Estimate, ...]:
     """One estimate for each row c of `contrasts`: the statistic sum_m c_m * (mean over packs of values[:, m]).
 
-    NaN values are missing: they leave a column's mean, and a contrast needs only the columns with c_m != 0. A resample in
-    which such a column is wholly missing does not count.
+    NaN values are missing: they leave a column's mean, and a contrast needs only the columns with c_m != 0. A resample
+    in which such a column is wholly missing does not count.
 
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13 (percentile interval).
     """
@@ -79,7 +79,7 @@ def success_difference(minuend: Outcomes, subtrahend: Outcomes) -> Float[np.ndar
     shared = [pack_id for pack_id in minuend.pack_ids if pack_id in known]
     if not shared or minuend.num_positions != subtrahend.num_positions:
         raise ValueError(
-            f"{len(shared)} packs are shared and packs have {minuend.num_positions} and {subtrahend.num_positions} tasks; "
+            f"{len(shared)} packs are shared, of {minuend.num_positions} and {subtrahend.num_positions} tasks; "
             "a paired difference needs both policies on the same packs"
         )
     return minuend.rows(shared).success - subtrahend.rows(shared).success

@@ -122,7 +122,7 @@ def _paired(by_name: Mapping[str, Played], gain: Estimate, seed: int) -> Paired:
 
 
 def _warm_start_difference(trained: Played, warm_starts: Sequence[Played], seed: int) -> WarmStartDifference:
-    """Against the temperature that suits the warm start best; choosing it on the same packs can only favour the warm start."""
+    """Against the warm start at its best temperature; choosing it on the same packs can only favour it."""
     best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean())
     difference = success_difference(trained.outcomes, best.outcomes)
     mean, gain = mean_estimate(difference, seed=seed), gain_estimate(difference, seed=seed)

@@ -39,7 +39,7 @@ class Paired(TypedDict):
     gain_ci95: Interval
     """Of `cod_gain`."""
     blanked_max_deviation: float | None
-    """Largest difference, over positions, between success with the context blanked and success at position 0 without."""
+    """Largest distance, over positions, of success with the context blanked from the success at position 0 without."""
 
 
 class SuiteRecord(TypedDict):

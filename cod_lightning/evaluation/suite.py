@@ -48,7 +48,7 @@ class Suite:
     blanked_context: bool = True
     """Also play with the context hidden from every solve prompt."""
     warm_start_temperatures: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 1.0)
-    """Temperatures at which the warm start plays the same packs; the suite's own is added to them. Empty leaves it out."""
+    """Temperatures at which the warm start plays the same packs, and the suite's own; empty for no warm start."""
     env: TextEnv | None = None
     """World of the packs; null means the one of the training."""
 

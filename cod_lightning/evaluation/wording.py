@@ -31,10 +31,11 @@ def _warm_start(difference: WarmStartDifference) -> list[str]:
     temperature, mean, ci95 = difference["best_temperature"], difference["mean_difference"], difference["ci95"]
     if mean is None or ci95 is None:
         return ["The trained policy and the warm start could not be compared."]
+    best = f"its best temperature (T={temperature:g}, marked *)"
     verdict = {
-        1: f"The trained policy solves more than the warm start does at its best temperature (T={temperature:g}, marked *).",
-        0: f"No difference from the warm start at its best temperature (T={temperature:g}, marked *) was shown.",
-        -1: f"The trained policy solves less than the warm start does at its best temperature (T={temperature:g}, marked *).",
+        1: f"The trained policy solves more than the warm start does at {best}.",
+        0: f"No difference from the warm start at {best} was shown.",
+        -1: f"The trained policy solves less than the warm start does at {best}.",
     }[_sign(ci95)]
     return [f"Trained minus best warm start, same packs, mean over positions: {mean:+.3f} {_bounds(ci95)}.", verdict]
 

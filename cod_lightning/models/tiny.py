@@ -51,10 +51,15 @@ class TinyPolicy(Policy):
         if hidden_size % num_heads or (hidden_size // num_heads) % 2:
             nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
             raise ConfigError(
-                "model.policy.hidden_size", hidden_size, f"an even multiple of num_heads={num_heads}", f"Set it to {nearest}."
+                "model.policy.hidden_size",
+                hidden_size,
+                f"an even multiple of num_heads={num_heads}",
+                f"Set it to {nearest}.",
             )
         if num_heads % num_kv_heads:
-            raise ConfigError("model.policy.num_kv_heads", num_kv_heads, f"a divisor of num_heads={num_heads}", "Set it to 1.")
+            raise ConfigError(
+                "model.policy.num_kv_heads", num_kv_heads, f"a divisor of num_heads={num_heads}", "Set it to 1."
+            )
         self.hidden_size, self.num_layers, self.intermediate_size = hidden_size, num_layers, intermediate_size
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.window, self.weights = window, weights
@@ -63,7 +68,10 @@ class TinyPolicy(Policy):
         """One token a word, plus the roles; words that nobody announced become `<unk>`."""
         if not words:
             raise ConfigError(
-                "model.policy", "TinyPolicy", "a world and a context with protocol=compact", "Set data.env.protocol and data.context.protocol."
+                "model.policy",
+                "TinyPolicy",
+                "a world and a context with protocol=compact",
+                "Set data.env.protocol and data.context.protocol.",
             )
         vocabulary = [PAD, UNKNOWN, END, *_ROLES, *dict.fromkeys(words)]
         backend = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=UNKNOWN))
@@ -103,7 +111,9 @@ class TinyPolicy(Policy):
 
     def _load(self, folder: Path, vocab_size: int) -> PreTrainedModel:
         if not (folder / "config.json").is_file():
-            raise DataError(f"model.policy.weights is {folder}; expected a Hugging Face folder with config.json. Check the path.")
+            raise DataError(
+                f"model.policy.weights is {folder}; expected a Hugging Face folder with config.json. Check the path."
+            )
         model = Qwen3ForCausalLM.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32)
         if model.config.vocab_size != vocab_size:
             raise DataError(

@@ -70,7 +70,9 @@ def scale(advantages: Advantages, returns: Returns, mode: Literal["none", "group
         chosen = advantages.values[advantages.valid]
         deviation = chosen.std(correction=0) if len(chosen) else advantages.values.new_tensor(1.0)
     floor = 1e-6
-    return replace(advantages, values=torch.where(deviation > floor, advantages.values / deviation.clamp_min(floor), 0.0))
+    return replace(
+        advantages, values=torch.where(deviation > floor, advantages.values / deviation.clamp_min(floor), 0.0)
+    )
 
 
 def _sums(returns: Returns) -> tuple[Float[Tensor, "G 1 E"], Float[Tensor, "G 1 E"]]:

@@ -62,8 +62,14 @@ class Batch:
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape
-        for name, shape in (("action_mask", (rows, width)), ("behaviour_logprobs", (rows, width)), ("episode_index", (rows, 3))):
-            assert tuple(getattr(self, name).shape) == shape, f"{name} is {tuple(getattr(self, name).shape)}, not {shape}"
+        for name, shape in (
+            ("action_mask", (rows, width)),
+            ("behaviour_logprobs", (rows, width)),
+            ("episode_index", (rows, 3)),
+        ):
+            assert tuple(getattr(self, name).shape) == shape, (
+                f"{name} is {tuple(getattr(self, name).shape)}, not {shape}"
+            )
 
     def __len__(self) -> int:
         """B, the number of rows."""

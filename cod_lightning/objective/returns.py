@@ -49,9 +49,13 @@ class EpisodeCredit(CreditRule):
 
     def __post_init__(self) -> None:
         if (self.window is not None) != (self.style == "sliding_window_mean"):
-            raise ConfigError("model.credit.window", self.window, "a number exactly with style=sliding_window_mean", "Set both.")
+            raise ConfigError(
+                "model.credit.window", self.window, "a number exactly with style=sliding_window_mean", "Set both."
+            )
         if (self.discount is not None) != (self.style == "discounted"):
-            raise ConfigError("model.credit.discount", self.discount, "a number exactly with style=discounted", "Set both.")
+            raise ConfigError(
+                "model.credit.discount", self.discount, "a number exactly with style=discounted", "Set both."
+            )
         if self.window is not None and self.window < 1:
             raise ConfigError("model.credit.window", self.window, "at least 1", "2 looks one task ahead.")
         if self.discount is not None and not 0 < self.discount <= 1:

@@ -42,7 +42,10 @@ class AdaptiveRED:
     def __post_init__(self) -> None:
         if not 0 < self.min_temperature < self.max_temperature:
             raise ConfigError(
-                "model.reweight.min_temperature", self.min_temperature, f"in (0, {self.max_temperature})", "0.8 is the paper's."
+                "model.reweight.min_temperature",
+                self.min_temperature,
+                f"in (0, {self.max_temperature})",
+                "0.8 is the paper's.",
             )
 
     def __call__(

@@ -31,7 +31,9 @@ class Chat:
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", enable_thinking: bool = False) -> None:
         if not tokenizer.chat_template:
-            raise ConfigError("model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model.")
+            raise ConfigError(
+                "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
+            )
         self.tokenizer = tokenizer
         self.enable_thinking = enable_thinking
         self.special_tokens = frozenset(
@@ -41,9 +43,7 @@ class Chat:
         self._after_assistant, self._before_assistant = self._continuation_parts()
         first = self.encode(self._after_assistant)[:1]
         self.end_of_turn = first[0] if first and tokenizer.decode(first) in self.special_tokens else None
-        self.stop_ids = frozenset(
-            i for i in (self.end_of_turn, tokenizer.eos_token_id) if i is not None
-        )
+        self.stop_ids = frozenset(i for i in (self.end_of_turn, tokenizer.eos_token_id) if i is not None)
         self._end_text = "" if self.end_of_turn is None else tokenizer.decode([self.end_of_turn])
         if not self.stop_ids:
             raise ConfigError("model.policy", "a tokenizer with no end token", "an eos token", "Set one.")
@@ -91,7 +91,10 @@ class Chat:
         text = self._render(dummy, add_generation_prompt=True)
         if text.count(_ASSISTANT) != 1 or text.count(_USER) != 1:
             raise ConfigError(
-                "model.policy", "a chat template that drops or repeats messages", "one that shows each once", "Use another."
+                "model.policy",
+                "a chat template that drops or repeats messages",
+                "one that shows each once",
+                "Use another.",
             )
         between, _, after = text.partition(_ASSISTANT)[2].partition(_USER)
         return between, after

@@ -13,7 +13,14 @@ from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Ro
 
 
 async def run_solve_episode(
-    env: TextEnv, task: Task, context: str, *, mechanism: ContextMechanism, speaker: Speaker, identity: str, position: int
+    env: TextEnv,
+    task: Task,
+    context: str,
+    *,
+    mechanism: ContextMechanism,
+    speaker: Speaker,
+    identity: str,
+    position: int,
 ) -> Episode:
     """All turns of one task, given the context that earlier tasks left."""
     turns: list[Turn] = []

@@ -46,9 +46,7 @@ def run_groups(
     async def run_all() -> list[Group]:
         return await asyncio.gather(
             *(
-                run_group(
-                    pack, num_siblings, world=world, mechanism=mechanism, speaker=speaker, monitor=watching
-                )
+                run_group(pack, num_siblings, world=world, mechanism=mechanism, speaker=speaker, monitor=watching)
                 for pack in packs
             )
         )

@@ -41,9 +41,7 @@ async def run_lifecycle(
         monitor.episode(solved)
         if solved.status is EpisodeStatus.FAILED or position == len(pack) - 1:
             break
-        updated = await run_update_episode(
-            env.rules, solved, mechanism=mechanism, speaker=speaker, identity=identity()
-        )
+        updated = await run_update_episode(env.rules, solved, mechanism=mechanism, speaker=speaker, identity=identity())
         episodes.append(updated)
         monitor.episode(updated)
         if updated.status is EpisodeStatus.FAILED:

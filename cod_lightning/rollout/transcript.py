@@ -1,8 +1,9 @@
 """Lifecycles as JSON lines: readable by people, exact enough to compute the very same advantages from them again.
 
-One line is one lifecycle with its pack. A group is a run of lines of one pack and step whose siblings count upwards; the
-lines of a group stay together, since siblings are each other's baseline. Numbers are exact: Python writes the shortest
-decimal that reads back as the same float. A task's `spec`, the environment's own dataclass, is read back as a plain dict.
+One line is one lifecycle with its pack. A group is a run of lines of one pack and step whose siblings count upwards;
+the lines of a group stay together, since siblings are each other's baseline. Numbers are exact: Python writes the
+shortest decimal that reads back as the same float. A task's `spec`, the environment's own dataclass, is read back as a
+plain dict.
 """
 
 import dataclasses

@@ -63,7 +63,9 @@ def speaker(engine, tokenizer, **kwargs) -> Speaker:
 def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4, **kwargs):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    return run_groups(packs, num_siblings, world=world, mechanism=PlainContext(), speaker=speaker(engine, tokenizer, **kwargs))
+    return run_groups(
+        packs, num_siblings, world=world, mechanism=PlainContext(), speaker=speaker(engine, tokenizer, **kwargs)
+    )
 
 
 def test_log_probs_equal_those_of_a_plain_forward_pass_over_whole_lifecycles(engine, model, tokenizer):
@@ -73,7 +75,9 @@ def test_log_probs_equal_those_of_a_plain_forward_pass_over_whole_lifecycles(eng
         expected = reference_logprobs(model, list(segment.token_ids))
         for t, is_action in enumerate(segment.action_mask):
             if is_action:
-                assert segment.behaviour_logprobs[t] == pytest.approx(expected[t - 1, segment.token_ids[t]].item(), abs=1e-5)
+                assert segment.behaviour_logprobs[t] == pytest.approx(
+                    expected[t - 1, segment.token_ids[t]].item(), abs=1e-5
+                )
 
 
 def test_drift_is_zero_and_an_episode_is_one_row(engine, tokenizer):
@@ -88,7 +92,9 @@ def test_a_sample_does_not_depend_on_who_shares_the_batch(engine, tokenizer):
     crowded = lifecycles(engine, tokenizer, num_packs=5, num_siblings=6)
     for k in range(2):
         a, b = alone[0].lifecycles[k], crowded[0].lifecycles[k]
-        assert [t.action_ids for e in a.episodes for t in e.turns] == [t.action_ids for e in b.episodes for t in e.turns]
+        assert [t.action_ids for e in a.episodes for t in e.turns] == [
+            t.action_ids for e in b.episodes for t in e.turns
+        ]
 
 
 def test_few_slots_and_small_prefills_change_nothing(model, tokenizer):
@@ -123,7 +129,9 @@ def test_samples_follow_the_distribution(engine, model):
 def test_nucleus_sampling_never_leaves_the_nucleus(engine, model):
     probabilities, order = reference_logprobs(model, [3, 7, 5])[-1].exp().sort(descending=True)
     nucleus = set(order[: int((probabilities.cumsum(0) < 0.3).sum()) + 1].tolist())
-    completions = ask(engine, *(request([3, 7, 5], f"d{i}", noise_seed=i, max_new_tokens=1, top_p=0.3) for i in range(200)))
+    completions = ask(
+        engine, *(request([3, 7, 5], f"d{i}", noise_seed=i, max_new_tokens=1, top_p=0.3) for i in range(200))
+    )
     assert {c.action_ids[0] for c in completions} <= nucleus
 
 
@@ -165,7 +173,9 @@ def test_weights_do_not_change_under_a_live_dialogue(engine, model):
         engine.update_weights(model.state_dict().items(), policy_version=8)
 
 
-def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engine_lives_on(engine, tokenizer, monkeypatch):
+def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engine_lives_on(
+    engine, tokenizer, monkeypatch
+):
     with monkeypatch.context() as patch:
         patch.setattr(engine, "_hidden", lambda *_: 1 / 0)
         groups = lifecycles(engine, tokenizer)
