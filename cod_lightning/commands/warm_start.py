@@ -35,7 +35,7 @@ def run(argv: Sequence[str]) -> int:
 
 def ensure_warm_start(config: str, seed: int, torch_threads: int | None) -> Path:
     """The folder of the warm-started policy, trained now unless the cache has it."""
-    argv = expand(["--config", config]).argv + ["--seed_everything", str(seed), "--overwrite", "true"]
+    argv = [*expand(["--config", config]).argv, "--seed_everything", str(seed), "--overwrite", "true"]
     if torch_threads is not None:
         argv += ["--torch_threads", str(torch_threads)]
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE", Path.home() / ".cache" / "cod_lightning")) / "warm_start"

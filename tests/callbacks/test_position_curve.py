@@ -23,7 +23,9 @@ def test_tensorboard_gets_a_picture_and_texts_after_each_validation(tmp_path: Pa
     assert [image.step for image in events.Images("val/position_curve")] == [4, 8]
     (tag,) = (tag for tag in events.Tags()["tensors"] if tag.startswith("val/contexts"))
     text = events.Tensors(tag)[-1].tensor_proto.string_val[0].decode()
-    assert SCRIPT not in text and "&lt;script&gt;" in text and text.count("<pre>") == 2
+    assert SCRIPT not in text
+    assert "&lt;script&gt;" in text
+    assert text.count("<pre>") == 2
     assert [step for step, _ in curve.history] == [4, 8]
 
 
@@ -36,22 +38,28 @@ def test_without_tensorboard_nothing_happens(tmp_path: Path, logger: str) -> Non
 
 def test_model_text_never_acts_as_html() -> None:
     text = contexts_as_html(lifecycle("</pre><b>", (True, False, None), context=f"</pre>{SCRIPT}&"))
-    assert text.count("</pre>") == 1 and "<script" not in text and "<b>" not in text
+    assert text.count("</pre>") == 1
+    assert "<script" not in text
+    assert "<b>" not in text
     assert "position 0: solved; context: (none)" in text
-    assert "position 1: not solved" in text and "position 2: missing" in text
+    assert "position 1: not solved" in text
+    assert "position 2: missing" in text
 
 
 def test_the_latest_curve_stands_out_from_earlier_ones() -> None:
     axes = position_figure([(0, (0.1, 0.2)), (10, (0.4, 0.9))]).axes[0]
     latest, earlier = axes.lines
-    assert latest.get_ydata() == pytest.approx((0.4, 0.9)) and latest.get_label() == "step 10"
+    assert latest.get_ydata() == pytest.approx((0.4, 0.9))
+    assert latest.get_label() == "step 10"
     assert earlier.get_color() == "0.8"
 
 
 def test_the_picture_is_drawn_without_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
     picture = pixels(position_figure([(0, (0.1, 0.2))]))
-    assert picture.dtype == np.uint8 and picture.shape[2] == 3 and picture.std() > 0
+    assert picture.dtype == np.uint8
+    assert picture.shape[2] == 3
+    assert picture.std() > 0
 
 
 def test_the_curves_go_into_the_checkpoint_and_back() -> None:

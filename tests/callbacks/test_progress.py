@@ -32,7 +32,8 @@ def test_a_log_gets_one_plain_line_for_each_epoch_and_validation(tmp_path: Path)
     trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData())
     lines = [re.sub(r"\d+:\d\d, \d+:\d\d left", "TIME", line) for line in file.getvalue().splitlines()]
     rate = re.search(r"success (\.\d\d)", lines[0])
-    assert rate and lines == [
+    assert rate
+    assert lines == [
         f"4/8 updates  TIME  held out: success {rate[1]} 1.00 1.00  gain +{1 - float(rate[1]):.2f}",
         "4/8 updates  TIME  train: reward .25  log-prob gap 2.0e-06  entropy 0.400",
         f"8/8 updates  TIME  held out: success {rate[1]} 1.00 1.00  gain +{1 - float(rate[1]):.2f}",
@@ -45,8 +46,10 @@ def test_a_log_gets_one_plain_line_for_each_test_condition(tmp_path: Path) -> No
     callback, file = progress(terminal=False)
     trainer(tmp_path, [callback]).test(PlayedModule(), PlayedData(), verbose=False)
     first, second = file.getvalue().splitlines()
-    assert first.startswith("1/2 conditions") and "test_heldout_trained: pos0 ." in first
-    assert second.startswith("2/2 conditions") and "test_heldout_blanked_context: pos0" in second
+    assert first.startswith("1/2 conditions")
+    assert "test_heldout_trained: pos0 ." in first
+    assert second.startswith("2/2 conditions")
+    assert "test_heldout_blanked_context: pos0" in second
 
 
 def test_a_terminal_shows_lifecycles_and_success_by_position(tmp_path: Path) -> None:
@@ -54,8 +57,11 @@ def test_a_terminal_shows_lifecycles_and_success_by_position(tmp_path: Path) -> 
     trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData())
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
     last = text[text.rindex("fit ") :]
-    assert "8/8 updates" in last and "8/8 lifecycles" in last and "validation" in last
-    assert "pos1 1.00" in last and "gain +" in last
+    assert "8/8 updates" in last
+    assert "8/8 lifecycles" in last
+    assert "validation" in last
+    assert "pos1 1.00" in last
+    assert "gain +" in last
     assert callback._live is None
 
 
@@ -70,7 +76,8 @@ def test_a_rollout_that_breaks_gives_the_terminal_back(tmp_path: Path) -> None:
     stdout = sys.stdout
     with pytest.raises(RuntimeError, match="broken"):
         trainer(tmp_path, [callback]).fit(PlayedModule(), PlayedData(raise_in="train"))
-    assert callback._live is None and sys.stdout is stdout
+    assert callback._live is None
+    assert sys.stdout is stdout
     assert file.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is back
 
 
@@ -106,7 +113,8 @@ def test_a_rank_above_0_shows_and_watches_nothing(tmp_path: Path) -> None:
     callback.disable()
     data = PlayedData()
     trainer(tmp_path, [callback]).fit(PlayedModule(), data)
-    assert file.getvalue() == "" and data.monitor is not callback
+    assert file.getvalue() == ""
+    assert data.monitor is not callback
 
 
 def test_a_run_without_an_end_has_no_total(tmp_path: Path) -> None:
@@ -134,7 +142,8 @@ def test_a_full_board_needs_one_line_for_each_thing(width: int) -> None:
     board.validation = validation_summary({f"val/success/position_{n}": 0.5 for n in range(4)} | {"val/cod_gain": 0.1})
     lines = shown(board, width)
     assert [line.split()[0] for line in lines] == ["fit", "rollout", "playing", "success", "train", "held"]
-    assert "1,999/2,048 lifecycles" in lines[1] and "3 failed" in lines[1]
+    assert "1,999/2,048 lifecycles" in lines[1]
+    assert "3 failed" in lines[1]
     assert "1,000/1,200 updates  1:06:40, 13:20 left" in lines[0]
 
 

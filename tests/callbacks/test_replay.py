@@ -77,11 +77,13 @@ def test_a_transcript_is_replayed_into_the_same_advantages(run: tuple[Path, GRPO
     folder, module, batches, _ = run
     groups = read(folder / "lifecycles" / "train.jsonl")
     rollouts = [groups[:4], groups[4:]]
-    assert len(groups) == 8 and len(batches) == 4
+    assert len(groups) == 8
+    assert len(batches) == 4
     for rollout, batch in zip(rollouts, batches[::2], strict=True):
         replayed, _ = module.advantages(credit_table(rollout))
         original, _ = module.advantages(batch.credit)
-        assert torch.equal(replayed, original) and original.abs().sum() > 0
+        assert torch.equal(replayed, original)
+        assert original.abs().sum() > 0
 
 
 def test_metrics_name_the_cost_of_rollouts_and_updates(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
@@ -99,7 +101,9 @@ def test_two_passes_of_test_end_in_one_file_and_one_table(run: tuple[Path, GRPOM
     console = Console(file=io.StringIO(), width=80)
     print_table(read_results(run[0] / "evaluation.json"), console)
     text = console.file.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
-    assert "trained T=1" in text and "warm start T=0" in text and "No difference" in text
+    assert "trained T=1" in text
+    assert "warm start T=0" in text
+    assert "No difference" in text
 
 
 def test_the_log_of_a_real_run_has_a_line_for_each_part(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:

@@ -19,7 +19,8 @@ def test_every_validation_lifecycle_and_whole_groups_of_training_ones_are_kept(t
     fit(tmp_path, Transcripts(train_per_rollout=3))
     validation, train = (read(tmp_path / "lifecycles" / f"{name}.jsonl") for name in ("validation", "train"))
     assert len(validation) == 2 * 8  # two validations; the sanity check left out
-    assert len(train) == 4 * 3 and all(len(one.lifecycles) == 2 for one in train)
+    assert len(train) == 4 * 3
+    assert all(len(one.lifecycles) == 2 for one in train)
 
 
 def test_each_condition_has_a_file_of_its_first_packs(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ def test_pairing_makes_the_interval_of_a_gain_narrower_than_independent_position
     difficulty = rng.random((500, 1))
     paired = np.concatenate([difficulty, difficulty + 0.1], axis=1)
     estimate = gain_estimate(paired)
-    assert estimate.low == pytest.approx(0.1) and estimate.high == pytest.approx(0.1)
+    assert estimate.low == pytest.approx(0.1)
+    assert estimate.high == pytest.approx(0.1)
 
 
 def test_a_missing_value_leaves_only_its_own_position() -> None:

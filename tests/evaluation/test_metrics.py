@@ -21,8 +21,10 @@ def counted(lifecycles: list[Lifecycle]) -> PositionMetrics:
 def test_means_are_over_lifecycles() -> None:
     summary = counted(ALL).compute()
     assert summary.success == pytest.approx((4 / 7, 4 / 7, 6 / 7))
-    assert summary.reward == summary.success and summary.num == (7, 7, 7)
-    assert summary.cod_gain == pytest.approx(2 / 7) and summary.context_parse_rate == 1.0
+    assert summary.reward == summary.success
+    assert summary.num == (7, 7, 7)
+    assert summary.cod_gain == pytest.approx(2 / 7)
+    assert summary.context_parse_rate == 1.0
 
 
 def test_two_uneven_ranks_summed_equal_one() -> None:
@@ -43,7 +45,9 @@ def test_a_rank_without_lifecycles_changes_nothing() -> None:
 
 def test_what_is_missing_is_left_out_and_counted_out() -> None:
     summary = counted([lifecycle("a", (True, None)), lifecycle("b", (True, False))]).compute()
-    assert summary.success == (1.0, 0.0) and summary.num == (2, 1) and summary.num_lifecycles == 2
+    assert summary.success == (1.0, 0.0)
+    assert summary.num == (2, 1)
+    assert summary.num_lifecycles == 2
 
 
 def test_a_context_that_does_not_parse_lowers_the_parse_rate() -> None:
@@ -55,7 +59,8 @@ def test_a_context_that_does_not_parse_lowers_the_parse_rate() -> None:
 def test_logged_names_are_the_fixed_ones_and_never_nan() -> None:
     scalars = counted([lifecycle("a", (True, None))]).compute().scalars()
     assert {"reward/position_0", "success/position_0", "context_parse_rate", "num/position_1"} <= scalars.keys()
-    assert "success/position_1" not in scalars and "cod_gain" not in scalars
+    assert "success/position_1" not in scalars
+    assert "cod_gain" not in scalars
     assert not any(math.isnan(value) for value in scalars.values())
 
 

@@ -32,7 +32,8 @@ def test_the_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> None:
 def test_the_trained_policy_is_compared_with_the_warm_start_at_its_best_temperature() -> None:
     record: Any = results_of(play(Suite(name="heldout")))["suites"]["heldout"]
     difference = record["paired"]["trained_minus_best_warm_start"]
-    assert difference is not None and difference["best_temperature"] == 0.5
+    assert difference is not None
+    assert difference["best_temperature"] == 0.5
     means = [np.mean([p["success"] for p in ps]) for ps in (record["positions"], record["controls"]["warm_start_t0.5"])]
     assert difference["mean_difference"] == pytest.approx(means[0] - means[1])
     low, high = difference["ci95"]

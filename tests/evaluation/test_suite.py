@@ -66,5 +66,7 @@ def test_a_blanked_context_is_hidden_from_the_solver_and_from_nobody_else() -> N
     assert blanked.ask("rules", solve(0, True)) == plain.ask("rules", solve(0, True))
     read = {"num_tokens": 3, "context_before": "old", "special_tokens": frozenset()}
     assert blanked.read("left is up", **read) == plain.read("left is up", **read)
-    assert blanked.write("x") == plain.write("x") and blanked.empty() == "" and blanked.words() == plain.words()
+    assert blanked.write("x") == plain.write("x")
+    assert blanked.empty() == ""
+    assert blanked.words() == plain.words()
     assert blanked.asks(blanked.ask("rules", solve(0, True)))

@@ -29,10 +29,12 @@ def results() -> Results:
 @pytest.mark.parametrize("width", [120, 100, 80])
 def test_every_number_is_whole_at_usual_widths(results: Results, width: int) -> None:
     text = rendered(results, width)
-    assert max(map(len, text.splitlines())) <= width and "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
     for position in results["suites"]["heldout"]["positions"]:
         assert f"{position['success']:.2f}" in text
-    assert text.count("pos ") == 4 and "400 packs" in text
+    assert text.count("pos ") == 4
+    assert "400 packs" in text
 
 
 def test_eight_positions_fit_80_columns(results: Results) -> None:
@@ -41,7 +43,8 @@ def test_eight_positions_fit_80_columns(results: Results) -> None:
     long["controls"] = {name: positions * 2 for name, positions in long["controls"].items()}
     long["pack_size"] = 8
     text = rendered({"suites": {"long": long}}, 80)
-    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
 
 
 def test_rows_run_from_trained_to_warm_start_cold_to_hot_with_the_best_marked(results: Results) -> None:

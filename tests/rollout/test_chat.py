@@ -58,7 +58,7 @@ def test_the_final_stop_token_is_no_text_but_an_earlier_special_token_is(chat):
 
 def test_the_tiny_policys_later_turns_cost_four_tokens():
     chat = Chat(TinyPolicy().tokenizer(["lake", "3=up", "@(0,1)", "go"]))
-    ids = chat.encode("go") + (chat.end_of_turn,)
+    ids = (*chat.encode("go"), chat.end_of_turn)
     assert chat.tokenizer.convert_ids_to_tokens(list(chat.continuation("3=up @(0,1)", ids[-1]))) == [
         "<user>",
         "3=up",

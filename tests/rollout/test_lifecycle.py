@@ -12,7 +12,7 @@ from cod_lightning.types import EpisodeKind, EpisodeStatus, Split, StopReason
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
-SAY_W1 = CHAT.encode("w1") + (CHAT.end_of_turn,)
+SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
 
 
 def live(engine, world=None, num_tasks=3, num_siblings=1, monitor=None, **speaker):
