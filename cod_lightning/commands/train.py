@@ -1,6 +1,7 @@
 """fit, validate, test, predict: LightningCLI over composed configs, and everything a run keeps in its folder."""
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -158,6 +159,7 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message=".*Experiment logs directory .* exists and is not empty.*")
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
+    os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
 
 
 def _refuse_trainer_flags(trainer: Any) -> None:

@@ -1,0 +1,90 @@
+"""One whole CoD step as a real checkpoint would run it: sentences, byte-level BPE, Qwen3's architecture and chat template."""
+
+import lightning as L
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from callbacks import WeightSync
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs import FrozenLakeObscure
+from cod_lightning.models import PretrainedPolicy
+from datamodules import RolloutDataModule
+from modules import GRPOModule
+from tests.real_templates import QWEN3, bpe_tokenizer
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A Hugging Face folder with a random Qwen3 and a tokenizer trained on the spot."""
+    folder = tmp_path_factory.mktemp("qwen3")
+    tokenizer = bpe_tokenizer(QWEN3)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        intermediate_size=64,
+        max_position_embeddings=4096,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+class Keep(L.Callback):
+    def __init__(self):
+        self.batches, self.gaps = [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batches.append(batch)
+        self.gaps.append(float(trainer.callback_metrics["train/logprob_gap"]))
+
+
+def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_probs(checkpoint, tmp_path):
+    world = FrozenLakeObscure(size_min=4, size_max=4, max_turns=3, max_shortest_path=3, length_penalty=0.1)
+    # a random model never answers in form, so give it a world that lets every turn pass
+    world._code = lambda response: (1 + len(response) % 4, "")
+    data = RolloutDataModule(
+        world,
+        HintContext(response_limit=None),
+        TransformersEngine(),
+        pack_size=2,
+        group_size=4,
+        packs_per_rollout=2,
+        updates_per_rollout=1,
+        rollouts_per_epoch=1,
+        val_packs=2,
+        max_new_tokens=12,
+    )
+    module = GRPOModule(PretrainedPolicy(str(checkpoint), dtype="float32", window=4000), lr=1e-3)
+    keep, groups = Keep(), []
+    data.group_listeners.append(lambda label, step, found: groups.extend(found))
+    L.Trainer(
+        max_steps=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[WeightSync(), keep],
+        default_root_dir=tmp_path,
+        num_sanity_val_steps=0,
+        limit_val_batches=0,
+    ).fit(module, data)
+    (batch,) = keep.batches
+    episodes = [e for group in groups for x in group.lifecycles for e in x.episodes]
+    assert data.last_rollout.token_drift == 0
+    assert len(batch) == len(episodes) == 2 * 4 * 3
+    assert max(len(e.turns) for e in episodes) > 1
+    assert keep.gaps[0] <= 1e-4
+    texts = [data.chat.tokenizer.decode(row[:n]) for row, n in zip(batch.token_ids, batch.lengths, strict=True)]
+    assert all(text.startswith("<|im_start|>system\n") for text in texts)
+    assert any("Direction 1" in text and "Map:" in text for text in texts)
+    assert any("--- Start of updated hints ---" in text for text in texts)

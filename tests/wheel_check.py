@@ -1,0 +1,46 @@
+"""Installs a wheel without its dependencies beside those of this interpreter, and runs it from an empty folder.
+
+    python tests/wheel_check.py dist/cod_lightning-*.whl
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def main(wheel: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        home, empty = Path(folder) / "venv", Path(folder) / "empty"
+        empty.mkdir()
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+        own = next(home.glob("lib/python*/site-packages"))
+        install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--prefix", str(home), wheel]
+        subprocess.run([*install, "--ignore-installed"], check=True)
+        dependencies = Path(folder) / "dependencies"
+        dependencies.mkdir()
+        site = Path(next(p for p in sys.path if p.endswith("site-packages")))
+        for entry in site.iterdir():  # everything but our own editable install
+            if "cod_lightning" not in entry.name:
+                (dependencies / entry.name).symlink_to(entry)
+        (own / "dependencies.pth").write_text(f"{dependencies}\n")
+        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+        for arguments in (["--help"], ["fit", "--config", "quickstart", "--print_config"], ["--version"]):
+            done = subprocess.run(
+                [home / "bin" / "python", "-m", "cod_lightning", *arguments],
+                cwd=empty,
+                env=environment,
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, f"{arguments}: {done.stderr}"
+            assert done.stdout.strip(), f"{arguments} printed nothing"
+            print(f"wheel runs {' '.join(arguments)}: {len(done.stdout.splitlines())} lines")
+        where = [home / "bin" / "python", "-c", "import modules, cod_lightning; print(modules.__file__)"]
+        found = subprocess.run(where, cwd=empty, env=environment, capture_output=True, text=True, check=True).stdout
+        assert str(home) in found, f"the checkout was imported, not the wheel: {found}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
