@@ -13,7 +13,13 @@ from modules import GRPOModule, WarmStartModule
 
 def build(name, *choices):
     warm = name.startswith("warm_start/")
-    argv = [*expand(["--config", name, *choices]).argv, "--trainer.accelerator", "cpu", "--trainer.precision", "32-true"]
+    argv = [
+        *expand(["--config", name, *choices]).argv,
+        "--trainer.accelerator",
+        "cpu",
+        "--trainer.precision",
+        "32-true",
+    ]
     if warm:
         return start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
     return start(TrainCLI, GRPOModule, RolloutDataModule, [*argv, "--warm_start", "null"], execute=False)

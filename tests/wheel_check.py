@@ -1,6 +1,6 @@
 """Installs a wheel without its dependencies beside those of this interpreter, and runs it from an empty folder.
 
-    python tests/wheel_check.py dist/cod_lightning-*.whl
+python tests/wheel_check.py dist/cod_lightning-*.whl
 """
 
 import os

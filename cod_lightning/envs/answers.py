@@ -1,5 +1,7 @@
 """Strict reading of `<answer>...</answer>`: one rule for every world that uses it."""
 
+import re
+
 
 def answer_of(response: str) -> tuple[str, str]:
     """(text between the tags, "") or ("", which rule was broken): each tag exactly once, in order, case-sensitive.
@@ -16,3 +18,23 @@ def answer_of(response: str) -> tuple[str, str]:
     if "</answer>" in before:
         return "", "</answer> comes before <answer>"
     return after.partition("</answer>")[0].strip(), ""
+
+
+def code_of(response: str, noun: str, num_codes: int) -> tuple[int, str]:
+    """(1..num_codes, "") or (0, which rule was broken), from an answer such as `Direction 3` or `Direction_3`.
+
+    Whatever follows the integer is ignored, as in the reference; the noun may begin with a small letter.
+
+    >>> code_of("<answer>lever_2 please</answer>", "Lever", 4)
+    (2, '')
+    """
+    answer, complaint = answer_of(response)
+    if complaint:
+        return 0, complaint
+    match = re.match(rf"[{noun[0]}{noun[0].lower()}]{noun[1:]}[\s_]+([0-9]+)", answer)
+    if match is None:
+        return 0, f"the answer is not '{noun}' and a number"
+    number = match[1].lstrip("0")
+    if number not in {str(code) for code in range(1, num_codes + 1)}:
+        return 0, f"the number is not one of 1 to {num_codes}"
+    return int(number), ""

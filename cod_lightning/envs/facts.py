@@ -6,8 +6,10 @@ compact form (`1=up 2=? 3=left 4=?`) and in a natural one (`- Direction 1: up`),
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from cod_lightning.types import Message, Role
 
 UNKNOWN = "?"
 
@@ -89,3 +91,14 @@ def demonstrated_context(table: FactTable, truth: Mapping[int, str], dials: Teac
     if draw < dials.context_true + dials.context_junk:
         return table.write({code: rng.choice(table.values) for code in table.codes})
     return ""
+
+
+def known_facts(table: FactTable, messages: Sequence[Message], *, trust_context: bool) -> dict[int, str]:
+    """Effects seen in this dialogue, and the context's facts that do not contradict them."""
+    seen: dict[int, str] = {}
+    for message in messages[2:]:
+        if message.role is Role.USER:
+            seen.update(table.parse(message.content))
+    told = table.parse(messages[0].content) if trust_context else {}
+    agreeing = {c: v for c, v in told.items() if c not in seen and v not in seen.values()}
+    return table.complete({**seen, **agreeing})

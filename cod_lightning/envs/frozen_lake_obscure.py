@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
-from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.lake_map import DIRECTIONS, Lake, distances, draw_lake, split_of
@@ -154,7 +154,7 @@ class FrozenLakeObscure(TextEnv):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Read the answer, move, and tell what happened."""
         assert not self._outcome, "the task is over; call reset()"
-        code, complaint = self._code(action)
+        code, complaint = code_of(action, "Direction", 4)
         if not code:
             return self._end("malformed", complaint)
         self._move(code)
@@ -173,18 +173,6 @@ class FrozenLakeObscure(TextEnv):
         lake = Lake(self._task.rows)
         self._outcome = ""
         self._view = LakeView(lake=lake, position=lake.find("S"), turn=0, max_turns=self.max_turns, moves=())
-
-    def _code(self, response: str) -> tuple[int, str]:
-        """(1..4, "") or (0, which rule was broken). Whatever follows the integer is ignored, as in the reference."""
-        answer, complaint = answer_of(response)
-        if complaint:
-            return 0, complaint
-        word, _, rest = answer.replace("_", " ", 1).partition(" ")
-        digits = "".join(itertools.takewhile(lambda letter: letter in "0123456789", rest.strip()))
-        if word not in ("Direction", "direction") or not digits:
-            return 0, "the answer is not 'Direction' and a number"
-        number = digits.lstrip("0") or "0"
-        return (int(number), "") if number in ("1", "2", "3", "4") else (0, "the number is not one of 1, 2, 3, 4")
 
     def _move(self, code: int) -> None:
         before, size = self._view.position, self._view.lake.size

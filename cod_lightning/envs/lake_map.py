@@ -1,11 +1,11 @@
 """Lakes: drawing them, solving them breadth-first, and the split that each belongs to."""
 
-import hashlib
 import random
 from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 
+from cod_lightning.envs.splits import split_of_text
 from cod_lightning.types import Split
 
 Cell = tuple[int, int]
@@ -58,9 +58,8 @@ def distances_to(goal: Cell, holes: frozenset[Cell], size: int) -> dict[Cell, in
 
 
 def split_of(lake: Lake) -> Split:
-    """The one split that this map belongs to, by its hash: 8 of 10 train, 1 validation, 1 test."""
-    bucket = int.from_bytes(hashlib.sha256("/".join(lake.rows).encode()).digest()[:8], "big") % 10
-    return Split.TRAIN if bucket < 8 else (Split.VALIDATION, Split.TEST)[bucket - 8]
+    """The one split that this map belongs to."""
+    return split_of_text("/".join(lake.rows))
 
 
 def draw_lake(rng: random.Random, size: int, frozen_p: float) -> Lake:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
-from cod_lightning.envs.facts import FactTable, TeacherDials, demonstrated_context, noisy_facts
+from cod_lightning.envs.facts import TeacherDials, demonstrated_context, known_facts, noisy_facts
 from cod_lightning.envs.lake_map import DIRECTIONS, STEPS, Cell, distances_to
 from cod_lightning.envs.lake_wording import CompactLake, LakeWording
-from cod_lightning.types import Message, Role
+from cod_lightning.types import Message
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,6 @@ class LakeTeacher(Demonstrator):
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Each fact right with probability `entry_accuracy`, else anything."""
         return self.wording.facts.write(noisy_facts(self.wording.facts, self.truth, self.dials.entry_accuracy, rng))
-
-
-def known_facts(table: FactTable, messages: Sequence[Message], *, trust_context: bool) -> dict[int, str]:
-    """Effects seen in this dialogue, and the context's facts that do not contradict them."""
-    seen: dict[int, str] = {}
-    for message in messages[2:]:
-        if message.role is Role.USER:
-            seen.update(table.parse(message.content))
-    told = table.parse(messages[0].content) if trust_context else {}
-    agreeing = {c: v for c, v in told.items() if c not in seen and v not in seen.values()}
-    return table.complete({**seen, **agreeing})
 
 
 def step(wording: LakeWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
