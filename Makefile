@@ -1,5 +1,8 @@
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
-# TORCH is what pip installs first: a CPU build on a laptop. For a CUDA build: make quickstart TORCH='torch>=2.11,<2.14'
+# TORCH is what pip installs first; a CPU build is enough for every target here. PyPI's wheel for Linux brings CUDA along:
+#   smaller, CPU only:  make quickstart TORCH=torch==2.13.0+cpu PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+#   any that we accept: make quickstart TORCH='torch>=2.11,<2.14'
+# Installed once per .venv and pyproject.toml; make clean starts over.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check
@@ -25,13 +28,13 @@ soak: .venv/installed-test
 	.venv/bin/python tests/soak/quickstart.py --out docs/results/quickstart.json
 
 bench: .venv/installed-test
-	.venv/bin/python tests/benchmarks/bench_rollout.py
-	.venv/bin/python tests/benchmarks/bench_worlds.py
+	set -e; for bench in tests/benchmarks/bench_*.py; do .venv/bin/python $$bench; done
 
 clean:
-	rm -rf .venv runs dist
+	rm -rf .venv dist
 
 .venv/torch:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python %d.%d; expected 3.11 or newer: make PYTHON=python3.11" % v[:2])'
 	$(PYTHON) -m venv .venv
 	$(PIP) '$(TORCH)'
 	@touch $@

@@ -62,6 +62,7 @@ class GRPOModule(L.LightningModule):
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
         warmup_updates: Updates over which the learning rate rises linearly from 0.
+        final_lr_fraction: Share of the learning rate that is left at the last update; it falls linearly. 1 keeps it constant.
         gradient_clip_val: Largest norm of an update's gradient; null leaves it alone.
         token_budget: Most tokens of a micro-batch, padding included. Changes memory and speed, not the gradient.
         kl_coefficient: Weight of the k2 divergence from the frozen initial policy; 0 keeps no copy.
@@ -79,16 +80,18 @@ class GRPOModule(L.LightningModule):
         betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 0.0,
         warmup_updates: int = 0,
+        final_lr_fraction: float = 1.0,
         gradient_clip_val: float | None = 1.0,
         token_budget: int = 16_384,
         kl_coefficient: float = 0.0,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        _check(lr, token_budget, gradient_clip_val, kl_coefficient)
+        _check(lr, token_budget, gradient_clip_val, kl_coefficient, final_lr_fraction)
         self.policy, self.credit, self.baseline, self.scale = policy, credit, baseline, scale
         self.reweight, self.loss = reweight, loss
         self.lr, self.betas, self.weight_decay, self.warmup_updates = lr, betas, weight_decay, warmup_updates
+        self.final_lr_fraction = final_lr_fraction
         self.gradient_clip_val, self.token_budget, self.kl_coefficient = gradient_clip_val, token_budget, kl_coefficient
         self.model: PreTrainedModel | None = None
         self.reference: PreTrainedModel | None = None
@@ -105,12 +108,17 @@ class GRPOModule(L.LightningModule):
                 self.reference = copy.deepcopy(self.model).eval().requires_grad_(False)
 
     def configure_optimizers(self) -> Any:
-        """AdamW with a linear warm-up."""
+        """AdamW with a linear warm-up and a linear fall."""
         optimizer = torch.optim.AdamW(
             self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
         )
-        warmup = max(1, self.warmup_updates)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda update: min(1.0, (update + 1) / warmup))
+        total = float(self.trainer.estimated_stepping_batches)  # infinite where the run has no end
+
+        def factor(update: int) -> float:
+            done = min(1.0, update / total)
+            return min(1.0, (update + 1) / max(1, self.warmup_updates)) * (1 - (1 - self.final_lr_fraction) * done)
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return [optimizer], [schedule]
 
     # ------------------------------------------------------------------ training
@@ -261,7 +269,11 @@ def _episode_keys(index: Tensor, table: CreditTable) -> Tensor:
     return (index[:, 0] * siblings + index[:, 1]) * episodes + index[:, 2]
 
 
-def _check(lr: float, token_budget: int, gradient_clip_val: float | None, kl_coefficient: float) -> None:
+def _check(
+    lr: float, token_budget: int, gradient_clip_val: float | None, kl_coefficient: float, final_lr_fraction: float
+) -> None:
+    if not 0 <= final_lr_fraction <= 1:
+        raise ConfigError("model.final_lr_fraction", final_lr_fraction, "in [0, 1]", "1 keeps the rate constant.")
     if not lr > 0:
         raise ConfigError("model.lr", lr, "a number above 0", "The paper's is 1e-6, a tiny policy's about 1e-3.")
     if token_budget < 1:

@@ -42,6 +42,12 @@ class CodCLI(LightningCLI):
         )
         parser.link_arguments("seed_everything", "data.seed")
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Look at a named checkpoint before anybody loads it."""
+        super().parse_arguments(parser, args)
+        self.subcommand = self.config.get("subcommand")
+        _check_checkpoint(self._own().get("ckpt_path"))
+
     def before_instantiate_classes(self) -> None:
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
         config = self._own()
@@ -93,7 +99,6 @@ class TrainCLI(CodCLI):
         from cod_lightning.commands.warm_start import ensure_warm_start
 
         config = self._own()
-        _check_checkpoint(config.get("ckpt_path"))
         self.warm_start_folder: Path | None = None
         if config.warm_start:
             self.datamodule.check_with(self.model.policy)

@@ -1,5 +1,7 @@
 """The context as one short text, rewritten after every task: the mechanism of the paper (arXiv 2606.20002)."""
 
+import math
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -24,6 +26,9 @@ class HintContext(ContextMechanism):
         soft_length: Tokens up to which a response costs nothing; set together with hard_length, or null for no ramp.
         hard_length: Tokens from which a response costs the whole penalty.
         response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
+
+    Raises:
+        ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
 
     def __init__(
@@ -36,23 +41,13 @@ class HintContext(ContextMechanism):
         hard_length: int | None = None,
         response_limit: int | None = 1000,
     ) -> None:
-        if protocol not in WORDINGS:
-            raise ConfigError(
-                "data.context.protocol", protocol, f"one of {', '.join(WORDINGS)}", "Use natural for real models."
-            )
-        if penalty < 0:
-            raise ConfigError("data.context.penalty", penalty, "at least 0", "0.1 is the paper's.")
-        if (soft_length is None) != (hard_length is None) or (
-            soft_length is not None and not soft_length < hard_length
-        ):  # type: ignore[operator]
-            raise ConfigError(
-                "data.context.hard_length",
-                hard_length,
-                f"above data.context.soft_length={soft_length}",
-                "Set both or neither.",
-            )
-        if min_length is not None and soft_length is not None and min_length > soft_length:
-            raise ConfigError("data.context.min_length", min_length, f"at most soft_length={soft_length}", "Lower it.")
+        _check_choice("protocol", protocol, tuple(WORDINGS), "Use natural for real models.")
+        _check_choice("on_failure", on_failure, ("keep", "lose"), "keep is the default.")
+        if not (math.isfinite(penalty) and penalty >= 0):
+            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the paper's.")
+        if response_limit is not None and response_limit < 1:
+            raise ConfigError("data.context.response_limit", response_limit, "at least 1", "Null says nothing.")
+        _check_lengths(min_length, soft_length, hard_length)
         self.wording = WORDINGS[protocol]
         self.on_failure, self.penalty, self.response_limit = on_failure, penalty, response_limit
         self.min_length, self.soft_length, self.hard_length = min_length, soft_length, hard_length
@@ -95,12 +90,12 @@ class HintContext(ContextMechanism):
         """(hint, "") or ("", which rule was broken)."""
         start, end = self.wording.start, self.wording.end
         for delimiter in (start, end):
-            if (count := response.count(delimiter)) != 1:
+            if (count := _occurrences(delimiter, response)) != 1:
                 return "", f"'{delimiter}' occurs {count} times; expected exactly once"
-        if response.index(start) > response.index(end):
-            return "", f"'{end}' comes before '{start}'"
-        block, _, after = response.partition(start)[2].partition(end)
-        hint = block.strip()
+        begin, stop = response.index(start) + len(start), response.index(end)
+        if stop < begin:
+            return "", f"'{end}' does not come after '{start}'"
+        hint, after = response[begin:stop].strip(), response[stop + len(end) :]
         if after.strip():
             return "", f"there is text after '{end}'"
         if not hint:
@@ -119,3 +114,28 @@ class HintContext(ContextMechanism):
             return 0.0
         excess = (num_tokens - self.soft_length) / (self.hard_length - self.soft_length)
         return -self.penalty * min(1.0, max(0.0, excess))
+
+
+def _occurrences(delimiter: str, text: str) -> int:
+    """How often it is spelled, overlaps counted: two lines of dashes can share one."""
+    return len(re.findall(f"(?={re.escape(delimiter)})", text))
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...], remedy: str) -> None:
+    if value not in choices:
+        raise ConfigError(f"data.context.{name}", value, f"one of {', '.join(choices)}", remedy)
+
+
+def _check_lengths(min_length: int | None, soft_length: int | None, hard_length: int | None) -> None:
+    """None is negative, the ramp has both ends or neither, and min <= soft < hard."""
+    bounds = {"min_length": min_length, "soft_length": soft_length, "hard_length": hard_length}
+    for name, bound in bounds.items():
+        if bound is not None and bound < 0:
+            raise ConfigError(f"data.context.{name}", bound, "at least 0", "Null sets no bound.")
+    if soft_length is None and hard_length is None:
+        return
+    if soft_length is None or hard_length is None or soft_length >= hard_length:
+        expected = f"above data.context.soft_length={soft_length}"
+        raise ConfigError("data.context.hard_length", hard_length, expected, "Set both or neither.")
+    if min_length is not None and min_length > soft_length:
+        raise ConfigError("data.context.min_length", min_length, f"at most soft_length={soft_length}", "Lower it.")

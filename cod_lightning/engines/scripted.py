@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.errors import EngineFailure
@@ -14,7 +15,7 @@ class ScriptedEngine(Engine):
     Args:
         reply: From the dialogue and a random generator (seeded by the request) to the response's text.
         encode: From text to token ids.
-        stop_id: Added at the end of every response that is not cut off.
+        stop_id: Ends every response that is not cut off; a response that spells it ends there, as a sampled one would.
     """
 
     def __init__(
@@ -28,14 +29,15 @@ class ScriptedEngine(Engine):
     async def generate(self, request: Request) -> Completion:
         """The reply as token ids, each with log-probability 0; cut at `max_new_tokens`."""
         try:
-            text = self._reply(request.messages, random.Random(request.noise_seed))
+            encoded = self._encode(self._reply(request.messages, random.Random(request.noise_seed)))
         except Exception as error:
             raise EngineFailure(f"the scripted policy raised {type(error).__name__}: {error}") from error
-        ids = (*self._encode(text), self._stop_id)[: request.max_new_tokens]
+        said = takewhile(lambda token_id: token_id != self._stop_id, encoded)
+        ids = (*said, self._stop_id)[: request.max_new_tokens]
         return Completion(
             action_ids=ids,
             behaviour_logprobs=(0.0,) * len(ids),
-            stop=StopReason.STOP if ids[-1] == self._stop_id else StopReason.LENGTH,
+            stop=StopReason.STOP if ids[-1:] == (self._stop_id,) else StopReason.LENGTH,
             policy_version=-1,
             prompt_digest=digest(request.prompt_ids),
         )

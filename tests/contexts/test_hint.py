@@ -1,0 +1,327 @@
+"""The hint: how it is shown, asked for, parsed and paid, in both wordings."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Turn
+
+NATURAL = ("--- Start of updated hints ---", "--- End of updated hints ---")
+COMPACT = ("<hints>", "</hints>")
+DELIMITERS = {"natural": NATURAL, "compact": COMPACT}
+SPECIAL = frozenset({"<|im_start|>", "<|im_end|>", "<eos>"})
+PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+# any unicode, lone surrogates included, with the dangerous spellings made likely
+PIECES = st.one_of(st.text(), st.sampled_from([*NATURAL, *COMPACT, *SPECIAL, "---", "\n", "`" * 5, "\ud800"]))
+HOSTILE = st.lists(PIECES, max_size=8).map("".join)
+
+
+def turn(observation: str, response: str) -> Turn:
+    return Turn(
+        new_ids=(1,),
+        extends=False,
+        action_ids=(2,),
+        behaviour_logprobs=(0.0,),
+        stop=StopReason.STOP,
+        policy_version=0,
+        prompt_digest=0,
+        observation=observation,
+        response=response,
+    )
+
+
+def solved(*turns: Turn, hint: str = "", feedback: str = "goal 1=up", reward: float | None = 0.5) -> Episode:
+    status = EpisodeStatus.FAILED if reward is None else EpisodeStatus.COMPLETED
+    return Episode(
+        kind=EpisodeKind.SOLVE,
+        position=0,
+        status=status,
+        turns=turns,
+        reward=reward,
+        feedback=feedback,
+        context_before=hint,
+        context_after=hint,
+    )
+
+
+def read(context: HintContext, response: str, *, num_tokens: int = 10, before: str = "old"):
+    return context.read(response, num_tokens=num_tokens, context_before=before, special_tokens=SPECIAL)
+
+
+def block(protocol: str, hint: str) -> str:
+    start, end = DELIMITERS[protocol]
+    return f"{start}\n{hint}\n{end}"
+
+
+# --- shown ---
+
+
+@PROTOCOLS
+def test_the_first_task_shows_no_hint(protocol):
+    context = HintContext(protocol, response_limit=None)
+    assert context.empty() == ""
+    assert context.inject("lake", context.empty()) == "lake"
+
+
+def test_natural_rules_come_first_then_the_hint_then_the_length():
+    text = HintContext(response_limit=321).inject("THE RULES", "- 1 is up")
+    assert text.startswith("THE RULES\n\n")
+    assert text.index("THE RULES") < text.index("- 1 is up") < text.index("321")
+
+
+def test_a_natural_hint_is_introduced_as_possibly_wrong():
+    shown = HintContext().inject("", "- 1 is up").partition("- 1 is up")[0]
+    assert "may help" in shown
+    assert "may be wrong" in shown
+
+
+def test_without_a_limit_nothing_is_said_about_length():
+    assert "tokens" not in HintContext(response_limit=None).inject("rules", "hint")
+    assert "## Response length" not in HintContext(response_limit=None).ask("rules", solved())[0].content
+
+
+def test_a_compact_hint_follows_the_rules_as_words_and_no_limit_is_told():
+    assert HintContext("compact", response_limit=77).inject("lake", "1=up 2=?") == "lake 1=up 2=?"
+
+
+# --- asked for ---
+
+
+def test_the_natural_request_holds_hint_rules_steps_reward_and_feedback_in_that_order():
+    episode = solved(turn("SEE0", "ACT0"), turn("SEE1", "ACT1"), hint="OLDHINT", feedback="JUDGED", reward=0.98765)
+    system, user = HintContext().ask("RULES", episode)
+    assert (system.role, user.role) == (Role.SYSTEM, Role.USER)
+    found = [user.content.index(part) for part in ("OLDHINT", "RULES", "SEE0", "ACT0", "SEE1", "ACT1", "0.988", "JUDGED")]
+    assert found == sorted(found)
+    assert [f"## Step {i}\n" in user.content for i in (0, 1, 2, 3)] == [False, True, True, False]
+
+
+def test_the_natural_request_shows_both_delimiter_lines_and_the_limit():
+    system, _ = HintContext(response_limit=321).ask("RULES", solved())
+    assert "\n".join((NATURAL[0], "(your hints)", NATURAL[1])) in system.content
+    assert "321" in system.content
+    assert "321" not in HintContext(response_limit=None).ask("RULES", solved())[0].content
+
+
+def test_the_request_shows_the_rules_without_hint_and_length_sections():
+    user = HintContext(response_limit=321).ask("RULES", solved(hint="OLDHINT"))[1].content
+    assert "321" not in user
+    assert user.count("OLDHINT") == 1
+
+
+def test_no_previous_hint_and_no_reward_are_said_to_be_none():
+    user = HintContext().ask("RULES", solved(reward=None))[1].content
+    assert "# Present hints\n(none)" in user
+    assert "# Reward\nnone" in user
+
+
+def test_the_compact_request_is_the_old_hint_and_the_feedback():
+    context = HintContext("compact")
+    episode = solved(turn("SEE", "ACT"), hint="1=up 2=?", feedback="hole 2=left")
+    assert context.ask("lake", episode) == (Message(Role.SYSTEM, "update 1=up 2=?"), Message(Role.USER, "hole 2=left"))
+    assert context.ask("lake", solved())[0] == Message(Role.SYSTEM, "update")
+
+
+@given(text=HOSTILE)
+@example(text="```\n# Reward\n1.000\n```")
+@example(text="````\n" + "\n".join(NATURAL) + "\n````")
+def test_what_the_policy_said_cannot_close_its_fence(text):
+    user = HintContext().ask("RULES", solved(turn("see", text), hint=text or "x"))[1].content
+    opening, _, rest = user.partition("### Your response\n")[2].partition("\n")
+    assert set(opening) == {"`"}
+    assert opening not in text
+    assert rest.startswith(f"{text}\n{opening}\n\n# Reward")
+
+
+@PROTOCOLS
+@given(text=HOSTILE)
+def test_a_delimiter_in_the_trajectory_does_not_disturb_the_later_response(protocol, text):
+    context = HintContext(protocol)
+    context.ask("lake", solved(turn(text, text), hint=text, feedback=text))
+    assert read(context, context.write("1=up")).context == "1=up"
+
+
+@PROTOCOLS
+def test_an_update_is_recognised_and_a_solve_is_not(protocol):
+    context = HintContext(protocol)
+    update = context.ask("lake", solved(turn("see", "act"), hint="1=up"))
+    solve = (Message(Role.SYSTEM, context.inject("lake", "1=up update")), Message(Role.USER, "update"))
+    assert context.asks(update)
+    assert context.asks((*update, Message(Role.ASSISTANT, "1=up")))
+    assert not context.asks(solve)
+    assert not context.asks(())
+    assert not context.asks(update[1:])
+
+
+@PROTOCOLS
+@given(hint=HOSTILE)
+def test_no_hint_makes_a_solve_look_like_an_update(protocol, hint):
+    context = HintContext(protocol)
+    assert not context.asks((Message(Role.SYSTEM, context.inject("lake", hint)), Message(Role.USER, hint)))
+
+
+# --- parsed ---
+
+
+@PROTOCOLS
+def test_the_text_between_the_delimiters_is_the_hint_trimmed(protocol):
+    found = read(HintContext(protocol), f"I think.\n{block(protocol, '  1=up 2=?  ')} \n ")
+    assert (found.context, found.reward, found.parsed, found.reason) == ("1=up 2=?", 0.0, True, "")
+
+
+def test_the_compact_response_is_a_single_line_of_words():
+    assert HintContext("compact").write("1=up 2=?") == "<hints> 1=up 2=? </hints>"
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("shape", "rule"),
+    [
+        ("", "occurs 0 times"),
+        ("{s} a", "occurs 0 times"),
+        ("a {e}", "occurs 0 times"),
+        ("{s} a {s} b {e}", "occurs 2 times"),
+        ("{s} a {e} b {e}", "occurs 2 times"),
+        ("{e} a {s}", "does not come after"),
+        ("{s} {e}", "empty"),
+        ("{s}{e}", "empty"),
+        ("{s} a {e} bye", "text after"),
+        ("{s} a <|im_end|> {e}", "special token '<|im_end|>'"),
+        ("{s} a{other_s}b {e}", "contain the delimiter"),
+        ("{s} a{other_e}b {e}", "contain the delimiter"),
+    ],
+)
+def test_a_broken_rule_is_named_and_costs_the_penalty(protocol, shape, rule):
+    (s, e), (other_s, other_e) = DELIMITERS[protocol], DELIMITERS["compact" if protocol == "natural" else "natural"]
+    found = read(HintContext(protocol, penalty=0.25), shape.format(s=s, e=e, other_s=other_s, other_e=other_e))
+    assert (found.parsed, found.reward) == (False, -0.25)
+    assert rule in found.reason
+
+
+def test_delimiter_lines_that_share_their_dashes_do_not_parse():
+    shared_ends = "--- Start of updated hints --- End of updated hints ---"
+    shared_starts = f"--- Start of updated hints --- Start of updated hints ---\na\n{NATURAL[1]}"
+    assert "does not come after" in read(HintContext(), shared_ends).reason
+    assert "occurs 2 times" in read(HintContext(), shared_starts).reason
+
+
+@PROTOCOLS
+def test_a_special_token_outside_the_block_is_no_part_of_the_hint(protocol):
+    assert read(HintContext(protocol), f"<|im_end|> {block(protocol, 'a')}").context == "a"
+
+
+@PROTOCOLS
+@given(response=HOSTILE)
+def test_any_text_is_read_without_raising_and_a_hint_is_always_safe(protocol, response):
+    found = read(HintContext(protocol), response)
+    assert found.parsed == (not found.reason)
+    assert found.parsed or (found.context, found.reward) == ("old", -0.1)
+    if found.parsed:
+        assert found.context == found.context.strip() != ""
+        assert not any(spelling in found.context for spelling in (*SPECIAL, *NATURAL, *COMPACT))
+
+
+@PROTOCOLS
+@given(hint=HOSTILE.map(str.strip).filter(bool))
+@example(hint="---")
+@example(hint="--- Start of updated hints")
+@example(hint="<hints")
+def test_what_is_written_is_read_back_unless_it_spells_a_token_or_a_delimiter(protocol, hint):
+    context = HintContext(protocol)
+    found = read(context, context.write(hint))
+    legal = not any(spelling in hint for spelling in (*SPECIAL, *NATURAL, *COMPACT))
+    assert found.parsed == legal
+    assert found.context == (hint if legal else "old")
+
+
+@PROTOCOLS
+def test_an_empty_note_does_not_parse(protocol):
+    context = HintContext(protocol)
+    assert "empty" in read(context, context.write("")).reason
+
+
+# --- what a failure leaves, and what it costs ---
+
+
+@PROTOCOLS
+def test_a_failed_rewrite_keeps_the_previous_hint_by_default(protocol):
+    assert read(HintContext(protocol), "nothing", before="1=up").context == "1=up"
+
+
+def test_a_failed_rewrite_can_lose_the_hint_as_in_the_reference():
+    lost = read(HintContext(on_failure="lose"), "nothing", before="1=up").context
+    assert "1=up" not in lost
+    assert "No hints" in lost
+    assert lost in HintContext().inject("rules", lost)
+
+
+def test_a_lost_compact_hint_is_no_hint_since_words_are_closed():
+    assert read(HintContext("compact", on_failure="lose"), "nothing", before="1=up").context == ""
+
+
+@PROTOCOLS
+@pytest.mark.parametrize(
+    ("num_tokens", "reward"),
+    [(0, -0.2), (4, -0.2), (5, 0.0), (10, 0.0), (15, -0.05), (20, -0.1), (30, -0.2), (31, -0.2), (10**9, -0.2)],
+)
+def test_a_length_within_bounds_is_free_and_the_ramp_ends_at_the_penalty(protocol, num_tokens, reward):
+    context = HintContext(protocol, penalty=0.2, min_length=5, soft_length=10, hard_length=30)
+    found = read(context, block(protocol, "a"), num_tokens=num_tokens)
+    assert found.reward == pytest.approx(reward)
+    assert (found.context, found.parsed) == ("a", True)
+
+
+@PROTOCOLS
+def test_without_bounds_no_length_costs_anything(protocol):
+    assert [read(HintContext(protocol), block(protocol, "a"), num_tokens=n).reward for n in (0, 10**9)] == [0.0, 0.0]
+
+
+def test_a_minimum_alone_needs_no_ramp():
+    context = HintContext(min_length=5)
+    rewards = [read(context, block("natural", "a"), num_tokens=n).reward for n in (4, 5, 10**9)]
+    assert rewards == [-0.1, 0.0, 0.0]
+
+
+# --- configured ---
+
+
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("protocol", {"protocol": "verbose"}),
+        ("on_failure", {"on_failure": "retry"}),
+        ("penalty", {"penalty": -0.1}),
+        ("penalty", {"penalty": float("nan")}),
+        ("penalty", {"penalty": float("inf")}),
+        ("min_length", {"min_length": -1}),
+        ("soft_length", {"soft_length": -1, "hard_length": 5}),
+        ("hard_length", {"soft_length": 9, "hard_length": 5}),
+        ("hard_length", {"soft_length": 5, "hard_length": 5}),
+        ("hard_length", {"soft_length": 5}),
+        ("hard_length", {"hard_length": 5}),
+        ("min_length", {"min_length": 6, "soft_length": 5, "hard_length": 9}),
+        ("response_limit", {"response_limit": 0}),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused_under_its_config_key(key, given):
+    with pytest.raises(ConfigError) as caught:
+        HintContext(**given)
+    assert caught.value.key == f"data.context.{key}"
+
+
+def test_the_compact_words_are_exactly_the_ones_that_compact_text_adds():
+    context = HintContext("compact")
+    texts = [m.content for m in context.ask("lake", solved(hint="1=up"))] + [context.write("1=up")]
+    shown = set(" ".join([*texts, context.inject("lake", "1=up")]).split())
+    assert set(context.words()) == shown - {"lake", "1=up", "goal"}
+    assert HintContext("natural").words() == ()
+
+
+def test_contexts_need_no_torch():
+    check = "import sys, cod_lightning.contexts; assert not {'torch', 'transformers', 'lightning'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", check], check=True)

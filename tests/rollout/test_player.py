@@ -1,0 +1,63 @@
+"""A scripted policy and a context mechanism, joined."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import TextPolicy
+from cod_lightning.rollout.player import Player
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+
+
+class Recorder(TextPolicy):
+    """Acts and notes as told, and remembers what it was shown."""
+
+    def __init__(self, note: str = "1=up") -> None:
+        self.text = note
+        self.shown: list[tuple[str, Sequence[Message], float]] = []
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        self.shown.append(("act", messages, rng.random()))
+        return "left"
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        self.shown.append(("note", messages, rng.random()))
+        return self.text
+
+
+def update(context: HintContext) -> tuple[Message, ...]:
+    episode = Episode(
+        kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0, feedback="goal 1=up"
+    )
+    return context.ask("lake", episode)
+
+
+def solve(context: HintContext) -> tuple[Message, ...]:
+    return Message(Role.SYSTEM, context.inject("lake", "1=up")), Message(Role.USER, "where to?")
+
+
+@PROTOCOLS
+def test_in_a_solve_episode_the_policy_acts_and_its_words_are_left_alone(protocol):
+    context, policy = HintContext(protocol), Recorder()
+    assert Player(policy, context).reply(solve(context), random.Random(0)) == "left"
+    assert policy.shown == [("act", solve(context), random.Random(0).random())]
+
+
+@PROTOCOLS
+def test_in_an_update_episode_the_policy_notes_and_the_mechanism_adds_its_form(protocol):
+    context, policy = HintContext(protocol), Recorder()
+    response = Player(policy, context).reply(update(context), random.Random(3))
+    assert response == context.write("1=up")
+    assert policy.shown == [("note", update(context), random.Random(3).random())]
+
+
+@PROTOCOLS
+def test_an_empty_note_is_said_as_it_is_and_does_not_parse(protocol):
+    context = HintContext(protocol)
+    response = Player(Recorder(note=""), context).reply(update(context), random.Random(0))
+    found = context.read(response, num_tokens=1, context_before="old", special_tokens=frozenset())
+    assert (response, found.parsed, found.context) == ("", False, "old")

@@ -1,0 +1,126 @@
+"""What the README claims of the quick start, run in full: seeds 1, 2 and 3 from an empty cache, and held-out mappings.
+
+    python tests/soak/quickstart.py --out docs/results/quickstart.json [--seeds 1 2 3] [--skip-held-out]
+
+Each run is `python -m cod_lightning fit --config quickstart --seed_everything SEED` in a process of its own, timed from
+outside with its warm start. Writes what came out, and whether each promise held, to the JSON file and to a page beside it;
+exits with 1 if one did not.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(config: str, seed: int, folder: Path) -> dict[str, Any]:
+    """One training from nothing; its evaluation, seconds and peak memory (MiB)."""
+    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", config, "--seed_everything", str(seed)]
+    environment = os.environ | {"COD_LIGHTNING_CACHE": str(folder / "cache")}
+    begun = time.perf_counter()
+    with (folder / "log.txt").open("w") as log:
+        child = subprocess.Popen(
+            [*command, "--trainer.default_root_dir", str(folder / "run")], cwd=ROOT, env=environment, stdout=log, stderr=log
+        )
+        _, status, usage = os.wait4(child.pid, 0)
+    seconds = time.perf_counter() - begun
+    if status:
+        raise SystemExit(f"{' '.join(command)} failed:\n{(folder / 'log.txt').read_text()[-3000:]}")
+    evaluation = json.loads((folder / "run" / "evaluation.json").read_text())
+    peak = usage.ru_maxrss / 1024
+    return {"command": " ".join(command[1:]), "seconds": round(seconds, 1), "peak_mib": round(peak), "evaluation": evaluation}
+
+
+def promises(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each promise of the README for one run: its value, its bound, and whether it held."""
+    suite = record["evaluation"]["suites"]["held_out"]
+    success = [p["success"] for p in suite["positions"]]
+    blanked = [p["success"] for p in suite["controls"]["blanked_context"]]
+    warm = [p["success"] for p in suite["controls"]["warm_start"]]
+    difference = suite["paired"]["trained_minus_best_warm_start"]
+    checks = {
+        "seconds": (record["seconds"], "<=", 300),
+        "peak_mib": (record["peak_mib"], "<=", 2048),
+        "success at position 3": (success[3], ">=", 0.88),
+        "gain from position 0 to 3": (success[3] - success[0], ">=", 0.30),
+        "blanked context, largest distance from position 0": (max(abs(b - success[0]) for b in blanked), "<=", 0.06),
+        "warm start's gain at temperature 1": (warm[3] - warm[0], "<=", 0.10),
+        "trained minus best warm start, lower bound": (difference["ci95"][0], ">", 0),
+    }
+    held = {"<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b, ">": lambda a, b: a > b}
+    return {
+        name: {"value": round(value, 4), "bound": f"{sign} {bound}", "held": bool(held[sign](value, bound))}
+        for name, (value, sign, bound) in checks.items()
+    }
+
+
+def page(results: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    lines = [
+        "# Quick start, measured",
+        "",
+        f"`make soak` on {results['machine']}; figures of `evaluation.json`, 95 % intervals over packs in brackets.",
+        "",
+    ]
+    for name, record in results["runs"].items():
+        lines += [f"## {name}", "", f"`python {record['command']}`: {record['seconds']} s, peak {record['peak_mib']} MiB.", ""]
+        for suite_name, suite in record["evaluation"]["suites"].items():
+            lines += [f"Suite `{suite_name}`, {suite['packs']} packs from `{suite['env']}`, success by position:", ""]
+            lines += ["| policy | 0 | 1 | 2 | 3 |", "| --- | --- | --- | --- | --- |"]
+            rows = {"trained": suite["positions"], **suite["controls"]}
+            for label, positions in rows.items():
+                lines.append(f"| {label} | " + " | ".join(_cell(p) for p in positions) + " |")
+            difference = suite["paired"]["trained_minus_best_warm_start"]
+            if difference:
+                low, high = difference["ci95"]
+                lines += [
+                    "",
+                    f"Trained minus warm start at its best temperature ({difference['best_temperature']}), same packs, mean over "
+                    f"positions: {difference['mean_difference']:+.3f} [{low:+.3f}, {high:+.3f}].",
+                ]
+            lines.append("")
+        for promise, found in record.get("promises", {}).items():
+            lines.append(f"- {'held' if found['held'] else 'NOT HELD'}: {promise} {found['bound']}: {found['value']}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(position: dict[str, Any]) -> str:
+    low, high = position["success_ci95"]
+    return f"{position['success']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--skip-held-out", action="store_true")
+    args = parser.parse_args()
+    runs: dict[str, Any] = {}
+    jobs = [(f"seed {seed}", "quickstart", seed) for seed in args.seeds]
+    if not args.skip_held_out:
+        jobs.append(("four of 24 mappings held out, seed 1", "experiment/held_out_mappings", 1))
+    for name, config, seed in jobs:
+        with tempfile.TemporaryDirectory() as folder:
+            runs[name] = record = run(config, seed, Path(folder))
+        if config == "quickstart":
+            record["promises"] = promises(record)
+        print(name, json.dumps(record.get("promises", record["seconds"]), indent=1), flush=True)
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    results = {"machine": machine, "runs": runs}
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(results, indent=1) + "\n")
+    args.out.with_suffix(".md").write_text(page(results))
+    return 0 if all(p["held"] for r in runs.values() for p in r.get("promises", {}).values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

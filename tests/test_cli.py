@@ -1,0 +1,140 @@
+"""The command line: light where it can be, and plain words for every mistake."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from cod_lightning import cli
+from cod_lightning.commands.config_files import expand
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def fails(capsys, *argv):
+    """Exit code and the last line on stderr."""
+    try:
+        code = cli.main(list(argv))
+    except SystemExit as stop:  # jsonargparse's own
+        code = stop.code
+    return code, capsys.readouterr().err.strip().splitlines()[-1]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_help_names_the_commands_and_imports_no_torch():
+    code = "import sys; from cod_lightning.cli import main; main(['--help']); assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(command in done.stdout for command in ("fit", "validate", "test", "predict", "warm_start"))
+
+
+def test_a_shadowing_module_is_named(tmp_path):
+    (tmp_path / "callbacks.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "cod_lightning", "fit", "--config", "quickstart"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert str(tmp_path / "callbacks.py") in done.stderr
+    assert "rename it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (["--data.group_size", "1"], "data.group_size is 1; expected at least 2"),
+        (["--data.pack_size", "1"], "data.pack_size is 1; expected at least 2"),
+        (["--data.updates_per_rollout", "5"], "a divisor of data.packs_per_rollout=32. The nearest is 4."),
+        (["--data.temperature", "0.7"], "data.temperature is 0.7; expected exactly 1"),
+        (["--data.top_p", "0.9"], "data.top_p is 0.9; expected exactly 1"),
+        (["--trainer.gradient_clip_val", "1"], "Set model.gradient_clip_val."),
+        (["--trainer.accumulate_grad_batches", "2"], "Set model.token_budget"),
+        (["--model.policy.init_args.window", "12"], "model.policy.window is 12; expected at least 17"),
+        (["--model.policy.init_args.hidden_size", "90"], "model.policy.hidden_size is 90"),
+        (["--model.lr", "0"], "model.lr is 0.0; expected a number above 0"),
+        (["--model.token_budget", "0"], "model.token_budget is 0"),
+        (["--data.env.init_args.max_shortest_path", "9"], "data.env.max_shortest_path is 9"),
+        (["--data.env.init_args.size_max", "9"], "data.env.size_max is 9"),
+        (["--data.context.init_args.penalty", "-1"], "data.context.penalty is -1.0"),
+        (["--data.pack_sise", "4"], "unrecognized arguments: --data.pack_sise"),
+        (["--data.env.class_path", "no.such.World"], "No module named 'no'"),
+        (["--ckpt_path", "nope.ckpt"], "ckpt_path is nope.ckpt; expected an existing checkpoint"),
+        (["env=nope"], "env/nope"),
+    ],
+)
+def test_a_mistake_in_the_config_exits_with_2_and_names_key_value_and_remedy(capsys, override, said):
+    code, line = fails(capsys, "fit", "--config", "quickstart", "--warm_start", "null", *override)
+    assert code == 2
+    assert said in line
+
+
+def test_a_misspelt_config_is_answered_with_the_nearest(capsys):
+    code, line = fails(capsys, "fit", "--config", "quikstart")
+    assert code == 2
+    assert "Did you mean quickstart?" in line
+
+
+def test_an_unknown_command_is_refused(capsys):
+    assert fails(capsys, "frobnicate")[0] == 2
+
+
+def test_a_world_that_cannot_be_solved_is_refused_before_training(capsys):
+    env = "--data.env.init_args."
+    impossible = [f"{env}min_shortest_path", "6", f"{env}frozen_p_min", "0.99", f"{env}frozen_p_max", "1.0"]
+    code, line = fails(capsys, "fit", "--config", "quickstart", *impossible)
+    assert code == 2
+    assert "data.env.min_shortest_path is 6" in line
+    assert "Lower it" in line
+
+
+def test_a_foreign_checkpoint_and_a_file_that_is_none_are_refused(capsys, tmp_path):
+    torch.save({"state_dict": {}}, tmp_path / "foreign.ckpt")
+    (tmp_path / "noise.ckpt").write_bytes(b"noise")
+    for name, said in (("foreign.ckpt", "not written by cod_lightning"), ("noise.ckpt", "cannot be read")):
+        code, line = fails(capsys, "fit", "--config", "quickstart", "--warm_start", "null", "--ckpt_path", name)
+        assert code == 2
+        assert said in line
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(capsys, tmp_path):
+    (tmp_path / "config.yaml").write_text("")
+    arguments = ["fit", "--config", "quickstart", "--warm_start", "null", "--trainer.default_root_dir", str(tmp_path)]
+    code, line = fails(capsys, *arguments)
+    assert code == 2
+    assert "--overwrite true" in line
+
+
+def test_what_print_config_prints_can_be_loaded_again(capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        cli.main(["fit", "--config", "quickstart", "--model.lr", "0.5", "--print_config"])
+    printed = capsys.readouterr().out
+    (tmp_path / "printed.yaml").write_text(printed)
+    with pytest.raises(SystemExit):
+        cli.main(["fit", "--config", "printed.yaml", "--print_config"])
+    assert yaml.safe_load(capsys.readouterr().out) == yaml.safe_load(printed)
+    assert yaml.safe_load(printed)["model"]["lr"] == 0.5
+
+
+def test_later_config_files_win(tmp_path):
+    (tmp_path / "mine.yaml").write_text("model: {lr: 0.25}\n")
+    argv = expand(["fit", "--config", "quickstart", "-c", "mine.yaml"]).argv
+    assert argv[:2] == ["fit", "--config"]
+    assert argv[3:] == ["--config", "mine.yaml"]
+    assert yaml.safe_load(Path(argv[2]).read_text())["data"]["env"]["init_args"]["size_max"] == 3
+
+
+def test_a_users_config_may_build_on_shipped_groups(tmp_path):
+    (tmp_path / "mine.yaml").write_text("defaults:\n  - env: levers\n  - _self_\ndata: {pack_size: 6}\n")
+    composed = yaml.safe_load(Path(expand(["--config", "mine.yaml", "data.pack_size=8"]).argv[1]).read_text())
+    assert composed["data"]["env"]["class_path"] == "cod_lightning.envs.Levers"
+    assert composed["data"]["pack_size"] == 8
