@@ -1,7 +1,6 @@
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
-# TORCH is what pip installs first; a CPU build is enough for every target here. PyPI's wheel for Linux brings CUDA along:
-#   smaller, CPU only:  make quickstart TORCH=torch==2.13.0+cpu PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
-#   any that we accept: make quickstart TORCH='torch>=2.11,<2.14'
+# TORCH is what pip installs first; a CPU build is enough for every target here. Any that we accept:
+#   make quickstart TORCH='torch>=2.11,<2.14'
 # Installed once per .venv and pyproject.toml; make clean starts over.
 PYTHON ?= python3
 TORCH ?= torch==2.13.0

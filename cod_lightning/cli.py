@@ -81,8 +81,3 @@ def guard_packages() -> None:
                 str(expected),
                 "Another module of that name shadows it: rename it, or run from another folder or environment.",
             )
-
-
-def script() -> None:
-    """The console script `cod-lightning`."""
-    sys.exit(main())

@@ -67,27 +67,34 @@ class FactTable:
 class TeacherDials:
     """How good demonstrations are."""
 
-    entry_accuracy: float = 0.5
-    """Probability that a written fact is right on purpose; else it is drawn from all values and "unknown"."""
+    note_accuracy: float = 0.5
+    """Probability that a fact is noted as the record has it (unknown where it says nothing); else anything is noted."""
+    context_accuracy: float = 0.5
+    """Probability that a fact of a demonstrated context is the truth; else anything."""
     context_true: float = 0.5
-    """Share of demonstrated tasks whose context is written with `entry_accuracy`."""
+    """Share of demonstrated tasks whose context is written with `context_accuracy`."""
     context_junk: float = 0.2
     """Share of demonstrated tasks whose context is random; the rest have none."""
     follow: float = 0.95
     """Probability of trusting the context at a turn."""
 
 
-def noisy_facts(table: FactTable, truth: Mapping[int, str], accuracy: float, rng: random.Random) -> dict[int, str]:
-    """Each fact right with that probability, else any value or unknown; independent of everything observed."""
+def noisy_facts(table: FactTable, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> dict[int, str]:
+    """Each entry as in `facts` (unknown where they have none) with that probability, else any value or unknown."""
     choices = (*table.values, UNKNOWN)
-    return {code: truth[code] if rng.random() < accuracy else rng.choice(choices) for code in table.codes}
+    return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else rng.choice(choices) for code in table.codes}
+
+
+def recorded_facts(table: FactTable, messages: Sequence[Message]) -> dict[int, str]:
+    """What the dialogue of an update episode states: the old context, overruled by what was seen."""
+    return table.complete(table.parse("\n".join(message.content for message in messages)))
 
 
 def demonstrated_context(table: FactTable, truth: Mapping[int, str], dials: TeacherDials, rng: random.Random) -> str:
     """A context as an earlier task might have left it: true in part, junk, or none."""
     draw = rng.random()
     if draw < dials.context_true:
-        return table.write(noisy_facts(table, truth, dials.entry_accuracy, rng))
+        return table.write(noisy_facts(table, truth, dials.context_accuracy, rng))
     if draw < dials.context_true + dials.context_junk:
         return table.write({code: rng.choice(table.values) for code in table.codes})
     return ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
-from cod_lightning.envs.facts import TeacherDials, demonstrated_context, known_facts, noisy_facts
+from cod_lightning.envs.facts import TeacherDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
 from cod_lightning.envs.lake_map import DIRECTIONS, STEPS, Cell, distances_to
 from cod_lightning.envs.lake_wording import CompactLake, LakeWording
 from cod_lightning.types import Message
@@ -40,16 +40,12 @@ class ScriptedLakePolicy(TextPolicy):
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What was known, overruled by what was seen."""
-        table = self.wording.facts
-        return table.write(table.complete(table.parse("\n".join(m.content for m in messages))))
+        return self.wording.facts.write(recorded_facts(self.wording.facts, messages))
 
 
 @dataclass(frozen=True)
 class LakeTeacher(Demonstrator):
-    """Shows the protocol: plays like the scripted policy, trusts the context mostly, and writes facts half of them true.
-
-    What it writes does not depend on what was seen, so the demonstrations do not contain the skill to be learned.
-    """
+    """Shows the protocol: plays like the scripted policy, trusts the context mostly, and notes only part of what it saw."""
 
     wording: LakeWording
     truth: Mapping[int, str]
@@ -65,8 +61,9 @@ class LakeTeacher(Demonstrator):
         return step(self.wording, messages, known_facts(self.wording.facts, messages, trust_context=trusting), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each fact right with probability `entry_accuracy`, else anything."""
-        return self.wording.facts.write(noisy_facts(self.wording.facts, self.truth, self.dials.entry_accuracy, rng))
+        """Each entry as the record has it with probability `note_accuracy`, else anything."""
+        table = self.wording.facts
+        return table.write(noisy_facts(table, recorded_facts(table, messages), self.dials.note_accuracy, rng))
 
 
 def step(wording: LakeWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:

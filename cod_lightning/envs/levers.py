@@ -11,7 +11,14 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, TextEnv, TextPolicy, text_space
-from cod_lightning.envs.facts import FactTable, TeacherDials, demonstrated_context, known_facts, noisy_facts
+from cod_lightning.envs.facts import (
+    FactTable,
+    TeacherDials,
+    demonstrated_context,
+    known_facts,
+    noisy_facts,
+    recorded_facts,
+)
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -283,13 +290,12 @@ class ScriptedLeverPolicy(TextPolicy):
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What was known, overruled by what was seen."""
-        table = self.wording.facts
-        return table.write(table.complete(table.parse("\n".join(m.content for m in messages))))
+        return self.wording.facts.write(recorded_facts(self.wording.facts, messages))
 
 
 @dataclass(frozen=True)
 class LeverTeacher(Demonstrator):
-    """Shows the protocol; what it writes does not depend on what was seen."""
+    """Shows the protocol; notes only part of what it saw."""
 
     wording: LeverWording
     truth: Mapping[int, str]
@@ -305,8 +311,9 @@ class LeverTeacher(Demonstrator):
         return pull(self.wording, messages, known_facts(self.wording.facts, messages, trust_context=trusting), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each fact right with probability `entry_accuracy`, else anything."""
-        return self.wording.facts.write(noisy_facts(self.wording.facts, self.truth, self.dials.entry_accuracy, rng))
+        """Each entry as the record has it with probability `note_accuracy`, else anything."""
+        table = self.wording.facts
+        return table.write(noisy_facts(table, recorded_facts(table, messages), self.dials.note_accuracy, rng))
 
 
 def pull(wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:

@@ -96,7 +96,9 @@ def test_the_natural_request_holds_hint_rules_steps_reward_and_feedback_in_that_
     episode = solved(turn("SEE0", "ACT0"), turn("SEE1", "ACT1"), hint="OLDHINT", feedback="JUDGED", reward=0.98765)
     system, user = HintContext().ask("RULES", episode)
     assert (system.role, user.role) == (Role.SYSTEM, Role.USER)
-    found = [user.content.index(part) for part in ("OLDHINT", "RULES", "SEE0", "ACT0", "SEE1", "ACT1", "0.988", "JUDGED")]
+    found = [
+        user.content.index(part) for part in ("OLDHINT", "RULES", "SEE0", "ACT0", "SEE1", "ACT1", "0.988", "JUDGED")
+    ]
     assert found == sorted(found)
     assert [f"## Step {i}\n" in user.content for i in (0, 1, 2, 3)] == [False, True, True, False]
 
@@ -160,6 +162,9 @@ def test_an_update_is_recognised_and_a_solve_is_not(protocol):
 
 @PROTOCOLS
 @given(hint=HOSTILE)
+@example(hint="\n".join(NATURAL))
+@example(hint=HintContext().ask("lake", solved())[0].content)
+@example(hint="update 1=up")
 def test_no_hint_makes_a_solve_look_like_an_update(protocol, hint):
     context = HintContext(protocol)
     assert not context.asks((Message(Role.SYSTEM, context.inject("lake", hint)), Message(Role.USER, hint)))

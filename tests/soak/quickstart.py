@@ -28,7 +28,11 @@ def run(config: str, seed: int, folder: Path) -> dict[str, Any]:
     begun = time.perf_counter()
     with (folder / "log.txt").open("w") as log:
         child = subprocess.Popen(
-            [*command, "--trainer.default_root_dir", str(folder / "run")], cwd=ROOT, env=environment, stdout=log, stderr=log
+            [*command, "--trainer.default_root_dir", str(folder / "run")],
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=log,
         )
         _, status, usage = os.wait4(child.pid, 0)
     seconds = time.perf_counter() - begun
@@ -36,7 +40,12 @@ def run(config: str, seed: int, folder: Path) -> dict[str, Any]:
         raise SystemExit(f"{' '.join(command)} failed:\n{(folder / 'log.txt').read_text()[-3000:]}")
     evaluation = json.loads((folder / "run" / "evaluation.json").read_text())
     peak = usage.ru_maxrss / 1024
-    return {"command": " ".join(command[1:]), "seconds": round(seconds, 1), "peak_mib": round(peak), "evaluation": evaluation}
+    return {
+        "command": " ".join(command[1:]),
+        "seconds": round(seconds, 1),
+        "peak_mib": round(peak),
+        "evaluation": evaluation,
+    }
 
 
 def promises(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -71,7 +80,12 @@ def page(results: dict[str, Any]) -> str:
         "",
     ]
     for name, record in results["runs"].items():
-        lines += [f"## {name}", "", f"`python {record['command']}`: {record['seconds']} s, peak {record['peak_mib']} MiB.", ""]
+        lines += [
+            f"## {name}",
+            "",
+            f"`python {record['command']}`: {record['seconds']} s, peak {record['peak_mib']} MiB.",
+            "",
+        ]
         for suite_name, suite in record["evaluation"]["suites"].items():
             lines += [f"Suite `{suite_name}`, {suite['packs']} packs from `{suite['env']}`, success by position:", ""]
             lines += ["| policy | 0 | 1 | 2 | 3 |", "| --- | --- | --- | --- | --- |"]
