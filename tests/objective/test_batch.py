@@ -1,0 +1,110 @@
+"""Token rows and credit tables made of hand-written episodes."""
+
+import pytest
+import torch
+
+from cod_lightning.objective.batch import CreditTable, collate, credit_table, spread
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.types import (
+    Episode,
+    EpisodeKind,
+    EpisodeStatus,
+    Group,
+    Lifecycle,
+    Pack,
+    Split,
+    StopReason,
+    Task,
+    Turn,
+)
+
+
+def turn(new, action, extends):
+    return Turn(
+        new_ids=tuple(new),
+        extends=extends,
+        action_ids=tuple(action),
+        behaviour_logprobs=tuple(-i / 10 for i in action),
+        stop=StopReason.STOP,
+        policy_version=4,
+        prompt_digest=0,
+    )
+
+
+def episode(kind, position, reward, *turns):
+    status = EpisodeStatus.FAILED if reward is None else EpisodeStatus.COMPLETED
+    return Episode(kind=kind, position=position, status=status, turns=turns, reward=reward)
+
+
+def group():
+    solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
+    first = (
+        episode(solve, 0, 0.0, turn([1, 2], [11, 12], False), turn([3], [13], True)),
+        episode(update, 0, -0.1, turn([4], [14, 15], False)),
+        episode(solve, 1, 1.0, turn([5, 6, 7], [16], False)),
+    )
+    second = (
+        episode(solve, 0, 1.0, turn([1, 2], [17], False)),
+        episode(update, 0, 0.0, turn([4], [18], False)),
+        episode(solve, 1, None, turn([5], [19], False), turn([6], [20], False)),
+    )
+    pack = Pack(
+        id="p", split=Split.TRAIN, world_seed=0, tasks=tuple(Task(id=str(i), seed=i, spec=None) for i in range(2))
+    )
+    lives = tuple(Lifecycle(pack_id="p", sibling=k, episodes=e) for k, e in enumerate((first, second)))
+    return Group(pack=pack, lifecycles=lives)
+
+
+@pytest.fixture
+def batch():
+    groups = [group()]
+    return collate(segments_of(groups), credit_table(groups), {"p": 0}, pad_id=0)
+
+
+def test_the_table_holds_raw_rewards_and_says_which_are_missing():
+    table = credit_table([group()])
+    assert table.solve_rewards.tolist() == [[[0.0, 1.0], [1.0, 0.0]]]
+    torch.testing.assert_close(table.update_rewards, torch.tensor([[[-0.1], [0.0]]]))
+    assert table.valid.tolist() == [[[True, True, True], [True, True, False]]]
+    assert table.action_counts.tolist() == [[[3, 2, 1], [1, 1, 2]]]
+
+
+def test_rows_are_the_merged_turns_right_padded(batch):
+    #                             P  P  a0  a0  E  a1
+    assert batch.token_ids[0].tolist() == [1, 2, 11, 12, 3, 13]
+    assert batch.action_mask[0].tolist() == [False, False, True, True, False, True]
+    assert batch.behaviour_logprobs[0].tolist() == pytest.approx([0, 0, -1.1, -1.2, 0, -1.3])
+    #                             P  a0  a0  pad
+    assert batch.token_ids[1].tolist() == [4, 14, 15, 0, 0, 0]
+    assert batch.lengths.tolist() == [6, 3, 4, 3, 2, 2, 2]
+
+
+def test_a_prompt_that_does_not_extend_begins_a_row_with_the_same_credit(batch):
+    assert batch.episode_index.tolist() == [[0, 0, 0], [0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 1], [0, 1, 2], [0, 1, 2]]
+
+
+def test_each_sampled_token_counts_once_in_the_denominator(batch):
+    assert batch.num_action_tokens == int(batch.action_mask.sum()) == 10
+
+
+def test_advantages_land_on_their_episodes_action_tokens_only(batch):
+    advantages = torch.arange(1.0, 7.0).view(1, 2, 3)
+    rows = spread(advantages, batch)
+    assert rows[0].tolist() == [0, 0, 1, 1, 0, 1]
+    assert rows[6].tolist() == [0, 6, 0, 0, 0, 0]
+
+
+def test_choosing_rows_trims_the_padding_and_keeps_the_denominator(batch):
+    part = batch.rows(torch.tensor([4, 1]))
+    assert part.token_ids.tolist() == [[4, 18, 0], [4, 14, 15]]
+    assert part.num_action_tokens == 10
+
+
+def test_a_table_whose_shapes_disagree_is_a_programming_error():
+    with pytest.raises(AssertionError, match="update_rewards"):
+        CreditTable(
+            solve_rewards=torch.zeros(1, 2, 3),
+            update_rewards=torch.zeros(1, 2, 3),
+            valid=torch.ones(1, 2, 5, dtype=torch.bool),
+            action_counts=torch.ones(1, 2, 5, dtype=torch.long),
+        )

@@ -1,0 +1,48 @@
+"""Chunked log-probabilities of action tokens against the dense ones."""
+
+import pytest
+import torch
+
+from cod_lightning.objective.logprobs import action_logprobs, token_logprobs
+
+
+@pytest.fixture
+def case():
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(8, 23).double()
+    hidden = torch.randn(5, 9, 8, dtype=torch.float64, requires_grad=True)
+    ids = torch.randint(0, 23, (5, 9))
+    mask = torch.rand(5, 9) < 0.5
+    mask[:, 0] = False
+    return layer, hidden, ids, mask
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+def test_chunks_give_the_dense_values_and_gradients(case, chunk):
+    layer, hidden, ids, mask = case
+    found, entropy = action_logprobs(hidden, layer, ids, mask, chunk=chunk)
+    logits = layer(hidden)
+    dense = token_logprobs(logits, ids) * mask
+    torch.testing.assert_close(found, dense.float())
+    weights = torch.randn_like(found)
+    (a,) = torch.autograd.grad((found * weights).sum(), hidden, retain_graph=True)
+    (b,) = torch.autograd.grad((dense * weights).sum(), hidden)
+    torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+    p = torch.softmax(logits, -1)
+    expected = torch.nn.functional.pad(-(p * p.log()).sum(-1)[:, :-1], (1, 0)) * mask
+    torch.testing.assert_close(entropy, expected.float().detach())
+    assert not entropy.requires_grad
+
+
+def test_a_token_is_scored_by_the_position_before_it():
+    logits = torch.zeros(1, 3, 4)
+    logits[0, 0, 2] = 50.0  # position 0 is sure that token 2 comes next
+    assert token_logprobs(logits, torch.tensor([[1, 2, 3]]))[0].tolist() == pytest.approx([0.0, 0.0, -1.3862944])
+
+
+def test_rows_without_any_action_still_have_a_backward(case):
+    layer, hidden, ids, mask = case
+    logprobs, entropy = action_logprobs(hidden, layer, ids, torch.zeros_like(mask))
+    (gradient,) = torch.autograd.grad(logprobs.sum(), hidden)
+    assert gradient.abs().sum() == 0
+    assert entropy.abs().sum() == 0

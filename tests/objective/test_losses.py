@@ -1,0 +1,117 @@
+"""The policy loss against a loop over tokens, with gradients."""
+
+import math
+
+import pytest
+import torch
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.losses import REC, LossInputs, kl_to_reference
+
+
+def inputs(seed, rows=4, width=6, dtype=torch.float64, spread=0.5):
+    rng = torch.Generator().manual_seed(seed)
+    behaviour = -torch.rand(rows, width, generator=rng, dtype=dtype) * 3
+    policy = behaviour + spread * torch.randn(rows, width, generator=rng, dtype=dtype)
+    mask = torch.rand(rows, width, generator=rng) < 0.6
+    advantages = torch.randn(rows, 1, generator=rng, dtype=dtype).expand(rows, width) * mask
+    return LossInputs(
+        policy_logprobs=policy.requires_grad_(),
+        behaviour_logprobs=torch.where(mask, behaviour, 0.0),
+        advantages=advantages,
+        action_mask=mask,
+        num_action_tokens=17,
+    )
+
+
+def by_the_definition(x, low, high, weighted):
+    """Loss and gradient, token by token."""
+    loss, gradient, clipped = 0.0, torch.zeros_like(x.policy_logprobs), 0
+    for b, t in x.action_mask.nonzero().tolist():
+        a, policy = x.advantages[b, t].item(), x.policy_logprobs[b, t].item()
+        ratio = math.exp(policy - x.behaviour_logprobs[b, t].item())
+        keep = (a >= 0 and ratio <= 1 + high) or (a <= 0 and ratio >= 1 - low)
+        weight = a * (ratio if weighted else 1.0) * keep / x.num_action_tokens
+        loss -= weight * policy
+        gradient[b, t] = -weight
+        clipped += not keep
+    return loss, gradient, clipped
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_rec_equals_its_definition_gradients_included(seed, weighted):
+    x = inputs(seed)
+    out = REC(clip_low=0.2, clip_high=0.3, importance_weights=weighted)(x)
+    loss, gradient, clipped = by_the_definition(x, 0.2, 0.3, weighted)
+    (found,) = torch.autograd.grad(out.loss, x.policy_logprobs)
+    assert out.loss.item() == pytest.approx(loss, abs=1e-9)
+    torch.testing.assert_close(found, gradient)
+    assert out.metrics.num_clipped.item() == clipped
+
+
+def test_rec_agrees_with_finite_differences():
+    x = inputs(3, spread=0.05)  # away from the edges of the clip
+
+    def loss(policy):
+        return REC()(LossInputs(**{**vars(x), "policy_logprobs": policy})).loss
+
+    assert torch.autograd.gradcheck(loss, (x.policy_logprobs,))
+
+
+@pytest.mark.parametrize(
+    ("advantage", "ratio", "kept"),
+    [(1, 1.0, 1), (1, 1.3, 0), (1, 0.5, 1), (-1, 1.0, 1), (-1, 0.7, 0), (-1, 1.9, 1), (0, 0.1, 1), (0, 9.0, 1)],
+)
+def test_the_clip_is_one_sided(advantage, ratio, kept):
+    policy = torch.tensor([[math.log(ratio)]], requires_grad=True)
+    x = LossInputs(
+        policy_logprobs=policy,
+        behaviour_logprobs=torch.zeros(1, 1),
+        advantages=torch.tensor([[float(advantage)]]),
+        action_mask=torch.ones(1, 1, dtype=torch.bool),
+        num_action_tokens=1,
+    )
+    out = REC(clip_low=0.2, clip_high=0.2)(x)
+    out.loss.backward()
+    assert policy.grad.item() == -advantage * kept
+    assert out.metrics.num_clipped.item() == 1 - kept
+
+
+def test_what_is_masked_has_no_gradient_whatever_stands_there():
+    x = inputs(0)
+    garbage = torch.where(x.action_mask, x.policy_logprobs.detach(), torch.tensor(float("inf"), dtype=torch.float64))
+    policy = garbage.requires_grad_()
+    out = REC()(LossInputs(**{**vars(x), "policy_logprobs": policy}))
+    (gradient,) = torch.autograd.grad(out.loss, policy)
+    assert out.loss.isfinite()
+    assert (gradient[~x.action_mask] == 0).all()
+
+
+def test_splitting_into_micro_batches_leaves_loss_gradient_and_metrics_unchanged():
+    x = inputs(5, rows=6)
+    whole = REC()(x)
+    (gradient,) = torch.autograd.grad(whole.loss, x.policy_logprobs)
+    parts = [
+        REC()(LossInputs(**{k: v[rows] if isinstance(v, torch.Tensor) else v for k, v in vars(x).items()}))
+        for rows in (slice(0, 1), slice(1, 4), slice(4, 6))
+    ]
+    total = parts[0].metrics + parts[1].metrics + parts[2].metrics
+    (split,) = torch.autograd.grad(sum(p.loss for p in parts), x.policy_logprobs)
+    torch.testing.assert_close(split, gradient, atol=1e-10, rtol=0)
+    for name, value in vars(whole.metrics).items():
+        torch.testing.assert_close(getattr(total, name), value)
+
+
+def test_the_divergence_is_half_the_squared_gap_and_pulls_towards_the_reference():
+    policy = torch.tensor([[-1.0, -2.0]], requires_grad=True)
+    mask = torch.tensor([[True, False]])
+    divergence = kl_to_reference(policy, torch.tensor([[-1.5, 0.0]]), mask)
+    assert divergence.item() == pytest.approx(0.125)
+    divergence.backward()
+    assert policy.grad.tolist() == [[0.5, 0.0]]
+
+
+def test_a_negative_clip_is_refused_by_key():
+    with pytest.raises(ConfigError, match=r"model\.loss\.clip_low is -0\.1"):
+        REC(clip_low=-0.1)

@@ -1,0 +1,28 @@
+"""Laws of splitting by a token budget."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cod_lightning.objective.microbatch import split_by_token_budget
+
+ROWS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 8)), max_size=40)
+
+
+@given(ROWS, st.integers(1, 200))
+def test_rows_are_split_within_the_budget_and_episodes_stay_together(rows, budget):
+    lengths, keys = (torch.tensor([r[i] for r in rows], dtype=torch.long) for i in range(2))
+    parts = split_by_token_budget(lengths, keys, budget)
+    assert sorted(i for part in parts for i in part.tolist()) == list(range(len(rows)))
+    homes = [{int(keys[i]) for i in part} for part in parts]
+    assert sum(map(len, homes)) == len({r[1] for r in rows})
+    for part, home in zip(parts, homes, strict=True):
+        assert len(part) * int(lengths[part].max()) <= budget or len(home) == 1
+    again = split_by_token_budget(lengths, keys, budget)
+    assert [p.tolist() for p in parts] == [p.tolist() for p in again]
+
+
+def test_rows_of_like_length_share_a_micro_batch():
+    lengths = torch.tensor([10, 2, 11, 3])
+    parts = split_by_token_budget(lengths, torch.arange(4), 22)
+    assert [sorted(lengths[p].tolist()) for p in parts] == [[2, 3], [10, 11]]

@@ -1,0 +1,108 @@
+"""Returns against the definition, and who may be credited with what."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.baselines import GroupMean
+from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from tests.credit_tables import cells, random_table, rewards_to_go
+
+STYLES = {
+    "mean": (EpisodeCredit(), lambda r: sum(r) / len(r), None),
+    "window of 1": (EpisodeCredit(style="sliding_window_mean", window=1), lambda r: sum(r) / len(r), 1),
+    "window of 2": (EpisodeCredit(style="sliding_window_mean", window=2), lambda r: sum(r) / len(r), 2),
+    "window beyond the pack": (EpisodeCredit(style="sliding_window_mean", window=9), lambda r: sum(r) / len(r), 9),
+    "discounted": (
+        EpisodeCredit(style="discounted", discount=0.6),
+        lambda r: sum(0.6**k * x for k, x in enumerate(r)),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("tasks", [1, 2, 4])
+def test_returns_equal_the_definition_written_as_a_loop(style, seed, tasks):
+    rule, aggregate, window = STYLES[style]
+    table = random_table(seed, tasks=tasks)
+    returns = rule(table)
+    for g, k, e in cells(table):
+        needed = rewards_to_go(table, g, k, e)[:window]
+        assert returns.valid[g, k, e].item() == (None not in needed)
+        if None not in needed:
+            assert returns.values[g, k, e].item() == pytest.approx(aggregate(needed), abs=1e-6)
+
+
+@pytest.mark.parametrize("rule", [*(s[0] for s in STYLES.values()), TaskCredit()], ids=str)
+def test_a_reward_never_reaches_a_later_episode(rule):
+    solve = torch.rand(1, 1, 4, requires_grad=True)
+    update = torch.rand(1, 1, 3, requires_grad=True)
+    valid = torch.ones(1, 1, 7, dtype=torch.bool)
+    values = rule(
+        CreditTable(solve_rewards=solve, update_rewards=update, valid=valid, action_counts=valid.long())
+    ).values
+    for e in range(7):
+        reached = torch.zeros(7)
+        to_solve, to_update = torch.autograd.grad(values[0, 0, e], (solve, update), retain_graph=True)
+        reached[0::2], reached[1::2] = to_solve[0, 0], to_update[0, 0]
+        assert (reached[:e] == 0).all()
+        assert reached[e] != 0
+
+
+def test_an_updates_own_reward_reaches_only_itself():
+    update = torch.zeros(1, 1, 3, requires_grad=True)
+    valid = torch.ones(1, 1, 7, dtype=torch.bool)
+    table = CreditTable(
+        solve_rewards=torch.rand(1, 1, 4), update_rewards=update, valid=valid, action_counts=valid.long()
+    )
+    values = EpisodeCredit()(table).values[0, 0]
+    for e in range(7):
+        (reached,) = torch.autograd.grad(values[e], update, retain_graph=True)
+        assert (reached[0, 0] != 0).tolist() == [e == 1, e == 3, e == 5]
+
+
+def test_trajectory_credit_is_the_sum_of_all_task_rewards_for_every_episode():
+    table = random_table(0, missing=0.0)
+    values = TrajectoryCredit()(table).values
+    torch.testing.assert_close(values, table.solve_rewards.sum(-1, keepdim=True).expand_as(values))
+
+
+def test_a_missing_reward_is_not_a_zero():
+    table = random_table(1, missing=0.0)
+    valid = table.valid.clone()
+    valid[0, 0, 4] = False  # the third task of one lifecycle
+    hurt = EpisodeCredit()(CreditTable(**{**vars(table), "valid": valid})).valid[0, 0]
+    assert hurt.tolist() == [False, False, False, False, False, True, True]
+
+
+def test_the_hand_made_group_comes_out_as_by_hand():
+    golden = json.loads((Path(__file__).parents[1] / "golden" / "lifecycle_credit.json").read_text())
+    solve, update = torch.tensor([golden["solve_rewards"]]), torch.tensor([golden["update_rewards"]])
+    valid = torch.ones(1, 2, 5, dtype=torch.bool)
+    returns = EpisodeCredit()(
+        CreditTable(solve_rewards=solve, update_rewards=update, valid=valid, action_counts=valid.long())
+    )
+    torch.testing.assert_close(returns.values, torch.tensor([golden["returns"]]))
+    torch.testing.assert_close(GroupMean()(returns).values, torch.tensor([golden["advantages"]]))
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"style": "sliding_window_mean"}, "window"),
+        ({"window": 2}, "window"),
+        ({"style": "sliding_window_mean", "window": 0}, "window"),
+        ({"style": "discounted"}, "discount"),
+        ({"discount": 0.5}, "discount"),
+        ({"style": "discounted", "discount": 1.5}, "discount"),
+    ],
+)
+def test_options_without_meaning_are_refused_by_key(options, key):
+    with pytest.raises(ConfigError, match=rf"model\.credit\.{key}"):
+        EpisodeCredit(**options)

@@ -1,0 +1,95 @@
+"""Adaptive RED weights."""
+
+import pytest
+import torch
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.reweight import AdaptiveRED
+
+
+def draw(seed):
+    rng = torch.Generator().manual_seed(seed)
+    advantages = torch.randn(4, 8, 7, generator=rng) * (0.1 + 3 * torch.rand(1, generator=rng))
+    advantages = advantages - advantages.mean(dim=1, keepdim=True)
+    counts = torch.randint(1, 60, advantages.shape, generator=rng)
+    valid = torch.rand(advantages.shape, generator=rng) > 0.1
+    return torch.where(valid, advantages, 0.0), counts, valid
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_clearly_negative_sum_ends_closer_to_zero_or_at_a_bound_and_any_other_is_left_alone(seed):
+    advantages, counts, valid = draw(seed)
+    before = float((advantages.double() * counts).sum())
+    out = AdaptiveRED()(advantages, counts, valid)
+    if before >= 0:
+        assert out.temperature == 0
+        assert torch.equal(out.values, advantages)
+        return
+    after = float((out.values.double() * counts).sum())
+    at_bound = out.temperature < 0.85 or out.temperature > 99.9
+    assert abs(after) < abs(before) or at_bound
+    assert 0.8 <= out.temperature <= 100
+
+
+def test_the_tilt_is_the_formula():
+    advantages = torch.tensor([[[-0.5], [-0.5], [0.4]]])
+    counts = torch.tensor([[[3], [3], [3]]])
+    out = AdaptiveRED()(advantages, counts, torch.ones_like(counts, dtype=torch.bool))
+    torch.testing.assert_close(out.values, advantages * torch.exp(advantages / out.temperature))
+
+
+def test_rounding_noise_of_equal_lengths_does_not_fire():
+    values = torch.tensor([0.1, 0.7, 0.3, 0.9, 0.2]).repeat(40).view(8, 25, 1)
+    centred = values - values.mean(dim=1, keepdim=True) - 1e-9
+    out = AdaptiveRED()(
+        centred, torch.full_like(centred, 7, dtype=torch.long), torch.ones_like(centred, dtype=torch.bool)
+    )
+    assert out.temperature == 0
+
+
+def test_what_is_invalid_weighs_nothing():
+    advantages = torch.tensor([[[-5.0], [0.5], [0.1]]])
+    counts = torch.ones(1, 3, 1, dtype=torch.long)
+    out = AdaptiveRED()(advantages, counts, torch.tensor([[[False], [True], [True]]]))
+    assert out.temperature == 0
+
+
+def test_two_ranks_that_add_up_their_sums_find_one_temperature():
+    advantages, counts, valid = next(d for d in map(draw, range(50)) if (d[0] * d[1]).sum() < 0)
+    whole = AdaptiveRED()(advantages, counts, valid)
+    halves = [(advantages[i::2], counts[i::2], valid[i::2]) for i in range(2)]
+
+    def summed(rank):
+        """What the other rank would add, computed from the same question in the same order."""
+        asked = []
+
+        def reduce(total):
+            asked.append(total)
+            return total + answers[1 - rank][len(asked) - 1]
+
+        return reduce
+
+    # the sums of both ranks at the temperatures that the whole batch asked about
+    answers = [[], []]
+    red = AdaptiveRED()
+    for rank in range(2):
+        s, n = torch.where(halves[rank][2], halves[rank][0], 0.0).double(), halves[rank][1].double()
+        answers[rank] = [(s * n).sum(), (s * n).abs().sum()]
+        low, high = red.min_temperature, red.max_temperature
+        for _ in range(red.max_rounds):
+            if high - low < red.tolerance:
+                break
+            middle = (low + high) / 2
+            answers[rank].append((s * torch.exp(s / middle) * n).sum())
+            full_s, full_n = torch.where(valid, advantages, 0.0).double(), counts.double()
+            if float((full_s * torch.exp(full_s / middle) * full_n).sum()) > 0:
+                low = middle
+            else:
+                high = middle
+    found = [red(*halves[rank], reduce=summed(rank)).temperature for rank in range(2)]
+    assert found == [pytest.approx(whole.temperature)] * 2
+
+
+def test_bounds_the_wrong_way_round_are_refused():
+    with pytest.raises(ConfigError, match=r"model\.reweight\.min_temperature"):
+        AdaptiveRED(min_temperature=5.0, max_temperature=1.0)
