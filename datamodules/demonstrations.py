@@ -100,7 +100,7 @@ class DemonstrationDataModule(L.LightningDataModule):
 
     def _collate(self, groups: list[Group]) -> Batch:
         index = {group.pack.id: g for g, group in enumerate(groups)}
-        return collate(segments_of(groups), credit_table(groups), index, pad_id=self.chat.tokenizer.pad_token_id or 0)
+        return collate(segments_of(groups), credit_table(groups), index, pad_id=self.chat.pad_id)
 
     def _demonstrate(self, index: int) -> Group:
         """One pack's E episodes, each with a context of its own."""
@@ -136,8 +136,7 @@ class DemonstrationDataModule(L.LightningDataModule):
 
     def _speaker(self, player: Player) -> Speaker:
         chat = self.chat
-        stop_id = chat.end_of_turn if chat.end_of_turn is not None else min(chat.stop_ids)
-        engine = ScriptedEngine(player.reply, lambda text: list(chat.encode(text)), stop_id)
+        engine = ScriptedEngine(player.reply, lambda text: list(chat.encode(text)), chat.stop_id)
         return Speaker(
             engine=engine,
             chat=chat,

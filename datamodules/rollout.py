@@ -107,7 +107,9 @@ class RolloutDataModule(L.LightningDataModule):
     def policy(self) -> Policy:
         """The policy spec of the module that is trained."""
         assert self.trainer is not None, "the DataModule is not attached to a Trainer"
-        return self.trainer.lightning_module.policy  # pyright: ignore[reportAttributeAccessIssue]
+        policy = self.trainer.lightning_module.policy
+        assert isinstance(policy, Policy), f"{type(policy).__name__} is not a Policy"
+        return policy
 
     @property
     def chat(self) -> Chat:
@@ -170,7 +172,7 @@ class RolloutDataModule(L.LightningDataModule):
             size = self.packs_per_rollout // self.updates_per_rollout
             for start in range(0, len(groups), size):
                 share = segments_of(groups[start : start + size])
-                yield collate(share, credit, index, pad_id=self.chat.tokenizer.pad_token_id or 0)
+                yield collate(share, credit, index, pad_id=self.chat.pad_id)
 
     def _validation_groups(self) -> Iterator[list[Group]]:
         packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)

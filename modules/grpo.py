@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from cod_lightning import __version__
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
-from cod_lightning.models.base import Policy
+from cod_lightning.models.base import Policy, output_layer
 from cod_lightning.objective.baselines import Baseline, GroupMean, scale
 from cod_lightning.objective.batch import Batch, CreditTable, spread
 from cod_lightning.objective.logprobs import action_logprobs
@@ -88,7 +88,8 @@ class GRPOModule(L.LightningModule):
         super().__init__()
         self.automatic_optimization = False
         _check(lr, token_budget, gradient_clip_val, kl_coefficient, final_lr_fraction)
-        self.policy, self.credit, self.baseline, self.scale = policy, credit, baseline, scale
+        self.policy, self.credit, self.baseline = policy, credit, baseline
+        self.scale: Literal["none", "group", "batch"] = scale
         self.reweight, self.loss = reweight, loss
         self.lr, self.betas, self.weight_decay, self.warmup_updates = lr, betas, weight_decay, warmup_updates
         self.final_lr_fraction = final_lr_fraction
@@ -130,7 +131,7 @@ class GRPOModule(L.LightningModule):
         rows = token_advantages.abs().amax(dim=1).gt(_NO_ADVANTAGE).nonzero().squeeze(1)
         keys = _episode_keys(batch.episode_index[rows], batch.credit)
         micro_batches = [rows[part] for part in split_by_token_budget(batch.lengths[rows], keys, self.token_budget)]
-        optimizer = self.optimizers()
+        optimizer: Any = self.optimizers()
         optimizer.zero_grad()
         metrics, entropy = self._accumulate(batch, token_advantages, micro_batches)
         norm = self._clip()
@@ -182,7 +183,7 @@ class GRPOModule(L.LightningModule):
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens; rows are right-padded, so the causal mask is all they need."""
         hidden = model.base_model(input_ids=part.token_ids, use_cache=False).last_hidden_state
-        return action_logprobs(hidden, model.get_output_embeddings(), part.token_ids, part.action_mask)
+        return action_logprobs(hidden, output_layer(model), part.token_ids, part.action_mask)
 
     def _divergence(self, part: Batch, logprobs: Float[Tensor, "B T"], num_action_tokens: int) -> Tensor | float:
         if self.reference is None:

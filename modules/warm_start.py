@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.base import Policy
+from cod_lightning.models.base import Policy, output_layer
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
 
@@ -61,7 +61,7 @@ class WarmStartModule(L.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One update on one batch of demonstrations."""
-        optimizer = self.optimizers()
+        optimizer: Any = self.optimizers()
         optimizer.zero_grad()
         loss = self._loss(batch)
         self.manual_backward(loss)
@@ -73,7 +73,7 @@ class WarmStartModule(L.LightningModule):
     def _loss(self, batch: Batch) -> Tensor:
         """Mean negative log-probability (nats) of the demonstrated action tokens."""
         hidden = self._model.base_model(input_ids=batch.token_ids, use_cache=False).last_hidden_state
-        logprobs, _ = action_logprobs(hidden, self._model.get_output_embeddings(), batch.token_ids, batch.action_mask)
+        logprobs, _ = action_logprobs(hidden, output_layer(self._model), batch.token_ids, batch.action_mask)
         return -logprobs.sum() / max(1, batch.num_action_tokens)
 
     @property

@@ -3,7 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+
+def output_layer(model: PreTrainedModel) -> nn.Module:
+    """The layer from last hidden states to vocabulary logits."""
+    layer = model.get_output_embeddings()
+    assert layer is not None, f"{type(model).__name__} has no output layer"
+    return layer
 
 
 class Policy(ABC):

@@ -18,6 +18,7 @@ from cod_lightning.models.base import Policy
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _ROLES = ("<system>", "<user>", "<assistant>")
+_SPECIAL = (PAD, UNKNOWN, END, *_ROLES)
 _TEMPLATE = (
     "{% for message in messages %}{{ '<' + message['role'] + '> ' + message['content'] + ' ' }}"
     "{% if message['role'] == 'assistant' %}{{ '<end> ' }}{% endif %}{% endfor %}"
@@ -73,7 +74,7 @@ class TinyPolicy(Policy):
                 "a world and a context with protocol=compact",
                 "Set data.env.protocol and data.context.protocol.",
             )
-        vocabulary = [PAD, UNKNOWN, END, *_ROLES, *dict.fromkeys(words)]
+        vocabulary = [*_SPECIAL, *dict.fromkeys(words)]
         backend = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=UNKNOWN))
         backend.pre_tokenizer = WhitespaceSplit()  # pyright: ignore[reportAttributeAccessIssue]
         tokenizer = PreTrainedTokenizerFast(
@@ -102,8 +103,8 @@ class TinyPolicy(Policy):
             max_position_embeddings=self.window,
             initializer_range=0.5 * self.hidden_size**-0.5,
             tie_word_embeddings=True,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=_SPECIAL.index(PAD),
+            eos_token_id=_SPECIAL.index(END),
             bos_token_id=None,
             attention_dropout=0.0,
         )

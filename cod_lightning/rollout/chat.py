@@ -42,11 +42,16 @@ class Chat:
         self._specials = re.compile("|".join(re.escape(token) for token in sorted(self.special_tokens, key=len)[::-1]))
         self._after_assistant, self._before_assistant = self._continuation_parts()
         first = self.encode(self._after_assistant)[:1]
-        self.end_of_turn = first[0] if first and tokenizer.decode(first) in self.special_tokens else None
-        self.stop_ids = frozenset(i for i in (self.end_of_turn, tokenizer.eos_token_id) if i is not None)
-        self._end_text = "" if self.end_of_turn is None else tokenizer.decode([self.end_of_turn])
+        self.end_of_turn: int | None = first[0] if first and self._text(first) in self.special_tokens else None
+        eos = tokenizer.convert_tokens_to_ids(str(tokenizer.eos_token)) if tokenizer.eos_token else None
+        self.stop_ids = frozenset(i for i in (self.end_of_turn, eos) if isinstance(i, int))
         if not self.stop_ids:
             raise ConfigError("model.policy", "a tokenizer with no end token", "an eos token", "Set one.")
+        self.stop_id: int = min(self.stop_ids) if self.end_of_turn is None else self.end_of_turn
+        """The token with which a scripted policy ends its turns."""
+        pad = tokenizer.convert_tokens_to_ids(str(tokenizer.pad_token)) if tokenizer.pad_token else 0
+        self.pad_id: int = pad if isinstance(pad, int) else 0
+        self._end_text = "" if self.end_of_turn is None else self._text((self.end_of_turn,))
         self.encode = lru_cache(maxsize=65_536)(self.encode)
         self.decode = lru_cache(maxsize=65_536)(self.decode)
 
@@ -71,19 +76,23 @@ class Chat:
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The action as text without its final stop token; any other special token stays visible."""
         ids = action_ids[:-1] if action_ids and action_ids[-1] in self.stop_ids else action_ids
-        return self.tokenizer.decode(ids, skip_special_tokens=False)
+        return self._text(ids)
 
     def neutral(self, text: str) -> str:
         """The text with every special token spelled in it broken up by a zero-width space."""
         return self._specials.sub(lambda m: m[0][:1] + "\u200b" + m[0][1:], text)
 
+    def _text(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+
     def _render(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> str:
-        return self.tokenizer.apply_chat_template(
+        rendered = self.tokenizer.apply_chat_template(
             [{"role": m.role.value, "content": self.neutral(m.content)} for m in messages],
             tokenize=False,
             add_generation_prompt=add_generation_prompt,
             enable_thinking=self.enable_thinking,
         )
+        return str(rendered)
 
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""
