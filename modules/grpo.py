@@ -103,6 +103,13 @@ class GRPOModule(L.LightningModule):
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
+        if self.trainer.world_size > 1:
+            raise ConfigError(
+                "trainer.devices",
+                self.trainer.world_size,
+                "1 process, since packs and token counts are not yet shared between ranks",
+                "Set trainer.devices and trainer.num_nodes to 1.",
+            )
         if self.model is None:
             self.model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore
             if self.kl_coefficient > 0:
@@ -160,7 +167,6 @@ class GRPOModule(L.LightningModule):
         """Gradients of all micro-batches, their summed metrics, and the mean entropy (nats) per action token."""
         metrics: LossMetrics | None = None
         entropy_sum = 0.0
-        world_size = self.trainer.world_size  # DDP and FSDP average gradients; the loss divides by a global count
         for rows in micro_batches:
             part = batch.rows(rows)
             logprobs, entropy = self._logprobs(self._model, part)
@@ -175,7 +181,7 @@ class GRPOModule(L.LightningModule):
             )
             loss = out.loss + self._divergence(part, logprobs, batch.num_action_tokens)
             self._stop_if_not_finite(loss, logprobs, part)
-            self.manual_backward(loss * world_size)
+            self.manual_backward(loss)
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.sum())
         return metrics, entropy_sum / max(1, int(metrics.num_tokens) if metrics else 0)

@@ -8,6 +8,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from callbacks import Evaluation
+from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.table import print_table
 
@@ -30,6 +31,8 @@ def evaluate(trainer: Any, module: Any, data: Any, warm_start: Path | None, *, t
             data.policy_label = "trained"
     path = Path(trainer.default_root_dir) / "evaluation.json"
     console = Console()
-    print_table(read_results(path), console)
+    teacher = getattr(data.env, "teacher", None)
+    told = teacher.described() if warm_start is not None and isinstance(teacher, TeacherDials) else ""
+    print_table(read_results(path), console, note=told)
     console.print(f"Written to {path}", highlight=False)
     evaluation.played.clear()

@@ -65,6 +65,7 @@ class CodCLI(LightningCLI):
         logger: Any = False
         if fitting and self._get(self.config_init, "trainer").logger is not False:
             self.root.mkdir(parents=True, exist_ok=True)
+            _set_aside(self.root / "metrics.csv")
             logger = [
                 TensorBoardLogger(save_dir=self.root, name="tensorboard", version=""),
                 CSVLogger(save_dir=self.root, name="", version="", flush_logs_every_n_steps=10),
@@ -165,6 +166,13 @@ def quieten() -> None:
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
+
+
+def _set_aside(metrics: Path) -> None:
+    """CSVLogger deletes what it finds; a run that goes on in its own folder keeps the earlier part as metrics-1.csv, ..."""
+    if metrics.exists():
+        taken = len(list(metrics.parent.glob("metrics-*.csv")))
+        metrics.rename(metrics.with_name(f"metrics-{taken + 1}.csv"))
 
 
 def _refuse_trainer_flags(trainer: Any) -> None:

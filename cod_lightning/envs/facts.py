@@ -7,8 +7,10 @@ compact form (`1=up 2=? 3=left 4=?`) and in a natural one (`- Direction 1: up`),
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from cod_lightning.envs.checks import check_share
+from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 
 UNKNOWN = "?"
@@ -77,6 +79,25 @@ class TeacherDials:
     """Share of demonstrated tasks whose context is random; the rest have none."""
     follow: float = 0.95
     """Probability of trusting the context at a turn."""
+
+    def described(self) -> str:
+        """What demonstrations with these dials contain, for whoever reads a result that started from them."""
+        return (
+            "The demonstrations of the warm start already contained the protocol, a player that plays sensibly and trusts "
+            f"its context at {self.follow:.0%} of its turns, and a writer that notes each fact as the record has it with "
+            f"probability {self.note_accuracy:g}, else at random: the skill in weak form, which training strengthens."
+        )
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            check_share(f"data.env.teacher.{field.name}", getattr(self, field.name), f"{field.default} is the default.")
+        if self.context_true + self.context_junk > 1 + 1e-9:
+            raise ConfigError(
+                "data.env.teacher.context_junk",
+                self.context_junk,
+                f"at most 1 - context_true ({self.context_true}), since both are shares of the same tasks",
+                "Lower one of them.",
+            )
 
 
 def noisy_facts(table: FactTable, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> dict[int, str]:

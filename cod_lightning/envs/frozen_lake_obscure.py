@@ -16,6 +16,7 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.lake_map import DIRECTIONS, Lake, distances, draw_lake, split_of
 from cod_lightning.envs.lake_policies import LakeTeacher, RandomLakePolicy, ScriptedLakePolicy
@@ -51,10 +52,14 @@ class FrozenLakeObscure(TextEnv):
         min_shortest_path: Maps whose shortest safe path is shorter are redrawn.
         length_penalty: A success with t turns is worth 1 - length_penalty * t / max_turns.
         feedback: Whether observations name the direction moved (effect) or only the cells (positions, as in the paper).
+            With compact words, positions leave nothing to note: an update prompt then shows no code.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         mappings: Which of the 24 mappings may be drawn, by index; null for all.
         teacher: How good the demonstrations of the warm start are.
     """
+
+    observation_space = action_space = text_space("√")
+    """Of the class, so that a copy of an environment does not copy it."""
 
     def __init__(
         self,
@@ -76,7 +81,7 @@ class FrozenLakeObscure(TextEnv):
         self.max_turns, self.length_penalty, self.feedback = max_turns, length_penalty, feedback
         self.min_shortest_path, self.max_shortest_path = min_shortest_path, max_shortest_path
         self.mappings = tuple(range(24)) if mappings is None else tuple(mappings)
-        self.teacher = teacher
+        self.teacher, self.protocol = teacher, protocol
         self._check()
         fixed = size_max if size_min == size_max else None
         self.wording: LakeWording = NaturalLake() if protocol == "natural" else CompactLake(fixed)
@@ -85,7 +90,6 @@ class FrozenLakeObscure(TextEnv):
             f"frozen_lake-{size_min}-{size_max}-p{frozen_p_min:g}-{frozen_p_max:g}"
             f"-path{min_shortest_path}-{max_shortest_path}{drawn}"
         )
-        self.observation_space = self.action_space = text_space("√")
         self._task = LakeTask(rows=("SG", "FF"), mapping=MAPPINGS[0])
         self._restart()
 
@@ -177,8 +181,8 @@ class FrozenLakeObscure(TextEnv):
     def _move(self, code: int) -> None:
         before, size = self._view.position, self._view.lake.size
         direction = self._task.mapping[code - 1]
-        ((_, state, _, _),) = _transitions(self._task.rows)[before[0] * size + before[1]][DIRECTIONS.index(direction)]
-        after = divmod(int(state), size)
+        state = _transitions(self._task.rows)[before[0] * size + before[1]][DIRECTIONS.index(direction)]
+        after = divmod(state, size)
         move = LastMove(code, direction, before, after)
         self._view = replace(self._view, position=after, turn=self._view.turn + 1, moves=(*self._view.moves, move))
 
@@ -218,8 +222,7 @@ class FrozenLakeObscure(TextEnv):
                 f"0 < frozen_p_min ({self.frozen_p_min}) <= frozen_p_max <= 1",
                 "Use 0.6 to 0.7.",
             )
-        if self.max_turns < 1:
-            raise ConfigError("data.env.max_turns", self.max_turns, "at least 1", "8 is the reference's.")
+        check_turns(self.max_turns, "8 is the reference's.")
         if not 1 <= self.min_shortest_path <= self.max_shortest_path <= self.max_turns:
             raise ConfigError(
                 "data.env.max_shortest_path",
@@ -228,11 +231,16 @@ class FrozenLakeObscure(TextEnv):
                 "maps cannot be solved",
                 "Lower it, or raise data.env.max_turns.",
             )
-        if not 0 <= self.length_penalty <= 1:
-            raise ConfigError("data.env.length_penalty", self.length_penalty, "in [0, 1]", "0.1 is the reference's.")
-        if not self.mappings or any(not 0 <= m < 24 for m in self.mappings):
+        check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
+        check_choice("data.env.feedback", self.feedback, ("effect", "positions"))
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        known = set(self.mappings) <= set(range(24))
+        if not self.mappings or not known or len(set(self.mappings)) < len(self.mappings):
             raise ConfigError(
-                "data.env.mappings", self.mappings, "indices in 0..23, at least one", "Leave it out for all 24."
+                "data.env.mappings",
+                self.mappings,
+                "different indices in 0..23, at least one",
+                "Leave it out for all 24.",
             )
 
 
@@ -242,6 +250,7 @@ def _spec(task: Task) -> LakeTask:
 
 
 @lru_cache(maxsize=16_384)
-def _transitions(rows: tuple[str, ...]) -> dict[int, dict[int, list[tuple[float, int, float, bool]]]]:
-    """Gymnasium's own transition table of this map: [state][action] -> [(1.0, next state, reward, terminated)]."""
-    return FrozenLakeEnv(desc=list(rows), is_slippery=False).P
+def _transitions(rows: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    """The next state for [state][action], from gymnasium's own table, which holds much more: 58 kB for an 8x8 lake."""
+    table = FrozenLakeEnv(desc=list(rows), is_slippery=False).P
+    return tuple(tuple(int(table[state][action][0][1]) for action in range(4)) for state in range(len(table)))

@@ -12,6 +12,7 @@ Cell = tuple[int, int]
 STEPS: dict[str, Cell] = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """Directions in gymnasium's order: the index is FrozenLake's action."""
 DIRECTIONS = tuple(STEPS)
+OPPOSITE = {"left": "right", "right": "left", "up": "down", "down": "up"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +35,14 @@ class Lake:
         return tuple((r, c) for r, row in enumerate(self.rows) for c, letter in enumerate(row) if letter == "H")
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def distances(lake: Lake) -> dict[Cell, int]:
     """Moves from each cell to the goal by the shortest safe path, breadth-first; cells that cannot reach it are absent."""
     holes, goal = frozenset(lake.holes()), lake.find("G")
     return distances_to(goal, holes, lake.size)
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=8_192)
 def distances_to(goal: Cell, holes: frozenset[Cell], size: int) -> dict[Cell, int]:
     """As `distances`, from the parts that an observation shows."""
     found = {goal: 0}

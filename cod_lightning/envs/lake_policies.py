@@ -2,12 +2,12 @@
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
 from cod_lightning.envs.facts import TeacherDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
-from cod_lightning.envs.lake_map import DIRECTIONS, STEPS, Cell, distances_to
+from cod_lightning.envs.lake_map import DIRECTIONS, OPPOSITE, STEPS, Cell, distances_to
 from cod_lightning.envs.lake_wording import CompactLake, LakeWording
 from cod_lightning.types import Message
 
@@ -29,14 +29,17 @@ class RandomLakePolicy(TextPolicy):
 
 @dataclass(frozen=True)
 class ScriptedLakePolicy(TextPolicy):
-    """Perfect memory and task-wise sensible play: walks a shortest safe path, tries unknown codes where it must."""
+    """Perfect memory and task-wise sensible play: walks a shortest safe path, tries unknown codes where it must.
+
+    Before a try it steps aside where that is known to be possible and fewer holes lie around.
+    """
 
     wording: LakeWording
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """The next step, with what the context says and what was seen in this task."""
         known = known_facts(self.wording.facts, messages, trust_context=True)
-        return step(self.wording, messages, known, rng)
+        return step(self.wording, messages, known, rng, cautious=True)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What was known, overruled by what was seen."""
@@ -66,14 +69,23 @@ class LakeTeacher(Demonstrator):
         return table.write(noisy_facts(table, recorded_facts(table, messages), self.dials.note_accuracy, rng))
 
 
-def step(wording: LakeWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
-    """Go along a shortest path with a known code if there is one, else try an unknown code."""
+def step(
+    wording: LakeWording,
+    messages: Sequence[Message],
+    known: Mapping[int, str],
+    rng: random.Random,
+    *,
+    cautious: bool = False,
+) -> str:
+    """Go along a shortest path with a known code if there is one, else try an unknown code (perhaps elsewhere)."""
     lake = _Seen.of(messages, wording)
     wanted = lake.forward() or list(DIRECTIONS)
     by_value = {value: code for code, value in known.items()}
     for direction in rng.sample(wanted, len(wanted)):
         if direction in by_value:
             return wording.respond(direction, by_value[direction])
+    if cautious and (aside := lake.aside(by_value)):
+        return wording.respond(aside, by_value[aside])
     unknown = [code for code in wording.facts.codes if code not in known] or list(wording.facts.codes)
     return wording.respond(rng.choice(wanted), rng.choice(unknown))
 
@@ -113,6 +125,23 @@ class _Seen:
         distance = distances_to(self.goal, self.holes, self.size)
         closer = distance.get(self.here, 0) - 1
         return [d for d in DIRECTIONS if distance.get(self.neighbour(d)) == closer]
+
+    def risk(self, known: Collection[str]) -> float:
+        """Probability that an unknown code leads into a hole from here."""
+        unknown = [d for d in DIRECTIONS if d not in known]
+        return sum(self.neighbour(d) in self.holes for d in unknown) / max(1, len(unknown))
+
+    def aside(self, known: Collection[str]) -> str:
+        """The known direction to a cell of less risk, if any; never one whose opposite is known, which would lead back."""
+        lowest, best = self.risk(known), ""
+        for direction in known:
+            cell = self.neighbour(direction)
+            if cell in self.holes or OPPOSITE[direction] in known:
+                continue
+            risk = replace(self, here=cell).risk(known)
+            if risk < lowest:
+                lowest, best = risk, direction
+        return best
 
 
 def _cells(role: str, text: str) -> list[Cell]:

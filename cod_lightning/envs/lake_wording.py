@@ -1,10 +1,11 @@
 """Two renderings of one lake: sentences for language models, fused words for tiny policies."""
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from cod_lightning.envs.facts import FactTable
-from cod_lightning.envs.lake_map import DIRECTIONS, Cell, Lake
+from cod_lightning.envs.lake_map import DIRECTIONS, STEPS, Cell, Lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,28 @@ class CompactLake(LakeWording):
         )
 
 
+class NaturalLakeFacts(FactTable):
+    """Facts in sentences, also those that only the two cells of a move tell."""
+
+    def parse(self, text: str) -> dict[int, str]:
+        """As `FactTable.parse`; a move between cells overrules what was said."""
+        found = super().parse(text)
+        for code, *cells in re.findall(_TOOK, text, flags=re.ASCII):
+            before_row, before_column, row, column = map(int, cells)
+            for direction, step in STEPS.items():
+                if step == (row - before_row, column - before_column):
+                    found.pop(int(code), None)
+                    found[int(code)] = direction
+        return found
+
+
+_TOOK = r"Direction ([1-4]) took you, from row (\d), column (\d) to row (\d), column (\d)"
+
+
 class NaturalLake(LakeWording):
     """Full sentences and a drawn map, as a language model sees it. Facts as in the reference, sentences our own."""
 
-    facts = FactTable("Direction", DIRECTIONS, compact=False)
+    facts = NaturalLakeFacts("Direction", DIRECTIONS, compact=False)
 
     def rules(self, max_turns: int) -> str:
         """The game, what is hidden, and how to answer."""

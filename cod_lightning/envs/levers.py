@@ -4,27 +4,20 @@ The smallest world in which a context pays, for smoke tests and debugging.
 """
 
 import random
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, TextEnv, TextPolicy, text_space
-from cod_lightning.envs.facts import (
-    FactTable,
-    TeacherDials,
-    demonstrated_context,
-    known_facts,
-    noisy_facts,
-    recorded_facts,
-)
+from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.lever_policies import LeverTeacher, RandomLeverPolicy, ScriptedLeverPolicy
+from cod_lightning.envs.lever_wording import COLOURS, CompactLevers, LeverWording, NaturalLevers
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Message, Pack, Split, Task
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
-COLOURS = ("red", "green", "blue", "gold")
 _MOST_DRAWS = 1000
 
 
@@ -48,6 +41,8 @@ class Levers(TextEnv):
     """
 
     name = "levers-4"
+    observation_space = action_space = text_space()
+    """Of the class, so that a copy of an environment does not copy it."""
 
     def __init__(
         self,
@@ -56,13 +51,11 @@ class Levers(TextEnv):
         protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
-        if max_turns < 1:
-            raise ConfigError("data.env.max_turns", max_turns, "at least 1", "2 is the default.")
-        if not 0 <= length_penalty <= 1:
-            raise ConfigError("data.env.length_penalty", length_penalty, "in [0, 1]", "0 is the default.")
+        check_turns(max_turns, "2 is the default.")
+        check_share("data.env.length_penalty", length_penalty, "0 is the default.")
+        check_choice("data.env.protocol", protocol, ("natural", "compact"))
         self.max_turns, self.length_penalty, self.teacher = max_turns, length_penalty, teacher
         self.wording: LeverWording = NaturalLevers() if protocol == "natural" else CompactLevers()
-        self.observation_space = self.action_space = text_space()
         self._start(LeverTask(goal=COLOURS[0], colours=COLOURS))
 
     @property
@@ -158,167 +151,3 @@ class Levers(TextEnv):
 def _spec(task: Task) -> LeverTask:
     assert isinstance(task.spec, LeverTask), f"task {task.id} is not about levers"
     return task.spec
-
-
-Pulls = Sequence[tuple[int, str]]
-
-
-class LeverWording(ABC):
-    """How levers are put into words."""
-
-    facts: FactTable
-
-    @abstractmethod
-    def rules(self, max_turns: int) -> str:
-        """System text."""
-
-    @abstractmethod
-    def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        """What is seen before a pull."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
-        """Words after the task; outcome is win, miss or malformed."""
-
-    @abstractmethod
-    def respond(self, goal: str, code: int) -> str:
-        """A well-formed response."""
-
-    @abstractmethod
-    def goal_of(self, observation: str) -> str:
-        """The wanted colour, read back from the first observation."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
-
-
-class CompactLevers(LeverWording):
-    """`want=red`, then `2=blue`, and at the end `win 2=blue 1=red`; answers are single words."""
-
-    facts = FactTable("Lever", COLOURS, compact=True)
-
-    def rules(self, max_turns: int) -> str:
-        """One word."""
-        return "levers"
-
-    def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        """The goal at first, then what the last pull gave."""
-        return f"{pulls[-1][0]}={pulls[-1][1]}" if pulls else f"want={goal}"
-
-    def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
-        """The outcome and every different effect."""
-        return " ".join([outcome, *dict.fromkeys(f"{code}={colour}" for code, colour in pulls)])
-
-    def respond(self, goal: str, code: int) -> str:
-        """A thought, then the answer."""
-        return f"{goal} <answer>Lever_{code}</answer>"
-
-    def goal_of(self, observation: str) -> str:
-        """After `want=`."""
-        return observation.removeprefix("want=")
-
-    def words(self) -> tuple[str, ...]:
-        """Goals, facts, answers, thoughts, outcomes."""
-        answers = tuple(f"<answer>Lever_{code}</answer>" for code in self.facts.codes)
-        wanted = tuple(f"want={colour}" for colour in COLOURS)
-        return ("levers", *wanted, *self.facts.words(), *answers, *COLOURS, "win", "miss", "malformed")
-
-
-class NaturalLevers(LeverWording):
-    """Full sentences."""
-
-    facts = FactTable("Lever", COLOURS, compact=False)
-
-    def rules(self, max_turns: int) -> str:
-        """What there is, what is hidden, and how to answer."""
-        return (
-            f"There are four levers, 1 to 4. Each gives one of the colours {', '.join(COLOURS)}, no two the same; which gives "
-            "which is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
-            f"You are told a colour and have {max_turns} pulls to get it: reward 1 if it comes, else 0.\n\n"
-            "Answer with brief reasoning, then exactly one action in this form:\n<answer>Lever X</answer>"
-        )
-
-    def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        """Pull i of N, the last effect, the goal."""
-        last = f"\nLever {pulls[-1][0]} gives {pulls[-1][1]}." if pulls else ""
-        return f"Pull {len(pulls) + 1} of {max_turns}.{last}\nThe wanted colour is {goal}. Which lever do you pull?"
-
-    def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
-        """The last effect, and how the task ended."""
-        ending = {
-            "win": f"That is the wanted colour, after {len(pulls)} pulls.",
-            "miss": f"You have no pulls left; the wanted colour was {goal}.",
-            "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>Lever X</answer> with X from 1 to 4. "
-            "The task is over.",
-        }[outcome]
-        return ending if outcome == "malformed" else f"Lever {pulls[-1][0]} gives {pulls[-1][1]}. {ending}"
-
-    def respond(self, goal: str, code: int) -> str:
-        """One sentence, then the answer."""
-        return f"I want {goal}. <answer>Lever {code}</answer>"
-
-    def goal_of(self, observation: str) -> str:
-        """From the sentence that names it."""
-        return observation.partition("The wanted colour is ")[2].partition(".")[0]
-
-
-@dataclass(frozen=True)
-class RandomLeverPolicy(TextPolicy):
-    """Any lever; notes nothing."""
-
-    wording: LeverWording
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
-        return self.wording.respond(rng.choice(COLOURS), rng.choice(self.wording.facts.codes))
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
-        return self.wording.facts.write({})
-
-
-@dataclass(frozen=True)
-class ScriptedLeverPolicy(TextPolicy):
-    """Perfect memory; pulls the lever that is known to give the colour, else one that is not known."""
-
-    wording: LeverWording
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next pull."""
-        return pull(self.wording, messages, known_facts(self.wording.facts, messages, trust_context=True), rng)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, overruled by what was seen."""
-        return self.wording.facts.write(recorded_facts(self.wording.facts, messages))
-
-
-@dataclass(frozen=True)
-class LeverTeacher(Demonstrator):
-    """Shows the protocol; notes only part of what it saw."""
-
-    wording: LeverWording
-    truth: Mapping[int, str]
-    dials: TeacherDials
-
-    def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
-        return demonstrated_context(self.wording.facts, self.truth, self.dials, rng)
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next pull."""
-        trusting = rng.random() < self.dials.follow
-        return pull(self.wording, messages, known_facts(self.wording.facts, messages, trust_context=trusting), rng)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each entry as the record has it with probability `note_accuracy`, else anything."""
-        table = self.wording.facts
-        return table.write(noisy_facts(table, recorded_facts(table, messages), self.dials.note_accuracy, rng))
-
-
-def pull(wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
-    """The lever known to give the goal colour, else an unknown one."""
-    goal = wording.goal_of(messages[1].content)
-    by_colour = {colour: code for code, colour in known.items()}
-    unknown = [code for code in wording.facts.codes if code not in known] or list(wording.facts.codes)
-    return wording.respond(goal, by_colour.get(goal) or rng.choice(unknown))

@@ -1,0 +1,28 @@
+"""Checks of parameters that worlds share; each failure is a `ConfigError` with the key that was typed."""
+
+from collections.abc import Sequence
+
+from cod_lightning.errors import ConfigError
+
+
+def check_choice(key: str, value: str, choices: Sequence[str]) -> None:
+    """Raise unless the value is one of the choices; the first one is the default.
+
+    >>> check_choice("data.env.protocol", "compakt", ("natural", "compact"))
+    Traceback (most recent call last):
+    cod_lightning.errors.ConfigError: data.env.protocol is compakt; expected natural or compact. Leave it out for natural.
+    """
+    if value not in choices:
+        raise ConfigError(key, value, " or ".join(choices), f"Leave it out for {choices[0]}.")
+
+
+def check_share(key: str, value: float, remedy: str) -> None:
+    """Raise unless the value lies in [0, 1]; NaN does not."""
+    if not 0 <= value <= 1:
+        raise ConfigError(key, value, "in [0, 1]", remedy)
+
+
+def check_turns(max_turns: int, remedy: str) -> None:
+    """Raise unless a task has a turn."""
+    if max_turns < 1:
+        raise ConfigError("data.env.max_turns", max_turns, "at least 1", remedy)

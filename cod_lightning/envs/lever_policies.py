@@ -1,0 +1,71 @@
+"""Who pulls levers without a model: at random, with perfect memory, or as a teacher that knows the hidden order."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cod_lightning.envs.base import Demonstrator, TextPolicy
+from cod_lightning.envs.facts import TeacherDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
+from cod_lightning.envs.lever_wording import COLOURS, LeverWording
+from cod_lightning.types import Message
+
+
+@dataclass(frozen=True)
+class RandomLeverPolicy(TextPolicy):
+    """Any lever; notes nothing."""
+
+    wording: LeverWording
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """A legal answer."""
+        return self.wording.respond(rng.choice(COLOURS), rng.choice(self.wording.facts.codes))
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Everything unknown."""
+        return self.wording.facts.write({})
+
+
+@dataclass(frozen=True)
+class ScriptedLeverPolicy(TextPolicy):
+    """Perfect memory; pulls the lever that is known to give the colour, else one that is not known."""
+
+    wording: LeverWording
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The next pull."""
+        return pull(self.wording, messages, known_facts(self.wording.facts, messages, trust_context=True), rng)
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """What was known, overruled by what was seen."""
+        return self.wording.facts.write(recorded_facts(self.wording.facts, messages))
+
+
+@dataclass(frozen=True)
+class LeverTeacher(Demonstrator):
+    """Shows the protocol; notes only part of what it saw."""
+
+    wording: LeverWording
+    truth: Mapping[int, str]
+    dials: TeacherDials
+
+    def context(self, rng: random.Random) -> str:
+        """True in part, junk, or none."""
+        return demonstrated_context(self.wording.facts, self.truth, self.dials, rng)
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The next pull."""
+        trusting = rng.random() < self.dials.follow
+        return pull(self.wording, messages, known_facts(self.wording.facts, messages, trust_context=trusting), rng)
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Each entry as the record has it with probability `note_accuracy`, else anything."""
+        table = self.wording.facts
+        return table.write(noisy_facts(table, recorded_facts(table, messages), self.dials.note_accuracy, rng))
+
+
+def pull(wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
+    """The lever known to give the goal colour, else an unknown one."""
+    goal = wording.goal_of(messages[1].content)
+    by_colour = {colour: code for code, colour in known.items()}
+    unknown = [code for code in wording.facts.codes if code not in known] or list(wording.facts.codes)
+    return wording.respond(goal, by_colour.get(goal) or rng.choice(unknown))

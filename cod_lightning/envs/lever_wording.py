@@ -1,0 +1,110 @@
+"""Two renderings of the levers: sentences for language models, fused words for tiny policies."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from cod_lightning.envs.facts import FactTable
+
+COLOURS = ("red", "green", "blue", "gold")
+Pulls = Sequence[tuple[int, str]]
+"""Levers pulled so far, and the colour that each gave."""
+
+
+class LeverWording(ABC):
+    """How levers are put into words."""
+
+    facts: FactTable
+
+    @abstractmethod
+    def rules(self, max_turns: int) -> str:
+        """System text."""
+
+    @abstractmethod
+    def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
+        """What is seen before a pull."""
+
+    @abstractmethod
+    def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
+        """Words after the task; outcome is win, miss or malformed."""
+
+    @abstractmethod
+    def respond(self, goal: str, code: int) -> str:
+        """A well-formed response."""
+
+    @abstractmethod
+    def goal_of(self, observation: str) -> str:
+        """The wanted colour, read back from the first observation."""
+
+    def words(self) -> tuple[str, ...]:
+        """Closed vocabulary, if there is one."""
+        return ()
+
+
+class CompactLevers(LeverWording):
+    """`want=red`, then `2=blue`, and at the end `win 2=blue 1=red`; answers are single words."""
+
+    facts = FactTable("Lever", COLOURS, compact=True)
+
+    def rules(self, max_turns: int) -> str:
+        """One word."""
+        return "levers"
+
+    def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
+        """The goal at first, then what the last pull gave."""
+        return f"{pulls[-1][0]}={pulls[-1][1]}" if pulls else f"want={goal}"
+
+    def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
+        """The outcome and every different effect."""
+        return " ".join([outcome, *dict.fromkeys(f"{code}={colour}" for code, colour in pulls)])
+
+    def respond(self, goal: str, code: int) -> str:
+        """A thought, then the answer."""
+        return f"{goal} <answer>Lever_{code}</answer>"
+
+    def goal_of(self, observation: str) -> str:
+        """After `want=`."""
+        return observation.removeprefix("want=")
+
+    def words(self) -> tuple[str, ...]:
+        """Goals, facts, answers, thoughts, outcomes."""
+        answers = tuple(f"<answer>Lever_{code}</answer>" for code in self.facts.codes)
+        wanted = tuple(f"want={colour}" for colour in COLOURS)
+        return ("levers", *wanted, *self.facts.words(), *answers, *COLOURS, "win", "miss", "malformed")
+
+
+class NaturalLevers(LeverWording):
+    """Full sentences."""
+
+    facts = FactTable("Lever", COLOURS, compact=False)
+
+    def rules(self, max_turns: int) -> str:
+        """What there is, what is hidden, and how to answer."""
+        return (
+            f"There are four levers, 1 to 4. Each gives one of the colours {', '.join(COLOURS)}, no two the same; which gives "
+            "which is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
+            f"You are told a colour and have {max_turns} pulls to get it: reward 1 if it comes, else 0.\n\n"
+            "Answer with brief reasoning, then exactly one action in this form:\n<answer>Lever X</answer>"
+        )
+
+    def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
+        """Pull i of N, the last effect, the goal."""
+        last = f"\nLever {pulls[-1][0]} gives {pulls[-1][1]}." if pulls else ""
+        return f"Pull {len(pulls) + 1} of {max_turns}.{last}\nThe wanted colour is {goal}. Which lever do you pull?"
+
+    def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
+        """The last effect, and how the task ended."""
+        ending = {
+            "win": f"That is the wanted colour, after {len(pulls)} pulls.",
+            "miss": f"You have no pulls left; the wanted colour was {goal}.",
+            "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>Lever X</answer> with X from 1 to 4. "
+            "The task is over.",
+        }[outcome]
+        return ending if outcome == "malformed" else f"Lever {pulls[-1][0]} gives {pulls[-1][1]}. {ending}"
+
+    def respond(self, goal: str, code: int) -> str:
+        """One sentence, then the answer."""
+        return f"I want {goal}. <answer>Lever {code}</answer>"
+
+    def goal_of(self, observation: str) -> str:
+        """From the sentence that names it."""
+        return observation.partition("The wanted colour is ")[2].partition(".")[0]

@@ -1,0 +1,85 @@
+"""Demonstrations are played through the rollout code and carry no hidden connection between tasks."""
+
+import lightning as L
+import pytest
+import torch
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs import FrozenLakeObscure, Levers
+from cod_lightning.errors import ConfigError
+from cod_lightning.models import TinyPolicy
+from datamodules import DemonstrationDataModule
+from modules import WarmStartModule
+
+SMALL = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64}
+
+
+def lake():
+    return FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact")
+
+
+class Losses(L.Callback):
+    def __init__(self):
+        self.batches, self.values = [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batches.append(batch)
+        self.values.append(float(trainer.callback_metrics["warm_start/loss"]))
+
+
+def fit(world, num_updates, seed=0):
+    torch.manual_seed(seed)
+    data = DemonstrationDataModule(
+        world, HintContext(protocol="compact"), num_updates=num_updates, packs_per_update=2, num_packs=20, seed=seed
+    )
+    losses = Losses()
+    trainer = L.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[losses],
+    )
+    module = WarmStartModule(TinyPolicy(**SMALL), lr=3e-3, warmup_updates=5)
+    trainer.fit(module, data)
+    return losses, data, module
+
+
+@pytest.mark.parametrize("world", [lake, lambda: Levers(protocol="compact")])
+def test_the_loss_falls_and_no_word_is_unknown(world):
+    losses, data, _ = fit(world(), 60)
+    assert sum(losses.values[-10:]) < 0.7 * sum(losses.values[:10])
+    unknown = data.chat.tokenizer.unk_token_id
+    assert all((batch.token_ids != unknown).all() for batch in losses.batches)
+
+
+def test_an_update_has_every_episode_of_its_packs_as_one_row_each():
+    losses, *_ = fit(lake(), 3)
+    for batch in losses.batches:
+        assert len(batch) == 2 * 7
+        assert batch.num_action_tokens == int(batch.action_mask.sum())
+
+
+def test_the_same_seed_demonstrates_the_same():
+    (first, *_), (second, *_), (other, *_) = (fit(lake(), 2, seed) for seed in (1, 1, 2))
+    assert torch.equal(first.batches[1].token_ids, second.batches[1].token_ids)
+    assert first.batches[1].token_ids.tolist() != other.batches[1].token_ids.tolist()
+
+
+def test_demonstrated_contexts_do_not_come_from_the_task_before():
+    _, data, _ = fit(lake(), 1)
+    groups = [data._demonstrate(i) for i in range(20)]
+    pairs = [
+        (x.updates[j].context_after, x.solves[j + 1].context_before)
+        for group in groups
+        for x in group.lifecycles
+        for j in range(3)
+    ]
+    assert sum(after == before for after, before in pairs) < 0.1 * len(pairs)
+
+
+def test_impossible_sizes_are_refused_by_key():
+    with pytest.raises(ConfigError, match=r"data\.num_packs is 1; expected at least data\.packs_per_update=3"):
+        DemonstrationDataModule(lake(), HintContext(protocol="compact"), num_packs=1)

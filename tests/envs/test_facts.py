@@ -1,0 +1,111 @@
+"""Tables of facts: written, read back, contradicted, completed."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cod_lightning.envs import TeacherDials
+from cod_lightning.envs.facts import UNKNOWN, FactTable, demonstrated_context, known_facts, noisy_facts
+from cod_lightning.envs.lake_wording import CompactLake, NaturalLake
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Message, Role
+
+TABLES = (CompactLake.facts, NaturalLake.facts)
+SOME_FACTS = st.dictionaries(st.integers(1, 4), st.sampled_from(CompactLake.facts.values))
+TRUTH = dict(enumerate(("up", "down", "left", "right"), start=1))
+
+
+def test_a_context_names_all_codes_in_order():
+    compact, natural = (table.write({3: "left", 1: "up"}) for table in TABLES)
+    assert compact == "1=up 2=? 3=left 4=?"
+    assert natural.splitlines() == [
+        "- Direction 1: up",
+        "- Direction 2: unknown",
+        "- Direction 3: left",
+        "- Direction 4: unknown",
+    ]
+
+
+@pytest.mark.parametrize("table", TABLES)
+@given(facts=SOME_FACTS)
+def test_a_written_context_reads_back(table: FactTable, facts):
+    assert table.parse(table.write(facts)) == facts
+
+
+@pytest.mark.parametrize("table", TABLES)
+@given(text=st.text())
+def test_any_text_can_be_read(table: FactTable, text):
+    assert set(table.parse(text)) <= {1, 2, 3, 4}
+
+
+def test_a_move_off_the_edge_is_no_fact_although_it_says_left():
+    told = "Direction 2 left you at row 0, column 0; maybe that is the edge."
+    assert NaturalLake.facts.parse(told) == {}
+    assert CompactLake.facts.parse("2=stay @(0,0)") == {}
+
+
+def test_two_cells_of_a_move_are_a_fact_and_overrule_the_context():
+    told = "- Direction 2: up\nDirection 2 took you, from row 0, column 0 to row 1, column 0."
+    assert NaturalLake.facts.parse(told) == {2: "down"}
+
+
+@given(facts=SOME_FACTS)
+def test_completed_facts_give_every_value_to_one_code(facts):
+    completed = CompactLake.facts.complete(facts)
+    assert len(set(completed.values())) == len(completed) != 3
+
+
+def test_of_two_codes_with_one_value_the_later_statement_wins():
+    table = CompactLake.facts
+    assert table.complete(table.parse("1=up 2=down 3=up")) == {2: "down", 3: "up"}
+    assert table.complete(table.parse("1=up 3=left 1=left")) == {1: "left"}
+
+
+def test_the_fourth_fact_follows_from_three():
+    assert CompactLake.facts.complete({1: "up", 2: "down", 4: "right"})[3] == "left"
+
+
+def test_what_was_seen_overrules_the_context():
+    said = [
+        Message(Role.SYSTEM, "lake 1=up 2=left 3=? 4=?"),
+        Message(Role.USER, "G(2,2) @(0,0)"),
+        Message(Role.ASSISTANT, "up <answer>Direction_4</answer>"),
+        Message(Role.USER, "4=up @(0,0)"),
+    ]
+    assert known_facts(CompactLake.facts, said, trust_context=True) == {2: "left", 4: "up"}
+    assert known_facts(CompactLake.facts, said, trust_context=False) == {4: "up"}
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.5, 1.0])
+def test_noisy_facts_are_right_as_often_as_the_dial_says_and_otherwise_uniform(accuracy):
+    rng = random.Random(0)
+    drawn = [noisy_facts(CompactLake.facts, TRUTH, accuracy, rng) for _ in range(4000)]
+    right = sum(facts[code] == TRUTH[code] for facts in drawn for code in TRUTH) / (4 * len(drawn))
+    unknown = sum(facts[code] == UNKNOWN for facts in drawn for code in TRUTH) / (4 * len(drawn))
+    assert right == pytest.approx(accuracy + (1 - accuracy) / 5, abs=0.02)
+    assert unknown == pytest.approx((1 - accuracy) / 5, abs=0.02)
+
+
+def test_contexts_are_true_in_part_or_junk_or_none_in_the_shares_of_the_dials():
+    rng, dials = random.Random(0), TeacherDials(context_true=0.5, context_junk=0.2, context_accuracy=1.0)
+    drawn = [demonstrated_context(CompactLake.facts, TRUTH, dials, rng) for _ in range(4000)]
+    assert drawn.count("") / 4000 == pytest.approx(0.3, abs=0.03)
+    assert drawn.count(CompactLake.facts.write(TRUTH)) / 4000 == pytest.approx(0.5 + 0.2 / 256, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("dials", "key"),
+    [
+        ({"follow": 7.0}, "follow"),
+        ({"note_accuracy": -0.1}, "note_accuracy"),
+        ({"context_accuracy": float("nan")}, "context_accuracy"),
+        ({"context_true": 0.9, "context_junk": 0.2}, "context_junk"),
+    ],
+)
+def test_an_impossible_dial_is_named(dials, key):
+    with pytest.raises(ConfigError) as caught:
+        TeacherDials(**dials)
+    assert caught.value.key == f"data.env.teacher.{key}"
+    assert caught.value.remedy

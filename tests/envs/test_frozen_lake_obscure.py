@@ -1,0 +1,289 @@
+"""FrozenLake-Obscure: rewards, endings, words, packs, and what it refuses."""
+
+import copy
+import random
+
+import pytest
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cod_lightning.envs import FrozenLakeObscure
+from cod_lightning.envs.frozen_lake_obscure import MAPPINGS, LakeTask, _transitions
+from cod_lightning.envs.lake_map import Lake, distances, draw_lake
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import EpisodeStatus, Split, Task
+
+ROWS = ("SFF", "HFF", "FFG")
+RIGHT, DOWN, LEFT, UP = 1, 2, 3, 4
+MAPPING = ("right", "down", "left", "up")
+
+
+def _started(**parameters) -> tuple[FrozenLakeObscure, str]:
+    env = FrozenLakeObscure(**{"size_min": 3, "size_max": 3, "protocol": "compact", **parameters})
+    task = Task(id="0", seed=0, spec=LakeTask(rows=ROWS, mapping=MAPPING))
+    return env, env.reset(options={"task": task})[0]
+
+
+def _walk(env: FrozenLakeObscure, *codes: int):
+    for code in codes[:-1]:
+        assert env.step(f"<answer>Direction {code}</answer>")[1:4] == (0.0, False, False)
+    return env.step(f"<answer>Direction {codes[-1]}</answer>")
+
+
+# ---------------------------------------------------------------------- rewards and endings
+
+
+def test_a_success_in_four_of_eight_turns_is_worth_95_hundredths():
+    env, _ = _started(max_turns=8)
+    _, reward, terminated, truncated, info = _walk(env, RIGHT, RIGHT, DOWN, DOWN)
+    assert (reward, terminated, truncated, info) == (pytest.approx(1 - 0.1 * 4 / 8), True, False, {})
+    assert env.success
+    assert env.status is EpisodeStatus.COMPLETED
+
+
+def test_without_a_length_penalty_every_success_is_worth_1():
+    env, _ = _started(length_penalty=0.0)
+    assert _walk(env, RIGHT, LEFT, RIGHT, RIGHT, DOWN, DOWN)[1] == 1.0
+
+
+def test_a_hole_ends_the_task_with_nothing():
+    env, _ = _started()
+    feedback, reward, terminated, truncated, _ = _walk(env, DOWN)
+    assert (feedback, reward, terminated, truncated) == ("hole 2=down", 0.0, True, False)
+    assert not env.success
+    assert env.status is EpisodeStatus.COMPLETED
+
+
+def test_running_out_of_turns_truncates_with_nothing():
+    env, _ = _started(max_turns=6)
+    feedback, reward, terminated, truncated, _ = _walk(env, RIGHT, LEFT, RIGHT, LEFT, RIGHT, UP)
+    assert (feedback, reward, terminated, truncated) == ("late 1=right 3=left 4=stay", 0.0, False, True)
+    assert env.status is EpisodeStatus.TRUNCATED
+
+
+def test_the_goal_on_the_last_turn_counts():
+    env, _ = _started(max_turns=6)
+    assert _walk(env, RIGHT, LEFT, RIGHT, RIGHT, DOWN, DOWN)[1] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    "action", ["", "up", "<answer>up</answer>", "<answer>Direction 5</answer>", "<answer>Direction 1</answer>" * 2]
+)
+def test_a_format_error_ends_the_task_at_once(action):
+    env, _ = _started()
+    _walk(env, RIGHT)
+    feedback, reward, terminated, truncated, _ = env.step(action)
+    assert (feedback, reward, terminated, truncated) == ("malformed 1=right", 0.0, True, False)
+    assert env.status is EpisodeStatus.MALFORMED
+    assert not env.success
+
+
+def test_a_move_off_the_edge_stays_and_uses_a_turn():
+    env, _ = _started()
+    assert _walk(env, UP)[0] == "4=stay @(0,0)"
+    assert _walk(env, RIGHT, RIGHT, DOWN, DOWN)[1] == pytest.approx(1 - 0.1 * 5 / 8)
+
+
+def test_the_next_task_starts_afresh():
+    env, first = _started()
+    _walk(env, DOWN)
+    again, info = env.reset(options={"task": Task(id="1", seed=1, spec=LakeTask(rows=ROWS, mapping=MAPPING))})
+    assert (again, info) == (first, {})
+    assert not env.success
+
+
+@given(st.integers(), st.integers(3, 8))
+def test_moves_are_gymnasiums_own(seed, size):
+    lake = draw_lake(random.Random(seed), size, 0.65)
+    theirs = FrozenLakeEnv(desc=list(lake.rows), is_slippery=False)
+    theirs.reset(seed=0)
+    for action in random.Random(seed).choices(range(4), k=12):
+        before = int(theirs.s)
+        state, _, terminated, _, _ = theirs.step(action)
+        assert _transitions(lake.rows)[before][action] == state
+        if terminated:
+            break
+
+
+# ---------------------------------------------------------------------- words
+
+
+def test_compact_words_show_the_lake_and_then_only_what_is_new():
+    env, first = _started()
+    assert (env.rules, first) == ("lake", "O(1,0) G(2,2) @(0,0)")
+    assert _walk(env, RIGHT)[0] == "1=right @(0,1)"
+
+
+def test_the_size_is_shown_where_it_varies():
+    assert _started(size_max=4)[1] == "3x3 O(1,0) G(2,2) @(0,0)"
+
+
+def test_positions_leave_the_direction_out_in_both_protocols():
+    env, _ = _started(feedback="positions")
+    assert _walk(env, RIGHT)[0] == "@(0,1)"
+    assert _walk(env, RIGHT, DOWN, DOWN)[0] == "goal @(0,1) @(0,2) @(1,2) @(2,2)"
+    env, _ = _started(feedback="positions", protocol="natural")
+    told = _walk(env, RIGHT)[0]
+    assert "Direction 1 took you, from row 0, column 0 to row 0, column 1." in told
+    assert not any(direction in told for direction in MAPPING)
+
+
+def test_sentences_tell_step_effect_map_and_goal():
+    env, first = _started(protocol="natural")
+    assert first.startswith("Step 1 of 8.\nMap:\n P \t _ \t _ \t\n O \t _ \t _ \t\n _ \t _ \t G \t\n")
+    assert "The goal is at row 2, column 2" in first
+    second = _walk(env, RIGHT)[0]
+    assert second.startswith(
+        "Step 2 of 8.\nDirection 1 moved you right, from row 0, column 0 to row 0, column 1.\nMap:\n _ \t P "
+    )
+    assert "maybe that is the edge" in _walk(env, UP)[0]
+
+
+@pytest.mark.parametrize(
+    ("codes", "named"),
+    [
+        ((RIGHT, RIGHT, DOWN, DOWN), "You reached the goal with 4 of 6 steps."),
+        ((DOWN,), "You fell into a hole after 1 of 6 steps. Plan a safe path"),
+        ((RIGHT, LEFT) * 3, "You ran out of steps (6 of 6 steps). Look for a shorter path."),
+    ],
+)
+def test_the_feedback_in_sentences_says_how_it_ended_and_what_the_last_action_did(codes, named):
+    feedback = _walk(_started(protocol="natural", max_turns=6)[0], *codes)[0]
+    assert named in feedback
+    assert feedback.startswith(f"Direction {codes[-1]} moved you")
+
+
+@pytest.mark.parametrize(
+    ("action", "rule"),
+    [
+        ("up", "<answer> occurs 0 times"),
+        ("<answer>up</answer>", "the answer is not 'Direction' and a number"),
+        ("<answer>Direction 5</answer>", "the number is not one of 1 to 4"),
+    ],
+)
+def test_the_feedback_of_a_format_error_names_the_rule_and_the_form(action, rule):
+    feedback = _started(protocol="natural")[0].step(action)[0]
+    assert rule in feedback
+    assert "<answer>Direction X</answer>" in feedback
+    assert "over" in feedback
+
+
+def test_the_rules_hide_the_mapping_and_are_the_same_for_all_tasks():
+    env, _ = _started(protocol="natural")
+    before = env.rules
+    env.reset(seed=3)
+    assert env.rules == before
+    assert "8 steps" in before
+
+
+def test_rendering_shows_the_player_on_ice_goal_and_hole():
+    env, _ = _started()
+    assert env.render().startswith(" P ")
+    _walk(env, DOWN)
+    assert env.render().splitlines()[1].startswith(" X ")
+    env, _ = _started()
+    _walk(env, RIGHT, RIGHT, DOWN, DOWN)
+    assert env.render().splitlines()[2].endswith(" √ \t")
+
+
+# ---------------------------------------------------------------------- packs
+
+
+def test_a_pack_is_a_function_of_its_identity():
+    env = FrozenLakeObscure()
+    identity = {"split": Split.TEST, "index": 3, "num_tasks": 4, "seed": 7}
+    pack = env.sample_pack(**identity)
+    assert pack == FrozenLakeObscure().sample_pack(**identity) == copy.deepcopy(env).sample_pack(**identity)
+    assert pack.id == f"{env.name}/test/7/3"
+    others = [{"split": Split.TRAIN}, {"index": 4}, {"seed": 8}]
+    assert all(env.sample_pack(**identity | other).tasks != pack.tasks for other in others)
+
+
+def test_a_longer_pack_begins_like_a_shorter_one():
+    env = FrozenLakeObscure()
+    short, long = (env.sample_pack(split=Split.TRAIN, index=0, num_tasks=n) for n in (4, 8))
+    assert long.tasks[:4] == short.tasks
+
+
+def test_a_pack_has_one_mapping_and_many_lakes_within_the_limits():
+    env = FrozenLakeObscure(min_shortest_path=2, max_shortest_path=4)
+    for index in range(50):
+        specs = [t.spec for t in env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8).tasks]
+        assert len({spec.mapping for spec in specs}) == 1
+        assert len({spec.rows for spec in specs}) > 1
+        for spec in specs:
+            lake = Lake(spec.rows)
+            assert 4 <= lake.size <= 5
+            assert 2 <= distances(lake)[lake.find("S")] <= 4
+
+
+def test_all_mappings_are_drawn_and_only_those_that_may_be():
+    drawn = _mappings(FrozenLakeObscure(size_min=3, size_max=3), 400)
+    assert drawn == set(MAPPINGS)
+    held_out = _mappings(FrozenLakeObscure(size_min=3, size_max=3, mappings=(0, 5)), 60)
+    assert held_out == {MAPPINGS[0], MAPPINGS[5]}
+
+
+def _mappings(env: FrozenLakeObscure, num_packs: int) -> set[tuple[str, ...]]:
+    return {env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1).tasks[0].spec.mapping for i in range(num_packs)}
+
+
+def test_configurations_with_other_worlds_have_other_names_and_other_words_have_not():
+    plain = FrozenLakeObscure().name
+    others = (
+        {"size_min": 5},
+        {"size_max": 6},
+        {"frozen_p_min": 0.5},
+        {"frozen_p_max": 0.8},
+        {"min_shortest_path": 2},
+        {"max_shortest_path": 5},
+        {"mappings": (1, 2)},
+    )
+    names = [FrozenLakeObscure(**other).name for other in others]
+    assert len({plain, *names}) == 1 + len(others)
+    assert FrozenLakeObscure(feedback="positions", protocol="compact", length_penalty=0.5).name == plain
+
+
+# ---------------------------------------------------------------------- what it refuses
+
+
+@pytest.mark.parametrize(
+    ("parameters", "key"),
+    [
+        ({"size_min": 2}, "size_max"),
+        ({"size_max": 9}, "size_max"),
+        ({"size_min": 5, "size_max": 4}, "size_max"),
+        ({"frozen_p_min": 0.0}, "frozen_p_max"),
+        ({"frozen_p_max": 1.1}, "frozen_p_max"),
+        ({"frozen_p_min": 0.8}, "frozen_p_max"),
+        ({"frozen_p_max": float("nan")}, "frozen_p_max"),
+        ({"max_turns": 0}, "max_turns"),
+        ({"max_turns": 5}, "max_shortest_path"),
+        ({"min_shortest_path": 0}, "max_shortest_path"),
+        ({"min_shortest_path": 7}, "max_shortest_path"),
+        ({"length_penalty": -0.1}, "length_penalty"),
+        ({"length_penalty": 2.0}, "length_penalty"),
+        ({"mappings": ()}, "mappings"),
+        ({"mappings": (24,)}, "mappings"),
+        ({"mappings": (1, 1)}, "mappings"),
+        ({"feedback": "effects"}, "feedback"),
+        ({"protocol": "fused"}, "protocol"),
+    ],
+)
+def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
+    with pytest.raises(ConfigError) as caught:
+        FrozenLakeObscure(**parameters)
+    assert caught.value.key == f"data.env.{key}"
+    assert caught.value.remedy
+
+
+def test_a_world_without_lakes_is_refused_and_never_hangs():
+    env = FrozenLakeObscure(size_min=3, size_max=3, frozen_p_min=1, frozen_p_max=1, min_shortest_path=5, max_turns=8)
+    with pytest.raises(ConfigError, match="none was found"):
+        env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+
+
+def test_an_unknown_reference_is_refused():
+    with pytest.raises(ConfigError, match="random or scripted"):
+        FrozenLakeObscure().reference("optimal")

@@ -1,0 +1,70 @@
+"""Lakes: drawn, solved, and dealt to the splits."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cod_lightning.envs import FrozenLakeObscure
+from cod_lightning.envs.frozen_lake_obscure import LakeTask
+from cod_lightning.envs.lake_map import DIRECTIONS, OPPOSITE, STEPS, Lake, distances, draw_lake, split_of
+from cod_lightning.types import Split
+
+LAKES = st.builds(
+    lambda seed, size, p: draw_lake(random.Random(seed), size, p), st.integers(), st.integers(3, 8), st.floats(0, 1)
+)
+
+
+def _lakes(env: FrozenLakeObscure, split: Split, num_packs: int, seed: int = 0) -> set[tuple[str, ...]]:
+    packs = [env.sample_pack(split=split, index=i, num_tasks=4, seed=seed) for i in range(num_packs)]
+    return {task.spec.rows for pack in packs for task in pack.tasks if isinstance(task.spec, LakeTask)}
+
+
+@given(LAKES)
+def test_a_lake_is_square_with_one_start_and_one_goal(lake: Lake):
+    cells = "".join(lake.rows)
+    assert len(cells) == lake.size**2
+    assert (cells.count("S"), cells.count("G")) == (1, 1)
+    assert set(cells) <= set("SGFH")
+
+
+@given(LAKES)
+def test_distances_are_those_of_repeated_relaxation(lake: Lake):
+    holes = set(lake.holes())
+    safe = {(r, c) for r in range(lake.size) for c in range(lake.size)} - holes
+    longest = lake.size**2
+    expected = {cell: 0 if cell == lake.find("G") else longest for cell in safe}
+    for _ in range(longest):
+        near = {
+            (r, c): min(expected.get((r + down, c + right), longest) for down, right in STEPS.values()) for r, c in safe
+        }
+        expected = {cell: min(expected[cell], 1 + near[cell]) for cell in safe}
+    assert distances(lake) == {cell: n for cell, n in expected.items() if n < longest}
+
+
+def test_directions_are_in_gymnasiums_order_and_have_opposites():
+    assert DIRECTIONS == ("left", "down", "right", "up")
+    assert all(STEPS[d] == (-STEPS[o][0], -STEPS[o][1]) for d, o in OPPOSITE.items())
+
+
+@pytest.mark.parametrize("size", [3, 4, 8])
+def test_no_lake_is_in_two_splits_whatever_the_seed(size):
+    env = FrozenLakeObscure(size_min=size, size_max=size)
+    drawn = [
+        _lakes(env, split, num_packs=150 if size < 8 else 25, seed=seed)
+        for seed, split in enumerate((Split.TRAIN, Split.VALIDATION, Split.TEST))
+    ]
+    assert sum(map(len, drawn)) == len(set.union(*drawn))
+
+
+@given(LAKES)
+def test_a_lake_alone_says_which_split_it_is_in(lake: Lake):
+    assert split_of(lake) is split_of(Lake(tuple(lake.rows)))
+
+
+def test_eight_of_ten_lakes_train():
+    rng = random.Random(0)
+    splits = [split_of(draw_lake(rng, 5, 0.65)) for _ in range(4000)]
+    shares = [splits.count(split) / len(splits) for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)]
+    assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.02)

@@ -1,0 +1,117 @@
+"""Levers: rewards, endings, words, packs, references."""
+
+import random
+
+import pytest
+
+from cod_lightning.envs import Levers, TeacherDials
+from cod_lightning.envs.levers import COLOURS, LeverTask
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
+from tests.envs.scripted_life import success_by_position
+
+
+def _started(**parameters) -> tuple[Levers, str]:
+    env = Levers(**{"protocol": "compact", **parameters})
+    return env, env.reset(options={"task": Task(id="0", seed=0, spec=LeverTask(goal="blue", colours=COLOURS))})[0]
+
+
+def _pull(env: Levers, code: int):
+    return env.step(f"<answer>Lever {code}</answer>")
+
+
+def test_the_wanted_colour_wins():
+    env, first = _started()
+    assert (env.rules, first) == ("levers", "want=blue")
+    assert _pull(env, 1) == ("1=red", 0.0, False, False, {})
+    assert _pull(env, 3) == ("win 1=red 3=blue", 1.0, True, False, {})
+    assert env.success
+    assert env.status is EpisodeStatus.COMPLETED
+
+
+def test_a_length_penalty_counts_pulls():
+    env, _ = _started(length_penalty=0.2)
+    assert _pull(env, 3)[1] == pytest.approx(0.9)
+
+
+def test_without_pulls_left_the_task_is_missed():
+    env, _ = _started()
+    _pull(env, 1)
+    assert _pull(env, 1) == ("miss 1=red", 0.0, False, True, {})
+    assert not env.success
+    assert env.status is EpisodeStatus.TRUNCATED
+
+
+@pytest.mark.parametrize("action", ["", "blue", "<answer>Lever 5</answer>", "<answer>Direction 1</answer>"])
+def test_a_format_error_ends_the_task_at_once(action):
+    env, _ = _started()
+    assert env.step(action) == ("malformed", 0.0, True, False, {})
+    assert env.status is EpisodeStatus.MALFORMED
+
+
+def test_sentences_say_the_same():
+    env, first = _started(protocol="natural")
+    assert "The wanted colour is blue" in first
+    assert "Lever 1 gives red." in _pull(env, 1)[0]
+    assert "wanted colour was blue" in _pull(env, 2)[0]
+    env, _ = _started(protocol="natural")
+    assert "That is the wanted colour" in _pull(env, 3)[0]
+    env, _ = _started(protocol="natural")
+    feedback = env.step("no")[0]
+    assert "<answer> occurs 0 times" in feedback
+    assert "<answer>Lever X</answer>" in feedback
+
+
+def test_no_world_of_levers_is_in_two_splits():
+    env = Levers()
+    drawn = []
+    for seed, split in enumerate((Split.TRAIN, Split.VALIDATION, Split.TEST)):
+        packs = [env.sample_pack(split=split, index=i, num_tasks=2, seed=seed) for i in range(400)]
+        drawn.append({tuple((task.spec.goal, task.spec.colours) for task in pack.tasks) for pack in packs})
+    assert sum(map(len, drawn)) == len(set.union(*drawn))
+
+
+def test_a_pack_has_one_order_and_is_a_function_of_its_identity():
+    packs = [Levers().sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(300)]
+    assert packs == [
+        Levers(protocol="compact").sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(300)
+    ]
+    orders = [{task.spec.colours for task in pack.tasks} for pack in packs]
+    assert all(len(order) == 1 for order in orders)
+    assert len(set.union(*orders)) == 24
+    assert {task.spec.goal for pack in packs for task in pack.tasks} == set(COLOURS)
+
+
+@pytest.mark.parametrize("protocol", ["natural", "compact"])
+def test_scripted_success_rises_with_the_position_and_random_play_does_not(protocol):
+    env = Levers(protocol=protocol)
+    first, second, third, fourth = success_by_position(env, env.reference("scripted"), protocol, num_packs=200)
+    assert 0.38 < first < 0.64
+    assert second > 0.85
+    assert min(third, fourth) > 0.95
+    assert max(success_by_position(env, env.reference("random"), protocol, num_packs=200)) < 0.6
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 1.0])
+def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
+    env = Levers(protocol="compact", teacher=TeacherDials(note_accuracy=accuracy))
+    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    asked = [
+        [Message(Role.SYSTEM, "update"), Message(Role.USER, feedback)] for feedback in ("miss 1=red", "win 3=gold")
+    ]
+    first, second = ([teacher.note(messages, random.Random(i)) for i in range(20)] for messages in asked)
+    if accuracy == 0.0:
+        assert first == second
+    else:
+        assert (set(first), set(second)) == ({"1=red 2=? 3=? 4=?"}, {"1=? 2=? 3=gold 4=?"})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "key"),
+    [({"max_turns": 0}, "max_turns"), ({"length_penalty": 1.5}, "length_penalty"), ({"protocol": "x"}, "protocol")],
+)
+def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
+    with pytest.raises(ConfigError) as caught:
+        Levers(**parameters)
+    assert caught.value.key == f"data.env.{key}"
+    assert caught.value.remedy
