@@ -129,6 +129,17 @@ def test_a_checkpoint_is_tested_and_gone_on_from(smoke, cache, tmp_path):
     assert min(int(row["epoch"]) for row in rows(tmp_path / "more")) == 3
 
 
+@pytest.mark.parametrize("command", ["validate", "predict"])
+def test_a_checkpoint_plays_the_validation_packs(command, smoke, cache, tmp_path):
+    checkpoint = ("--ckpt_path", str(smoke[0] / "checkpoints" / "last.ckpt"))
+    root = ("--trainer.default_root_dir", "played")
+    done = cod(command, "--config", "smoke", *root, *checkpoint, cwd=tmp_path, cache=cache)
+    assert done.returncode == 0, done.stderr[-3000:]
+    recorded = list((tmp_path / "played" / "lifecycles").glob("*.jsonl"))
+    assert len(recorded) == 1
+    assert len(load(recorded[0].read_text().splitlines())) == 256
+
+
 def readme_commands():
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```bash\n(.*?)```", text, flags=re.S)

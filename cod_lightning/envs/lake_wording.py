@@ -194,7 +194,7 @@ def _told(move: LastMove, name_effects: bool) -> str:
     """One sentence about what an action did."""
     if move.before == move.after:
         return (
-            f"Direction {move.code} left you at row {move.before[0]}, column {move.before[1]}; maybe that is the edge."
+            f"Direction {move.code} kept you at row {move.before[0]}, column {move.before[1]}; maybe that is the edge."
         )
     moved = f"Direction {move.code} moved you {move.direction}" if name_effects else f"Direction {move.code} took you"
     return (

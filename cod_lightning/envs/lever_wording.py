@@ -82,7 +82,7 @@ class NaturalLevers(LeverWording):
         return (
             f"There are four levers, 1 to 4. Each gives one of the colours {', '.join(COLOURS)}, no two the same; which gives "
             "which is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
-            f"You are told a colour and have {max_turns} pulls to get it: reward 1 if it comes, else 0.\n\n"
+            f"You are told a colour and have {max_turns} pulls to get it: a reward if it comes, 0 if not.\n\n"
             "Answer with brief reasoning, then exactly one action in this form:\n<answer>Lever X</answer>"
         )
 
@@ -94,7 +94,7 @@ class NaturalLevers(LeverWording):
     def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
         """The last effect, and how the task ended."""
         ending = {
-            "win": f"That is the wanted colour, after {len(pulls)} pulls.",
+            "win": f"That is the wanted colour, with pull number {len(pulls)}.",
             "miss": f"You have no pulls left; the wanted colour was {goal}.",
             "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>Lever X</answer> with X from 1 to 4. "
             "The task is over.",

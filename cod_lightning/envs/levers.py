@@ -33,6 +33,9 @@ class LeverTask:
 class Levers(TextEnv):
     """Pull the lever that gives the wanted colour.
 
+    A world is an order of the levers together with the goals of a pack, so splits are disjoint among packs of one size only;
+    there are but 24 orders, and all occur in every split.
+
     Args:
         max_turns: Pulls per task.
         length_penalty: A success with t pulls is worth 1 - length_penalty * t / max_turns.

@@ -1,10 +1,11 @@
-"""Speed of the worlds without a policy: packs drawn, turns taken, copies made; best of a few repeats, one core.
+"""Speed of the worlds without a policy, as JSON: packs drawn, turns taken, copies made; best of a few repeats, one core.
 
-python tests/benchmarks/bench_worlds.py [--packs 300] [--repeats 5]
+PYTHONPATH=. python tests/benchmarks/bench_worlds.py [--packs 300] [--repeats 5]
 """
 
 import argparse
 import copy
+import json
 import random
 import time
 from collections.abc import Callable
@@ -46,14 +47,12 @@ def per_second(work: Callable[[int], int], repeats: int) -> float:
 
 
 def main() -> None:
-    """Print a line for every world."""
+    """Print one JSON object, an entry for every world."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packs", type=int, default=300)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    print(
-        f"{'world':<18} {'ms per pack of 4':>17} {'turns/s, new maps':>18} {'turns/s, seen maps':>19} {'us per copy':>12}"
-    )
+    speed: dict[str, dict[str, float]] = {}
     for name, env in WORLDS.items():
         drawn: dict[int, list[Pack]] = {}
 
@@ -67,7 +66,13 @@ def main() -> None:
         new = per_second(lambda r, env=env, drawn=drawn: play_randomly(env, drawn[r]), options.repeats)
         seen = per_second(lambda r, env=env, drawn=drawn: play_randomly(env, drawn[0]), options.repeats)
         copies = per_second(lambda r, env=env: len([copy.deepcopy(env) for _ in range(500)]), options.repeats)
-        print(f"{name:<18} {1e3 / packs:>17.3f} {new:>18,.0f} {seen:>19,.0f} {1e6 / copies:>12.0f}")
+        speed[name] = {
+            "ms_per_pack_of_4": round(1e3 / packs, 3),
+            "turns_per_s_new_maps": round(new),
+            "turns_per_s_seen_maps": round(seen),
+            "us_per_copy": round(1e6 / copies),
+        }
+    print(json.dumps(speed, indent=2))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def test_any_text_can_be_read(table: FactTable, text):
 
 
 def test_a_move_off_the_edge_is_no_fact_although_it_says_left():
-    told = "Direction 2 left you at row 0, column 0; maybe that is the edge."
+    told = "Direction 2 kept you at row 0, column 0; maybe that is the edge."
     assert NaturalLake.facts.parse(told) == {}
     assert CompactLake.facts.parse("2=stay @(0,0)") == {}
 

@@ -34,6 +34,12 @@ def _walk(env: FrozenLakeObscure, *codes: int):
 # ---------------------------------------------------------------------- rewards and endings
 
 
+def test_a_success_in_three_of_eight_turns_is_worth_0_9625():
+    env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=8)
+    env.reset(options={"task": Task(id="0", seed=0, spec=LakeTask(rows=("SFF", "HFG", "FFF"), mapping=MAPPING))})
+    assert _walk(env, RIGHT, RIGHT, DOWN)[1] == pytest.approx(0.9625)
+
+
 def test_a_success_in_four_of_eight_turns_is_worth_95_hundredths():
     env, _ = _started(max_turns=8)
     _, reward, terminated, truncated, info = _walk(env, RIGHT, RIGHT, DOWN, DOWN)
@@ -127,6 +133,19 @@ def test_positions_leave_the_direction_out_in_both_protocols():
     told = _walk(env, RIGHT)[0]
     assert "Direction 1 took you, from row 0, column 0 to row 0, column 1." in told
     assert not any(direction in told for direction in MAPPING)
+
+
+@pytest.mark.parametrize("protocol", ["natural", "compact"])
+@given(seed=st.integers(0, 2**31), codes=st.lists(st.integers(1, 4), min_size=8, max_size=8))
+def test_positions_never_name_a_direction_however_one_walks(protocol, seed, codes):
+    env = FrozenLakeObscure(size_min=3, size_max=5, feedback="positions", protocol=protocol)
+    shown, ended = [env.reset(seed=seed)[0]], False
+    while not ended:
+        told, _, terminated, truncated, _ = env.step(f"<answer>Direction {codes[len(shown) - 1]}</answer>")
+        shown.append(told)
+        ended = terminated or truncated
+    text = "\n".join(shown).replace(" kept you at row", "")  # the verb, of a move off the edge
+    assert not any(direction in text for direction in MAPPING)
 
 
 def test_sentences_tell_step_effect_map_and_goal():

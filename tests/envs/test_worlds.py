@@ -156,6 +156,25 @@ def test_policies_are_stateless_and_repeat_themselves_with_the_same_noise(name):
         assert live(env, pack, policy, protocol, seed=4) == live(env, pack, policy, protocol, seed=4)
 
 
+PAIRS: dict[str, Callable[[str], TextEnv]] = {
+    "lake-4-5": lambda protocol: FrozenLakeObscure(protocol=protocol),  # type: ignore[arg-type]
+    "lake-3-8": lambda protocol: FrozenLakeObscure(size_min=3, size_max=8, protocol=protocol),  # type: ignore[arg-type]
+    "levers": lambda protocol: Levers(protocol=protocol),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_scripted_policy_plays_both_protocols_alike(name):
+    for index in range(60):
+        outcomes = []
+        for protocol in ("natural", "compact"):
+            env = PAIRS[name](protocol)
+            pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
+            lives = live(env, pack, env.reference("scripted"), protocol, seed=index)
+            outcomes.append([(lived.reward, len(lived.messages)) for lived in lives])
+        assert outcomes[0] == outcomes[1]
+
+
 def _python(code: str, **environment: str) -> str:
     result = subprocess.run(
         [sys.executable, "-c", code],
