@@ -38,14 +38,16 @@ def test_weights_of_another_vocabulary_are_refused(tmp_path):
     policy = TinyPolicy(**SMALL)
     policy.model(policy.tokenizer(["a", "b"])).save_pretrained(tmp_path)
     other = TinyPolicy(**SMALL, weights=str(tmp_path))
+    wider = other.tokenizer(["a", "b", "c"])
     with pytest.raises(DataError, match=r"its vocabulary has 8 words, this world's protocol 9"):
-        other.model(other.tokenizer(["a", "b", "c"]))
+        other.model(wider)
 
 
 def test_a_folder_without_weights_is_named(tmp_path):
+    policy = TinyPolicy(**SMALL, weights=str(tmp_path))
+    tokenizer = policy.tokenizer(["a"])
     with pytest.raises(DataError, match=r"model\.policy\.weights is .*config\.json"):
-        policy = TinyPolicy(**SMALL, weights=str(tmp_path))
-        policy.model(policy.tokenizer(["a"]))
+        policy.model(tokenizer)
 
 
 def test_without_words_the_remedy_is_the_compact_protocol():
