@@ -260,9 +260,9 @@ class GRPOModule(L.LightningModule):
     def test_step(self, groups: list[Group], batch_idx: int, dataloader_idx: int = 0) -> None:
         """Nothing to compute: the `Evaluation` callback collects the groups."""
 
-    def predict_step(self, groups: list[Group], batch_idx: int) -> list[Group]:
-        """The lifecycles themselves."""
-        return groups
+    def predict_step(self, groups: list[Group], batch_idx: int) -> int:
+        """How many lifecycles were played; `Transcripts` writes them down (Lightning cannot keep records)."""
+        return sum(len(group.lifecycles) for group in groups)
 
     @property
     def _model(self) -> PreTrainedModel:
