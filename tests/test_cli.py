@@ -8,8 +8,10 @@ import pytest
 import torch
 import yaml
 
+from callbacks.run_config import RunConfig
 from cod_lightning import cli
 from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.train import TrainCLI
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -69,6 +71,12 @@ def test_a_shadowing_module_is_named(tmp_path):
         (["--data.pack_sise", "4"], "unrecognized arguments: --data.pack_sise"),
         (["--data.env.class_path", "no.such.World"], "No module named 'no'"),
         (["--ckpt_path", "nope.ckpt"], "ckpt_path is nope.ckpt; expected an existing checkpoint"),
+        (["--ckpt_path="], "ckpt_path is empty; expected an existing checkpoint"),
+        (["--ckpt_path", "best"], "ckpt_path is best; expected an existing checkpoint"),
+        (["--ckpt_path", "last"], "ckpt_path is runs/quickstart/checkpoints/last.ckpt; expected an existing"),
+        (["--ckpt_path", "."], "expected a checkpoint, not a folder without .metadata"),
+        (["--trainer.gradient_clip_val", "0"], "trainer.gradient_clip_val is 0; expected null"),
+        (["--warm_start", "smok"], "warm_start is smok; expected a file, or one of"),
         (["env=nope"], "env/nope"),
     ],
 )
@@ -138,3 +146,42 @@ def test_a_users_config_may_build_on_shipped_groups(tmp_path):
     composed = yaml.safe_load(Path(expand(["--config", "mine.yaml", "data.pack_size=8"]).argv[1]).read_text())
     assert composed["data"]["env"]["class_path"] == "cod_lightning.envs.Levers"
     assert composed["data"]["pack_size"] == 8
+
+
+class Stopped(Exception):
+    """In place of a training or a test."""
+
+
+def stopped_trainer(monkeypatch, command, *arguments):
+    """The trainer of a command line at the moment it would begin."""
+    caught = []
+
+    def stop(self):
+        caught.append(self.trainer)
+        raise Stopped
+
+    monkeypatch.setattr(TrainCLI, f"before_{command}", stop, raising=False)
+    with pytest.raises(Stopped):
+        cli.main([command, *arguments, "--warm_start", "null"])
+    return caught[0]
+
+
+def test_the_config_that_a_run_keeps_can_be_given_to_it_again(tmp_path, monkeypatch):
+    first = stopped_trainer(monkeypatch, "fit", "--config", "smoke", "--model.lr", "0.5")
+    text = next(c for c in first.callbacks if isinstance(c, RunConfig)).text
+    assert yaml.safe_load(text)["model"]["lr"] == 0.5
+    (tmp_path / "kept.yaml").write_text(text)
+    again = stopped_trainer(monkeypatch, "fit", "--config", "kept.yaml", "--trainer.default_root_dir", "again")
+    text_again = next(c for c in again.callbacks if isinstance(c, RunConfig)).text
+    assert text_again.replace("default_root_dir: again", "default_root_dir: runs/smoke") == text
+
+
+@pytest.mark.parametrize("command", ["fit", "test"])
+def test_a_checkpoint_is_worked_with_in_the_folder_of_its_own_run(command, monkeypatch):
+    for run in ("smoke", "smoke-2"):
+        (Path("runs") / run / "checkpoints").mkdir(parents=True)
+        (Path("runs") / run / "config.yaml").write_text("")
+        torch.save({"cod_lightning": {}}, Path("runs") / run / "checkpoints" / "last.ckpt")
+    checkpoint = "runs/smoke-2/checkpoints/last.ckpt"
+    trainer = stopped_trainer(monkeypatch, command, "--config", "smoke", "--ckpt_path", checkpoint)
+    assert Path(trainer.default_root_dir).resolve() == Path("runs/smoke-2").resolve()

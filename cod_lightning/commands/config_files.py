@@ -20,6 +20,7 @@ import yaml
 from cod_lightning.errors import ConfigError
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
+_FLAGS_WITHOUT_VALUE = ("--print_config", "--help")
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ def config_names() -> list[str]:
     )
 
 
-def find_config(name: str) -> Path:
-    """The file that `name` means: a path, or a shipped config with or without `.yaml`."""
+def find_config(name: str, key: str = "--config") -> Path:
+    """The file that `name`, the value of `key`, means: a path, or a shipped config with or without `.yaml`."""
     if Path(name).is_file():
         return Path(name)
     stem = name.removesuffix(".yaml").removeprefix("configs/")
@@ -56,18 +57,17 @@ def find_config(name: str) -> Path:
             return path
     close = difflib.get_close_matches(stem, config_names(), n=1, cutoff=0.3)
     nearest = f"Did you mean {close[0]}? " if close else ""
-    raise ConfigError(
-        "--config", name, f"a file, or one of {', '.join(config_names())}", f"{nearest}Check the spelling."
-    )
+    expected = f"a file, or one of {', '.join(config_names())}"
+    raise ConfigError(key, name or "empty", expected, f"{nearest}Check the spelling.")
 
 
 def expand(argv: Sequence[str]) -> Expanded:
     """Compose every `--config` file with the group choices (`env=levers`) on the command line."""
-    choices = [arg for arg in argv if _GROUP_CHOICE.match(arg)]
+    choices, others = _group_choices(argv)
     out: list[str] = []
     names: list[str] = []
     composed_any = False
-    rest = iter([arg for arg in argv if not _GROUP_CHOICE.match(arg)])
+    rest = iter(others)
     for arg in rest:
         flag, _, value = arg.partition("=")
         if flag not in ("--config", "-c"):
@@ -76,7 +76,7 @@ def expand(argv: Sequence[str]) -> Expanded:
         name = value or next(rest, "")
         path = find_config(name)
         names.append(path.stem)
-        composes = "defaults" in (yaml.safe_load(path.read_text()) or {})
+        composes = _has_defaults(path)
         composed_any |= composes
         out += ["--config", str(compose(path, choices) if composes else path)]
     if choices and not composed_any:
@@ -84,6 +84,27 @@ def expand(argv: Sequence[str]) -> Expanded:
             "command line", choices[0], "a --config with a defaults: list to apply it to", "Name a config first."
         )
     return Expanded(out, tuple(names))
+
+
+def _group_choices(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Group choices, and everything else: `a=b` behind a flag is that flag's value (`--ckpt_path epoch=3.ckpt`)."""
+    choices: list[str] = []
+    others: list[str] = []
+    for before, arg in zip(["", *argv], argv, strict=False):
+        is_flag = before == "-c" or (before.startswith("--") and "=" not in before)
+        is_value = is_flag and before not in _FLAGS_WITHOUT_VALUE
+        (choices if _GROUP_CHOICE.match(arg) and not is_value else others).append(arg)
+    return choices, others
+
+
+def _has_defaults(path: Path) -> bool:
+    """Whether Hydra is to compose the file; `ConfigError` if it is no YAML."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        said = " ".join(str(error).split())
+        raise ConfigError("--config", path, "a YAML file", f"Correct it: {said}.") from error
+    return isinstance(content, dict) and "defaults" in content
 
 
 def compose(path: Path, choices: Sequence[str]) -> Path:

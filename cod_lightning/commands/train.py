@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 from callbacks import Evaluation, PositionCurve, Progress, Throughput, Transcripts, WeightSync
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.run_config import RunConfig
-from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.errors import ConfigError, DataError
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -56,6 +56,9 @@ class CodCLI(LightningCLI):
             torch.set_num_threads(threads)
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
         config.trainer.default_root_dir = str(self.root)
+        if config.get("ckpt_path") == "last":
+            config.ckpt_path = str(self.root / "checkpoints" / "last.ckpt")
+            _check_checkpoint(config.ckpt_path)
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""
@@ -71,7 +74,8 @@ class CodCLI(LightningCLI):
                 CSVLogger(save_dir=self.root, name="", version="", flush_logs_every_n_steps=10),
             ]
         if fitting:
-            extra += [RunConfig(self.parser.dump(self.config, skip_none=False), self.root), RunCheckpoint(self.root)]
+            resolved = self._parser(self.subcommand).dump(self._own(), skip_none=False)
+            extra += [RunConfig(resolved, self.root), RunCheckpoint(self.root)]
         return super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
 
     def house_callbacks(self) -> list[Callback]:
@@ -102,6 +106,7 @@ class TrainCLI(CodCLI):
         config = self._own()
         self.warm_start_folder: Path | None = None
         if config.warm_start:
+            find_config(config.warm_start, key="warm_start")
             self.datamodule.check_with(self.model.policy)
             self.warm_start_folder = ensure_warm_start(config.warm_start, config.seed_everything, config.torch_threads)
             self.model.policy.weights = str(self.warm_start_folder)
@@ -176,11 +181,10 @@ def _set_aside(metrics: Path) -> None:
 
 
 def _refuse_trainer_flags(trainer: Any) -> None:
-    if trainer.gradient_clip_val is not None or trainer.gradient_clip_algorithm is not None:
-        value = trainer.gradient_clip_val or trainer.gradient_clip_algorithm
-        raise ConfigError(
-            "trainer.gradient_clip_val", value, "null, since the module clips itself", "Set model.gradient_clip_val."
-        )
+    for key in ("gradient_clip_val", "gradient_clip_algorithm"):
+        if (value := getattr(trainer, key)) is not None:
+            expected = "null, since the module clips itself"
+            raise ConfigError(f"trainer.{key}", value, expected, "Set model.gradient_clip_val.")
     if trainer.accumulate_grad_batches != 1:
         raise ConfigError(
             "trainer.accumulate_grad_batches",
@@ -191,7 +195,7 @@ def _refuse_trainer_flags(trainer: Any) -> None:
 
 
 def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
-    """Where the run writes: as configured, else runs/NAME, numbered on if that is taken."""
+    """Where the run writes: as configured, else where its checkpoint lies, else runs/NAME, numbered on if taken."""
     given = config.trainer.default_root_dir
     resuming = bool(config.get("ckpt_path"))
     if given is not None:
@@ -204,6 +208,9 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
                 "Name another one, or add --overwrite true.",
             )
         return root
+    folder = Path(config.get("ckpt_path") or "").parent
+    if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file():
+        return folder.parent
     root = Path("runs") / name
     if not fitting or config.overwrite or resuming:
         return root
@@ -214,12 +221,15 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
 
 
 def _check_checkpoint(path: str | None) -> None:
-    """A checkpoint that is named must exist and be one of ours."""
-    if not path or path in ("last", "best", "hpc"):
+    """A checkpoint that is named must exist and be one of ours; `last` is looked for once the folder is known."""
+    if path is None or path == "last":
         return
-    if not Path(path).exists():
-        raise ConfigError("ckpt_path", path, "an existing checkpoint", "Look under checkpoints/ in the run's folder.")
+    remedy = "Look under checkpoints/ in the run's folder, or give `last`."
+    if not path or not Path(path).exists():
+        raise ConfigError("ckpt_path", path or "empty", "an existing checkpoint", remedy)
     if Path(path).is_dir():
+        if not (Path(path) / ".metadata").is_file():
+            raise ConfigError("ckpt_path", path, "a checkpoint, not a folder without .metadata", remedy)
         return
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
