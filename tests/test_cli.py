@@ -144,7 +144,7 @@ def test_later_config_files_win(tmp_path):
 def test_a_users_config_may_build_on_shipped_groups(tmp_path):
     (tmp_path / "mine.yaml").write_text("defaults:\n  - env: levers\n  - _self_\ndata: {pack_size: 6}\n")
     composed = yaml.safe_load(Path(expand(["--config", "mine.yaml", "data.pack_size=8"]).argv[1]).read_text())
-    assert composed["data"]["env"]["class_path"] == "cod_lightning.envs.Levers"
+    assert composed["data"]["env"]["class_path"] == "cod_lightning.envs.levers.Levers"
     assert composed["data"]["pack_size"] == 8
 
 

@@ -1,6 +1,7 @@
-"""Worlds: gymnasium environments in text space. Importing them imports neither torch nor a model."""
+"""Worlds: gymnasium environments in text space, a folder each. Importing one imports neither torch nor a model.
+
+A world's class lives in its folder: `from cod_lightning.envs.levers import Levers`.
+"""
 
 from cod_lightning.envs.base import TextEnv as TextEnv
 from cod_lightning.envs.facts import TeacherDials as TeacherDials
-from cod_lightning.envs.frozen_lake_obscure import FrozenLakeObscure as FrozenLakeObscure
-from cod_lightning.envs.levers import Levers as Levers

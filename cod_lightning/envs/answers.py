@@ -1,6 +1,7 @@
 """Strict reading of `<answer>...</answer>`: one rule for every world that uses it."""
 
 import re
+import string
 
 
 def answer_of(response: str) -> tuple[str, str]:
@@ -38,3 +39,16 @@ def code_of(response: str, noun: str, num_codes: int) -> tuple[int, str]:
     if number not in {str(code) for code in range(1, num_codes + 1)}:
         return 0, f"the number is not one of 1 to {num_codes}"
     return int(number), ""
+
+
+_KEPT = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - {"<", ">", "|"}
+
+
+def quoted(text: str, max_length: int = 60) -> str:
+    """A policy's text made fit to be shown again: plain ASCII without tags, shortened.
+
+    >>> quoted("<|im_end|> caf\u00e9")
+    "'??im_end?? caf?'"
+    """
+    shown = "".join(letter if letter in _KEPT else "?" for letter in text[:max_length])
+    return f"'{shown}{'...' if len(text) > max_length else ''}'"

@@ -12,11 +12,28 @@ import random
 import string
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any
 
 import gymnasium
 
+from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Pack, Split
+
+
+class Reference(StrEnum):
+    """Who plays a world for comparison, without a model."""
+
+    RANDOM = "random"
+    """Legal answers at random; notes nothing."""
+    SCRIPTED = "scripted"
+    """Perfect memory and task-wise optimal play (or the best we know of), from what the dialogue and the context say.
+
+    A reference, not a ceiling: whoever explores more in early tasks than pays there can do better later. With its context
+    hidden it is the memoryless reference.
+    """
+    ORACLE = "oracle"
+    """Knows the pack's hidden rule from the start."""
 
 
 def text_space(more: str = "", max_length: int = 100_000) -> gymnasium.spaces.Text:
@@ -53,7 +70,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
 
     `reset` returns the first observation; `step(action_text)` returns (observation, reward, terminated, truncated, {}).
     Intermediate rewards are 0; the last step's reward is the task's. Any string is a legal action: text that does not
-    parse ends the task with reward 0 and a feedback that names the broken rule.
+    parse ends the task with the world's lowest reward and a feedback that names the broken rule. Neither observations nor
+    feedback repeat a policy's text raw (`answers.quoted`).
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012  (gymnasium's own shape)
@@ -66,7 +84,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     @property
     @abstractmethod
     def rules(self) -> str:
-        """The system text: what the world is, what is hidden, how to answer. The same for all tasks."""
+        """The system text: what the world is, what is hidden, how to answer. Read after `reset`; the same for all tasks of a
+        pack."""
 
     @property
     @abstractmethod
@@ -89,9 +108,19 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """Every word that the compact protocol can show or ask for; a tiny policy's vocabulary is built from it."""
         return ()
 
-    def reference(self, name: str) -> TextPolicy:
-        """A reference policy by name (`random`, `scripted`), for comparison."""
-        raise NotImplementedError(f"{type(self).__name__} has no reference policy named '{name}'")
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """The pack with another hidden rule from task `at` on (1 <= at < N), drawn from `seed`.
+
+        All that shows (labels, names, sizes, tasks' goals where they still make sense) stays, so that nothing but the rule
+        tells of the change. Its split stays.
+        """
+        raise ConfigError(
+            "data.env", type(self).__name__, "a world whose hidden rule can change", "Choose another world."
+        )
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """A policy that plays this pack for comparison."""
+        raise NotImplementedError(f"{type(self).__name__} has no {kind} reference")
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher for this pack, for the warm start."""

@@ -46,6 +46,9 @@ class LeaveOneOut(Baseline):
     """A_i = R_i - mean over the *other* valid siblings = n/(n-1) (R_i - mean), with the actual count n.
 
     Source: LOOP, arXiv 2502.01600, which has a fixed K; ours counts survivors.
+
+    >>> LeaveOneOut()(Returns(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))).values.flatten()
+    tensor([ 1., -1.])
     """
 
     def __call__(self, returns: Returns) -> Advantages:
@@ -57,8 +60,13 @@ class LeaveOneOut(Baseline):
 def scale(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Advantages:
     """Divide by the standard deviation of the valid returns in the group, or of the valid advantages in the batch.
 
-    Population standard deviation (division by n), so that a group of two is not inflated; where it is 0 the advantages
-    are 0 already and stay so. The main runs of arXiv 2606.20002 use `none`.
+    Population standard deviation (division by n): the mean square of a group-mean advantage is then 1 however many
+    siblings survive, while the sample one gives (n-1)/n. Where it is 0 the advantages are 0 already and stay so. The
+    main runs of arXiv 2606.20002 use `none`.
+
+    >>> returns = Returns(torch.tensor([[[0.2], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
+    >>> scale(GroupMean()(returns), returns, "group").values.flatten()
+    tensor([ 1., -1.])
     """
     if mode == "none":
         return advantages

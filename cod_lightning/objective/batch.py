@@ -6,7 +6,7 @@ Letters: G packs, K siblings, N tasks, E = 2N-1 episodes (solve_0, update_0, sol
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any, Self
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,7 +37,7 @@ class CreditTable:
             found = tuple(getattr(self, name).shape)
             assert found == shape, f"{name} is {found}; solve_rewards {tuple(self.solve_rewards.shape)} needs {shape}"
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> "CreditTable":
         """The same table on another device."""
         return _moved(self, device)
 
@@ -66,6 +66,8 @@ class Batch:
             ("action_mask", (rows, width)),
             ("behaviour_logprobs", (rows, width)),
             ("episode_index", (rows, 3)),
+            ("policy_version", (rows,)),
+            ("lengths", (rows,)),
         ):
             assert tuple(getattr(self, name).shape) == shape, (
                 f"{name} is {tuple(getattr(self, name).shape)}, not {shape}"
@@ -75,7 +77,7 @@ class Batch:
         """B, the number of rows."""
         return self.token_ids.shape[0]
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
         return _moved(self, device)
 
@@ -101,7 +103,11 @@ def _moved(record: Any, device: torch.device | str) -> Any:
 def credit_table(groups: Sequence[Group]) -> CreditTable:
     """The table of a rollout, in the order of the groups. All packs have the same N and all groups the same K."""
     episodes = [[lifecycle.episodes for lifecycle in group.lifecycles] for group in groups]
-    rewards = torch.tensor([[[e.reward or 0.0 for e in life] for life in lives] for lives in episodes])
+    sizes = {(len(lives), len(life)) for lives in episodes for life in lives}
+    assert len(sizes) == 1, f"one table needs equal (siblings, episodes) everywhere; found {sorted(sizes)}"
+    rewards = torch.tensor(
+        [[[e.reward or 0.0 for e in life] for life in lives] for lives in episodes], dtype=torch.float32
+    )
     return CreditTable(
         solve_rewards=rewards[..., 0::2],
         update_rewards=rewards[..., 1::2],
@@ -126,7 +132,9 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
         token_ids=padded([s.token_ids for s in segments], pad_id, torch.long),
         action_mask=action_mask,
         behaviour_logprobs=padded([s.behaviour_logprobs for s in segments], 0.0, torch.float32),
-        episode_index=torch.tensor([(pack_index[s.pack_id], s.sibling, s.episode) for s in segments]).view(-1, 3),
+        episode_index=torch.tensor(
+            [(pack_index[s.pack_id], s.sibling, s.episode) for s in segments], dtype=torch.long
+        ).view(-1, 3),
         policy_version=torch.tensor([s.policy_version for s in segments], dtype=torch.long),
         lengths=lengths,
         credit=credit,

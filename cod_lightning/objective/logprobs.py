@@ -29,8 +29,12 @@ def action_logprobs(
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
     """As `token_logprobs` at action tokens, 0 elsewhere, and the entropy (nats, no gradient) of each one's distribution.
 
-    Logits are computed only where they predict an action token, `chunk` positions at a time, so [B, T, V] never exists
-    in the forward pass.
+    Logits are computed only where they predict an action token, `chunk` positions at a time, so that [B, T, V] never
+    exists. Autograd keeps each chunk's scores: with gradient, memory is that of [action tokens, V] in float32.
+
+    >>> hidden, ids = torch.zeros(1, 3, 4), torch.tensor([[0, 1, 2]])
+    >>> action_logprobs(hidden, torch.nn.Identity(), ids, torch.tensor([[False, False, True]]))
+    (tensor([[ 0.0000,  0.0000, -1.3863]]), tensor([[0.0000, 0.0000, 1.3863]]))
     """
     rows, columns = action_mask[:, 1:].nonzero(as_tuple=True)
     predicting = hidden[rows, columns]

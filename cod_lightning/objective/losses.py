@@ -92,7 +92,8 @@ class REC(PolicyLoss):
         keep = ((advantages >= 0) & (ratio <= 1 + self.clip_high)) | ((advantages <= 0) & (ratio >= 1 - self.clip_low))
         weight = ratio if self.importance_weights else torch.ones_like(ratio)
         logprobs = torch.where(mask & keep, inputs.policy_logprobs, 0.0)
-        loss = -(advantages * weight * logprobs).sum() / max(1, inputs.num_action_tokens)
+        weight = torch.where(mask & keep, advantages * weight, 0.0)  # a clipped ratio may be infinite
+        loss = -(weight * logprobs).sum() / max(1, inputs.num_action_tokens)
         gap = log_ratio.abs()
         metrics = LossMetrics(
             num_tokens=mask.sum().float(),
@@ -108,6 +109,10 @@ def kl_to_reference(
 ) -> Float[Tensor, ""]:
     """Sum over action tokens of the k2 estimator, (policy - reference)^2 / 2 (nats); divide by the update's token count.
 
-    Its gradient is that of KL(policy || reference) when the tokens were sampled from the policy.
+    Its expected gradient is that of KL(policy || reference) when the tokens were sampled from the policy.
+
+    >>> kl_to_reference(torch.tensor([[-1.0, -9.0]]), torch.tensor([[-2.0, 0.0]]), torch.tensor([[True, False]]))
+    tensor(0.5000)
     """
-    return torch.where(action_mask, 0.5 * (policy_logprobs - reference_logprobs) ** 2, 0.0).sum()
+    gap = torch.where(action_mask, policy_logprobs - reference_logprobs, 0.0)  # masked first: 0 * inf is NaN backwards
+    return 0.5 * (gap**2).sum()

@@ -21,6 +21,7 @@ class Returns:
     """Returns of all episodes, and which of them are known."""
 
     values: Float[Tensor, "G K E"]
+    """Without meaning where not valid."""
     valid: Bool[Tensor, "G K E"]
 
 
@@ -38,6 +39,12 @@ class EpisodeCredit(CreditRule):
 
     Rewards-to-go of solve j: [x_j, x_{j+1}, ..., x_{N-1}]; of update j: [z_j, x_{j+1}, ..., x_{N-1}], its own format
     reward and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`.
+
+    >>> valid = torch.ones(1, 1, 3, dtype=torch.bool)
+    >>> solve, update = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[-0.1]]])
+    >>> table = CreditTable(solve_rewards=solve, update_rewards=update, valid=valid, action_counts=valid.long())
+    >>> EpisodeCredit()(table).values
+    tensor([[[0.5000, 0.4500, 1.0000]]])
     """
 
     style: Literal["mean", "sliding_window_mean", "discounted"] = "mean"
@@ -62,24 +69,22 @@ class EpisodeCredit(CreditRule):
             raise ConfigError("model.credit.discount", self.discount, "a number in (0, 1]", "0.6 is a usual value.")
 
     def __call__(self, table: CreditTable) -> Returns:
-        """Weighted sums of rewards-to-go, all episodes at once."""
-        weights = self._weights(table.solve_rewards.shape[-1]).to(table.solve_rewards)
-        rewards = _interleave(table.solve_rewards, table.update_rewards)
-        needs = weights != 0
-        missing = (~table.valid).to(weights) @ needs.to(weights).T
-        return Returns(rewards @ weights.T, missing == 0)
+        """Weighted sums of rewards-to-go, all episodes at once; in float64, which neither autocast nor TF32 rounds."""
+        listed, weights = self._listed(table.valid.shape[-1], table.valid.device)
+        missing = (~table.valid).double() @ listed.double().T
+        return Returns((_rewards(table).double() @ weights.T).to(table.solve_rewards), missing == 0)
 
-    def _weights(self, num_tasks: int) -> Float[Tensor, "E E"]:
-        """[e, f]: the weight of episode f's reward in episode e's return."""
-        size = 2 * num_tasks - 1
-        weights = torch.zeros(size, size, dtype=torch.float64)
-        for e in range(size):
-            to_go = [e, *range(e + 2 - e % 2, size, 2)]  # itself, then the solves that follow
-            for k, f in enumerate(to_go[: self.window]):
-                weights[e, f] = 1.0 if self.discount is None else self.discount**k
-            if self.discount is None:
-                weights[e] /= weights[e].sum()
-        return weights
+    def _listed(self, num_episodes: int, device: torch.device) -> tuple[Bool[Tensor, "E E"], Float[Tensor, "E E"]]:
+        """[e, f]: whether episode f's reward counts in episode e's return, and its weight there."""
+        episode = torch.arange(num_episodes, device=device)
+        ahead = episode // 2 - episode[:, None] // 2  # tasks from e to f; the place of f in the list of e
+        listed = (episode == episode[:, None]) | ((episode % 2 == 0) & (ahead > 0))
+        if self.window is not None:
+            listed &= ahead < self.window
+        weights = listed.double()
+        if self.discount is None:
+            return listed, weights / weights.sum(dim=1, keepdim=True)
+        return listed, weights * self.discount ** ahead.clamp_min(0).double()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +96,7 @@ class TrajectoryCredit(CreditRule):
 
     def __call__(self, table: CreditTable) -> Returns:
         """The same number for all E episodes; valid where no task reward is missing."""
-        total = table.solve_rewards.sum(dim=-1, keepdim=True)
+        total = _rewards(table)[..., 0::2].sum(dim=-1, keepdim=True)
         complete = table.valid[..., 0::2].all(dim=-1, keepdim=True)
         return Returns(total.expand(table.valid.shape).clone(), complete & table.valid)
 
@@ -102,12 +107,12 @@ class TaskCredit(CreditRule):
 
     def __call__(self, table: CreditTable) -> Returns:
         """The rewards themselves."""
-        return Returns(_interleave(table.solve_rewards, table.update_rewards), table.valid)
+        return Returns(_rewards(table), table.valid)
 
 
-def _interleave(solve: Float[Tensor, "G K N"], update: Float[Tensor, "G K N-1"]) -> Float[Tensor, "G K E"]:
-    """Rewards in the order of the episodes."""
-    out = solve.new_empty(*solve.shape[:2], solve.shape[2] + update.shape[2])
-    out[..., 0::2] = solve
-    out[..., 1::2] = update
-    return out
+def _rewards(table: CreditTable) -> Float[Tensor, "G K E"]:
+    """Rewards in the order of the episodes; 0 where missing, whatever is stored there."""
+    out = table.solve_rewards.new_empty(table.valid.shape)
+    out[..., 0::2] = table.solve_rewards
+    out[..., 1::2] = table.update_rewards
+    return torch.where(table.valid, out, 0.0)

@@ -18,6 +18,11 @@ class Reweighted:
     temperature: float
     """T; 0 where the advantages were left alone."""
 
+    @property
+    def triggered(self) -> bool:
+        """Whether the tilt was applied."""
+        return self.temperature > 0
+
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveRED:
@@ -26,6 +31,10 @@ class AdaptiveRED:
     n_e is the episode's number of action tokens; the sum runs over the whole rollout. The tilted sum falls as T rises, so
     T is found by bisection; it may end at a bound. Source: arXiv 2606.20002. Ours triggers only clearly below 0, because
     with equal lengths a centred sum is rounding noise of either sign.
+
+    >>> two = torch.ones(1, 2, 1, dtype=torch.bool)
+    >>> AdaptiveRED()(torch.tensor([[[0.5], [-0.5]]]), torch.tensor([[[1], [2]]]), two).values.flatten()
+    tensor([ 0.7052, -0.3545])
     """
 
     min_temperature: float = 0.8

@@ -21,7 +21,7 @@ from cod_lightning.commands.warm_start import ensure_warm_start
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.envs import FrozenLakeObscure
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker

@@ -10,8 +10,9 @@ import random
 import time
 from collections.abc import Callable
 
-from cod_lightning.envs import FrozenLakeObscure, Levers
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.levers import Levers
 from cod_lightning.types import Pack, Split
 
 WORLDS: dict[str, TextEnv] = {

@@ -46,7 +46,7 @@ def test_a_group_choice_may_stand_anywhere_else(before):
     argv = expand(["--config", "smoke", *before, "env=frozen_lake_3x3"]).argv
     assert argv[2:] == before
     with open(argv[1]) as file:
-        assert yaml.safe_load(file)["data"]["env"]["class_path"] == "cod_lightning.envs.FrozenLakeObscure"
+        assert yaml.safe_load(file)["data"]["env"]["class_path"] == "cod_lightning.envs.frozen_lake.FrozenLakeObscure"
 
 
 def test_a_group_choice_needs_a_config_that_is_composed(tmp_path):

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs import FrozenLakeObscure, Levers
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
 from datamodules import DemonstrationDataModule

@@ -1,11 +1,11 @@
 """A lifecycle of a scripted policy with the real hint context, but without engine, tokenizer or torch."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.envs.base import Demonstrator, TextEnv, TextPolicy
-from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Role, Split, StopReason, Task, Turn
+from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task, Turn
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,7 @@ class Lived:
 
     reward: float
     success: bool
+    status: EpisodeStatus
     messages: tuple[Message, ...]
     feedback: str
     note: str
@@ -44,7 +45,7 @@ def solve(env: TextEnv, task: Task, policy: TextPolicy, system: str, rng: random
         success=env.success,
         feedback=observation,
     )
-    return episode, Lived(reward, env.success, tuple(messages), observation, "")
+    return episode, Lived(reward, env.success, env.status, tuple(messages), observation, "")
 
 
 def live(env: TextEnv, pack: Pack, policy: TextPolicy, protocol: str, seed: int = 0) -> list[Lived]:
@@ -61,16 +62,30 @@ def live(env: TextEnv, pack: Pack, policy: TextPolicy, protocol: str, seed: int 
             context_before=context,
         )
         note = policy.note(mechanism.ask(env.rules, told), rng)
-        lived.append(Lived(record.reward, record.success, record.messages, record.feedback, note))
+        lived.append(replace(record, note=note))
         context = note
     return lived
 
 
-def success_by_position(env: TextEnv, policy: TextPolicy, protocol: str, num_packs: int) -> list[float]:
-    """Mean success of a policy in packs of 4."""
+def success_by_position(env: TextEnv, kind: Reference, protocol: str, num_packs: int) -> list[float]:
+    """Mean success of a reference in packs of 4."""
     packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(num_packs)]
-    lives = [live(env, pack, policy, protocol, seed) for seed, pack in enumerate(packs)]
+    lives = [live(env, pack, env.reference(kind, pack), protocol, seed) for seed, pack in enumerate(packs)]
     return [sum(life[n].success for life in lives) / num_packs for n in range(4)]
+
+
+def reward_by_position(env: TextEnv, kind: Reference, protocol: str, num_packs: int) -> list[float]:
+    """Mean reward of a reference in packs of 4."""
+    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(num_packs)]
+    lives = [live(env, pack, env.reference(kind, pack), protocol, seed) for seed, pack in enumerate(packs)]
+    return [sum(life[n].reward for life in lives) / num_packs for n in range(4)]
+
+
+def first_answer(env: TextEnv, pack: Pack, seed: int) -> str:
+    """What a scripted policy says first in the task that the environment stands in."""
+    observation = env.reset(options={"task": pack.tasks[0]})[0]
+    messages = [Message(Role.SYSTEM, env.rules), Message(Role.USER, observation)]
+    return env.reference(Reference.SCRIPTED, pack).act(messages, random.Random(seed))
 
 
 def _turn(observation: str, response: str) -> Turn:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.facts import UNKNOWN, FactTable, demonstrated_context, known_facts, noisy_facts
-from cod_lightning.envs.lake_wording import CompactLake, NaturalLake
+from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs import FrozenLakeObscure, Levers
-from cod_lightning.envs.lake_map import Lake, split_of
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.frozen_lake.lake import Lake, split_of
+from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split

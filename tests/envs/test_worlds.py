@@ -1,11 +1,10 @@
-"""What every world promises: the contract of `TextEnv`, for both worlds in both protocols."""
+"""What every world promises: the contract of `TextEnv`, for every world in its protocols."""
 
 import copy
 import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,61 +12,48 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cod_lightning.envs import FrozenLakeObscure, Levers
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import Reference
 from cod_lightning.types import EpisodeStatus, Split
-from tests.envs.scripted_life import live
+from tests.envs.cases import FOLDERS, WORLDS
+from tests.envs.scripted_life import first_answer, live
 
 ROOT = Path(__file__).parents[2]
-WORLDS: dict[str, Callable[[], TextEnv]] = {
-    "lake-natural": FrozenLakeObscure,
-    "lake-natural-positions": lambda: FrozenLakeObscure(feedback="positions"),
-    "lake-compact": lambda: FrozenLakeObscure(protocol="compact"),
-    "lake-compact-positions": lambda: FrozenLakeObscure(protocol="compact", feedback="positions"),
-    "lake-compact-3x3": lambda: FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact"),
-    "lake-compact-8x8": lambda: FrozenLakeObscure(size_min=3, size_max=8, protocol="compact"),
-    "levers-natural": Levers,
-    "levers-compact": lambda: Levers(protocol="compact"),
-}
-COMPACT = [name for name in WORLDS if "compact" in name]
+COMPACT = [name for name, case in WORLDS.items() if case.protocol == "compact"]
 every_world = pytest.mark.parametrize("name", WORLDS)
 
-ANSWERS = st.builds(
-    "{0}<answer>{1}{2}{3}</answer>{4}".format,
-    st.text(max_size=5),
-    st.sampled_from(["Direction", "direction", "Lever", "lever", ""]),
-    st.sampled_from([" ", "_", "\n", "", "\u2003"]),
-    st.one_of(st.integers(-2, 12), st.text(max_size=5)),
-    st.text(max_size=5),
-)
-LEGAL = st.sampled_from([f"<answer>{noun} {code}</answer>" for noun in ("Direction", "Lever") for code in range(1, 5)])
-ACTIONS = st.lists(st.one_of(LEGAL, LEGAL, ANSWERS, st.text()), min_size=12, max_size=12)
+
+def responses(name: str) -> st.SearchStrategy[str]:
+    """Well-formed ones, wild ones, and well-formed ones cut or soiled."""
+    answers = WORLDS[name].answers
+    cut = st.builds(lambda text, end: text[: int(len(text) * end)], answers, st.floats(0, 1))
+    soiled = st.builds(lambda text, dirt: text.replace(" ", dirt), answers, st.text(max_size=3))
+    return st.one_of(answers, answers, answers, st.text(), cut, soiled)
 
 
 @every_world
 def test_gymnasiums_checker_finds_nothing_to_complain_about(name):
-    check_env(WORLDS[name](), skip_render_check=True)
+    check_env(WORLDS[name].make(), skip_render_check=True)
 
 
 @every_world
 @settings(max_examples=40, deadline=None)
-@given(actions=ACTIONS, seed=st.integers(0, 2**31))
-def test_any_text_is_a_legal_action(name, actions, seed):
-    env = WORLDS[name]()
+@given(data=st.data(), seed=st.integers(0, 2**31))
+def test_any_text_is_a_legal_action(name, data, seed):
+    env = WORLDS[name].make()
     observation, _ = env.reset(seed=seed)
     turns = 0
-    for action in actions:
+    while turns < env.max_turns:
         turns += 1
+        action = data.draw(responses(name))
         assert env.observation_space.contains(observation)
         observation, reward, terminated, truncated, info = env.step(action)
         low, high = env.reward_range
         assert low <= reward <= high
-        assert (reward > 0) == env.success
+        assert reward > 0 or not env.success
         assert info == {}
         if terminated or truncated:
             break
-    assert turns <= env.max_turns
-    assert terminated or truncated
+    assert terminated or truncated, "an episode ends within its turns"
     assert not (terminated and truncated)
     assert (env.status is EpisodeStatus.TRUNCATED) == truncated
     assert env.observation_space.contains(observation)
@@ -78,44 +64,44 @@ def test_any_text_is_a_legal_action(name, actions, seed):
     "action", ["x" * 1_000_000, "<answer>" + "9" * 1_000_000, "\x00\ud800", "<answer>Direction 1" * 1000]
 )
 def test_huge_and_broken_text_is_only_a_format_error(name, action):
-    env = WORLDS[name]()
+    env = WORLDS[name].make()
     env.reset(seed=0)
     feedback, reward, terminated, _, _ = env.step(action)
-    assert (reward, terminated, env.status) == (0.0, True, EpisodeStatus.MALFORMED)
+    assert (terminated, env.success, env.status) == (True, False, EpisodeStatus.MALFORMED)
+    assert reward <= 0
     assert len(feedback) < 1000
 
 
 @every_world
 def test_a_copy_is_a_snapshot(name):
-    env = WORLDS[name]()
+    env = WORLDS[name].make()
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     env.reset(options={"task": pack.tasks[0]}, seed=1)
     rendered, snapshot = env.render(), copy.deepcopy(env)
-    noun = "Lever" if name.startswith("levers") else "Direction"
-    answers = [f"<answer>{noun} {code}</answer>" for code in (1, 2)]
-    ours = env.step(answers[0])
+    answer = first_answer(env, pack, 1)
+    ours = env.step(answer)
     assert snapshot.render() == rendered
-    assert snapshot.step(answers[0]) == ours
+    assert snapshot.step(answer) == ours
     assert env.reset() == snapshot.reset(), "the generator was copied too"
 
 
 @every_world
 def test_a_split_and_a_pack_index_give_the_same_worlds_whatever_was_played_before(name):
-    env = WORLDS[name]()
+    env = WORLDS[name].make()
     before = env.sample_pack(split=Split.VALIDATION, index=5, num_tasks=4)
-    live(env, before, env.reference("random"), "natural")
+    live(env, before, env.reference(Reference.RANDOM, before), WORLDS[name].protocol)
     env.reset(seed=9)
     assert env.sample_pack(split=Split.VALIDATION, index=5, num_tasks=4) == before
 
 
 @pytest.mark.parametrize("name", COMPACT)
-@pytest.mark.parametrize("policy", ["random", "scripted", "teacher"])
+@pytest.mark.parametrize("policy", [*Reference, "teacher"])
 def test_the_vocabulary_holds_every_word_that_is_ever_shown_or_said(name, policy):
-    env = WORLDS[name]()
+    env = WORLDS[name].make()
     words = set(env.words())
     for index in range(40):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
-        player = env.demonstrator(pack) if policy == "teacher" else env.reference(policy)
+        player = env.demonstrator(pack) if policy == "teacher" else env.reference(policy, pack)
         lives = live(env, pack, player, "compact", seed=index)
         assert set(env.rules.split()) <= words
         for lived in lives:
@@ -125,7 +111,7 @@ def test_the_vocabulary_holds_every_word_that_is_ever_shown_or_said(name, policy
 
 @pytest.mark.parametrize("name", COMPACT)
 def test_malformed_feedback_is_in_the_vocabulary_and_no_word_is_listed_twice(name):
-    env = WORLDS[name]()
+    env = WORLDS[name].make()
     env.reset(seed=0)
     assert set(env.step("?")[0].split()) <= set(env.words())
     assert len(set(env.words())) == len(env.words())
@@ -134,45 +120,26 @@ def test_malformed_feedback_is_in_the_vocabulary_and_no_word_is_listed_twice(nam
 
 @every_world
 def test_only_the_compact_protocol_has_a_closed_vocabulary(name):
-    assert bool(WORLDS[name]().words()) == ("compact" in name)
+    assert bool(WORLDS[name].make().words()) == (WORLDS[name].protocol == "compact")
 
 
 @every_world
 def test_demonstrations_are_always_well_formed(name):
-    env = WORLDS[name]()
-    protocol = "compact" if "compact" in name else "natural"
+    env = WORLDS[name].make()
+    protocol = WORLDS[name].protocol
     for index in range(10):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
         lives = live(env, pack, env.demonstrator(pack), protocol, seed=index)
-        assert all("malformed" not in x.feedback and "could not be read" not in x.feedback for x in lives)
+        assert all(lived.status is not EpisodeStatus.MALFORMED for lived in lives)
 
 
 @every_world
 def test_policies_are_stateless_and_repeat_themselves_with_the_same_noise(name):
-    env = WORLDS[name]()
-    protocol = "compact" if "compact" in name else "natural"
+    env = WORLDS[name].make()
+    protocol = WORLDS[name].protocol
     pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=3)
-    for policy in (env.reference("random"), env.reference("scripted"), env.demonstrator(pack)):
+    for policy in (*(env.reference(kind, pack) for kind in Reference), env.demonstrator(pack)):
         assert live(env, pack, policy, protocol, seed=4) == live(env, pack, policy, protocol, seed=4)
-
-
-PAIRS: dict[str, Callable[[str], TextEnv]] = {
-    "lake-4-5": lambda protocol: FrozenLakeObscure(protocol=protocol),  # type: ignore[arg-type]
-    "lake-3-8": lambda protocol: FrozenLakeObscure(size_min=3, size_max=8, protocol=protocol),  # type: ignore[arg-type]
-    "levers": lambda protocol: Levers(protocol=protocol),  # type: ignore[arg-type]
-}
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_the_scripted_policy_plays_both_protocols_alike(name):
-    for index in range(60):
-        outcomes = []
-        for protocol in ("natural", "compact"):
-            env = PAIRS[name](protocol)
-            pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-            lives = live(env, pack, env.reference("scripted"), protocol, seed=index)
-            outcomes.append([(lived.reward, len(lived.messages)) for lived in lives])
-        assert outcomes[0] == outcomes[1]
 
 
 def _python(code: str, **environment: str) -> str:
@@ -189,14 +156,16 @@ def _python(code: str, **environment: str) -> str:
 
 def test_the_same_seed_gives_the_same_transcript_in_every_process():
     code = """
+from cod_lightning.envs.base import Reference
 from cod_lightning.types import Split
-from tests.envs.scripted_life import live
-from tests.envs.test_worlds import WORLDS
-for name, make in WORLDS.items():
-    env = make()
+from tests.envs.cases import WORLDS
+from tests.envs.cases import FOLDERS, WORLDS
+from tests.envs.scripted_life import first_answer, live
+for name, case in WORLDS.items():
+    env = case.make()
     pack = env.sample_pack(split=Split.TEST, index=2, num_tasks=3, seed=5)
-    protocol = "compact" if "compact" in name else "natural"
-    print(pack, [live(env, pack, p, protocol) for p in (env.reference("scripted"), env.demonstrator(pack))])
+    players = [*(env.reference(kind, pack) for kind in Reference), env.demonstrator(pack)]
+    print(pack, [live(env, pack, player, case.protocol) for player in players])
     print(env.reset(seed=11))
 """
     first, second = (_python(code, PYTHONHASHSEED=seed) for seed in ("1", "2"))
@@ -204,22 +173,53 @@ for name, make in WORLDS.items():
     assert len(first) > 1000
 
 
-def test_importing_and_playing_a_world_leaves_torch_alone():
-    code = """
-import sys
-import cod_lightning.envs as envs
-for make in (envs.FrozenLakeObscure, envs.Levers):
-    env = make()
-    env.reset(seed=0)
-    env.step("<answer>Direction 1</answer>")
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_importing_and_playing_a_world_leaves_torch_alone(folder):
+    code = f"""
+import importlib, sys
+from cod_lightning.envs.base import Reference
+from cod_lightning.types import Split
+from tests.envs.cases import Case
+case = next(iter(importlib.import_module("tests.envs.{folder}.cases").CASES.values()))
+env = case.make()
+pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+env.reset(options={{"task": pack.tasks[0]}})
+env.step("no answer")
 print([m for m in ("torch", "lightning", "transformers", "pygame") if m in sys.modules])
 """
     assert _python(code).strip() == "[]"
 
 
-def test_draws_do_not_touch_the_global_generator():
+@every_world
+def test_a_changed_rule_changes_later_tasks_only_and_keeps_what_shows(name):
+    env = WORLDS[name].make()
+    pack = env.sample_pack(split=Split.TRAIN, index=3, num_tasks=4)
+    changed = env.changed(pack, at=2, seed=1)
+    assert changed.tasks[:2] == pack.tasks[:2]
+    assert all(new.spec != old.spec for new, old in zip(changed.tasks[2:], pack.tasks[2:], strict=True))
+    assert env.changed(pack, at=2, seed=1) == changed
+    assert changed.split is pack.split
+    env.reset(options={"task": pack.tasks[2]})
+    rules = env.rules
+    env.reset(options={"task": changed.tasks[2]})
+    assert env.rules == rules
+
+
+@every_world
+def test_packs_have_any_length_and_ids_of_their_own(name):
+    env = WORLDS[name].make()
+    packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=n) for index, n in enumerate((1, 2, 9, 64))]
+    assert [len(pack) for pack in packs] == [1, 2, 9, 64]
+    assert len({pack.id for pack in packs}) == 4
+    for pack in packs:
+        assert len({task.id for task in pack.tasks}) == len(pack)
+
+
+@every_world
+def test_draws_do_not_touch_the_global_generator(name):
     random.seed(3)
     state = random.getstate()
-    env = FrozenLakeObscure()
-    live(env, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2), env.reference("scripted"), "natural")
+    env = WORLDS[name].make()
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    live(env, pack, env.reference(Reference.SCRIPTED, pack), WORLDS[name].protocol)
     assert random.getstate() == state

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
 from cod_lightning.envs.facts import TeacherDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
-from cod_lightning.envs.lever_wording import COLOURS, LeverWording
+from cod_lightning.envs.levers.wording import COLOURS, LeverWording
 from cod_lightning.types import Message
 
 
@@ -38,6 +38,22 @@ class ScriptedLeverPolicy(TextPolicy):
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What was known, overruled by what was seen."""
         return self.wording.facts.write(recorded_facts(self.wording.facts, messages))
+
+
+@dataclass(frozen=True)
+class LeverOracle(TextPolicy):
+    """Knows the order."""
+
+    wording: LeverWording
+    truth: Mapping[int, str]
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The right pull."""
+        return pull(self.wording, messages, self.truth, rng)
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The truth."""
+        return self.wording.facts.write(self.truth)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from cod_lightning.envs.facts import FactTable
-from cod_lightning.envs.lake_map import DIRECTIONS, STEPS, Cell, Lake
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Cell, Lake
 
 
 @dataclass(frozen=True, slots=True)

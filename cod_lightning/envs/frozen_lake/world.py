@@ -15,12 +15,12 @@ from typing import Any, Literal
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Demonstrator, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.lake_map import DIRECTIONS, Lake, distances, draw_lake, split_of
-from cod_lightning.envs.lake_policies import LakeTeacher, RandomLakePolicy, ScriptedLakePolicy
-from cod_lightning.envs.lake_wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Lake, distances, draw_lake, split_of
+from cod_lightning.envs.frozen_lake.policies import LakeOracle, LakeTeacher, RandomLakePolicy, ScriptedLakePolicy
+from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -194,18 +194,26 @@ class FrozenLakeObscure(TextEnv):
 
     # ------------------------------------------------------------------ policies
 
-    def reference(self, name: str) -> TextPolicy:
-        """`random` or `scripted`."""
-        if name == "random":
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another mapping from task `at` on; the lakes stay."""
+        old = _spec(pack.tasks[at]).mapping
+        others = [MAPPINGS[i] for i in self.mappings if MAPPINGS[i] != old]
+        if not others:
+            raise ConfigError("data.env.mappings", self.mappings, "two or more, for a rule that changes", "Add one.")
+        mapping = random.Random(derive_seed("frozen lake change", pack.id, seed)).choice(others)
+        return replace(pack, tasks=tuple(_mapped(t, mapping) if n >= at else t for n, t in enumerate(pack.tasks)))
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """Random, scripted, or told the mapping."""
+        if kind is Reference.RANDOM:
             return RandomLakePolicy(self.wording)
-        if name == "scripted":
+        if kind is Reference.SCRIPTED:
             return ScriptedLakePolicy(self.wording)
-        raise ConfigError("reference", name, "random or scripted", "Use one of them.")
+        return LakeOracle(self.wording, _truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher that knows this pack's mapping."""
-        truth = dict(enumerate(_spec(pack.tasks[0]).mapping, start=1))
-        return LakeTeacher(self.wording, truth, self.teacher)
+        return LakeTeacher(self.wording, _truth(pack), self.teacher)
 
     def _check(self) -> None:
         if not 3 <= self.size_min <= self.size_max <= 8:
@@ -247,6 +255,14 @@ class FrozenLakeObscure(TextEnv):
 def _spec(task: Task) -> LakeTask:
     assert isinstance(task.spec, LakeTask), f"task {task.id} is not a lake"
     return task.spec
+
+
+def _mapped(task: Task, mapping: tuple[str, ...]) -> Task:
+    return replace(task, spec=replace(_spec(task), mapping=mapping))
+
+
+def _truth(pack: Pack) -> dict[int, str]:
+    return dict(enumerate(_spec(pack.tasks[0]).mapping, start=1))
 
 
 @lru_cache(maxsize=16_384)

@@ -4,10 +4,12 @@ import random
 
 import pytest
 
-from cod_lightning.envs import FrozenLakeObscure, TeacherDials
+from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.lake_policies import ScriptedLakePolicy
-from cod_lightning.envs.lake_wording import CompactLake
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.frozen_lake.policies import RandomLakePolicy, ScriptedLakePolicy
+from cod_lightning.envs.frozen_lake.wording import CompactLake
 from cod_lightning.types import Message, Role, Split
 from tests.envs.scripted_life import live, success_by_position
 
@@ -51,7 +53,7 @@ def test_it_does_not_step_aside_where_it_would_step_back():
 
 def test_scripted_success_rises_with_the_position():
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact")
-    first, second, third, fourth = success_by_position(env, env.reference("scripted"), "compact", num_packs=150)
+    first, second, third, fourth = success_by_position(env, Reference.SCRIPTED, "compact", num_packs=150)
     assert 0.4 < first < 0.66
     assert second > first + 0.15
     assert min(third, fourth) > 0.9
@@ -60,21 +62,20 @@ def test_scripted_success_rises_with_the_position():
 @pytest.mark.parametrize("feedback", ["effect", "positions"])
 def test_sentences_serve_the_scripted_policy_as_well_even_if_they_tell_only_cells(feedback):
     env = FrozenLakeObscure(feedback=feedback)
-    first, *_, last = success_by_position(env, env.reference("scripted"), "natural", num_packs=60)
+    first, *_, last = success_by_position(env, Reference.SCRIPTED, "natural", num_packs=60)
     assert first < 0.75
     assert last > 0.9
 
 
 def test_random_play_stays_where_it_is():
     env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact")
-    by_position = success_by_position(env, env.reference("random"), "compact", num_packs=150)
+    by_position = success_by_position(env, Reference.RANDOM, "compact", num_packs=150)
     assert max(by_position) - min(by_position) < 0.2
     assert max(by_position) < 0.5
 
 
 def test_the_random_policy_notes_nothing():
-    env = FrozenLakeObscure(protocol="compact")
-    assert env.reference("random").note([], random.Random(0)) == "1=? 2=? 3=? 4=?"
+    assert RandomLakePolicy(CompactLake(3)).note([], random.Random(0)) == "1=? 2=? 3=? 4=?"
 
 
 def test_a_perfect_teacher_that_was_told_the_truth_walks_the_shortest_path():
@@ -105,3 +106,16 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
         assert first == second
     else:
         assert (set(first), set(second)) == ({"1=up 2=? 3=? 4=?"}, {"1=? 2=up 3=left 4=?"})
+
+
+@pytest.mark.parametrize("sizes", [(4, 5), (3, 8)])
+def test_the_scripted_policy_plays_both_protocols_alike(sizes):
+    smallest, largest = sizes
+    for index in range(60):
+        outcomes = []
+        for protocol in ("natural", "compact"):
+            env = FrozenLakeObscure(size_min=smallest, size_max=largest, protocol=protocol)
+            pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
+            lives = live(env, pack, env.reference(Reference.SCRIPTED, pack), protocol, seed=index)
+            outcomes.append([(lived.reward, len(lived.messages)) for lived in lives])
+        assert outcomes[0] == outcomes[1]

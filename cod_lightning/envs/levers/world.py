@@ -4,15 +4,15 @@ The smallest world in which a context pays, for smoke tests and debugging.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Demonstrator, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.lever_policies import LeverTeacher, RandomLeverPolicy, ScriptedLeverPolicy
-from cod_lightning.envs.lever_wording import COLOURS, CompactLevers, LeverWording, NaturalLevers
+from cod_lightning.envs.levers.policies import LeverOracle, LeverTeacher, RandomLeverPolicy, ScriptedLeverPolicy
+from cod_lightning.envs.levers.wording import COLOURS, CompactLevers, LeverWording, NaturalLevers
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -127,18 +127,28 @@ class Levers(TextEnv):
         """Goal and pulls as text."""
         return f"want {self._task.goal}; " + ", ".join(f"{code} gave {colour}" for code, colour in self._pulls)
 
-    def reference(self, name: str) -> TextPolicy:
-        """`random` or `scripted`."""
-        if name == "random":
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another order of the colours from task `at` on; the goals stay."""
+        old = _spec(pack.tasks[0]).colours
+        rng = random.Random(derive_seed("levers change", pack.id, seed))
+        colours = old
+        while colours == old:
+            colours = tuple(rng.sample(COLOURS, len(COLOURS)))
+        return replace(
+            pack, tasks=tuple(_given(task, colours) if n >= at else task for n, task in enumerate(pack.tasks))
+        )
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """Random, scripted, or told the order."""
+        if kind is Reference.RANDOM:
             return RandomLeverPolicy(self.wording)
-        if name == "scripted":
+        if kind is Reference.SCRIPTED:
             return ScriptedLeverPolicy(self.wording)
-        raise ConfigError("reference", name, "random or scripted", "Use one of them.")
+        return LeverOracle(self.wording, _truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher that knows this pack's order."""
-        truth = dict(enumerate(_spec(pack.tasks[0]).colours, start=1))
-        return LeverTeacher(self.wording, truth, self.teacher)
+        return LeverTeacher(self.wording, _truth(pack), self.teacher)
 
     def _start(self, task: LeverTask) -> None:
         self._task, self._outcome = task, ""
@@ -154,3 +164,11 @@ class Levers(TextEnv):
 def _spec(task: Task) -> LeverTask:
     assert isinstance(task.spec, LeverTask), f"task {task.id} is not about levers"
     return task.spec
+
+
+def _given(task: Task, colours: tuple[str, ...]) -> Task:
+    return replace(task, spec=replace(_spec(task), colours=colours))
+
+
+def _truth(pack: Pack) -> dict[int, str]:
+    return dict(enumerate(_spec(pack.tasks[0]).colours, start=1))

@@ -4,8 +4,10 @@ import random
 
 import pytest
 
-from cod_lightning.envs import Levers, TeacherDials
-from cod_lightning.envs.levers import COLOURS, LeverTask
+from cod_lightning.envs import TeacherDials
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.world import COLOURS, LeverTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 from tests.envs.scripted_life import success_by_position
@@ -85,11 +87,11 @@ def test_a_pack_has_one_order_and_is_a_function_of_its_identity():
 @pytest.mark.parametrize("protocol", ["natural", "compact"])
 def test_scripted_success_rises_with_the_position_and_random_play_does_not(protocol):
     env = Levers(protocol=protocol)
-    first, second, third, fourth = success_by_position(env, env.reference("scripted"), protocol, num_packs=200)
+    first, second, third, fourth = success_by_position(env, Reference.SCRIPTED, protocol, num_packs=200)
     assert 0.38 < first < 0.64
     assert second > 0.85
     assert min(third, fourth) > 0.95
-    assert max(success_by_position(env, env.reference("random"), protocol, num_packs=200)) < 0.6
+    assert max(success_by_position(env, Reference.RANDOM, protocol, num_packs=200)) < 0.6
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])

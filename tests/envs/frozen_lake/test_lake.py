@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs import FrozenLakeObscure
-from cod_lightning.envs.frozen_lake_obscure import LakeTask
-from cod_lightning.envs.lake_map import DIRECTIONS, OPPOSITE, STEPS, Lake, distances, draw_lake, split_of
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, OPPOSITE, STEPS, Lake, distances, draw_lake, split_of
+from cod_lightning.envs.frozen_lake.world import LakeTask
 from cod_lightning.types import Split
 
 LAKES = st.builds(

@@ -8,9 +8,9 @@ from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs import FrozenLakeObscure
-from cod_lightning.envs.frozen_lake_obscure import MAPPINGS, LakeTask, _transitions
-from cod_lightning.envs.lake_map import Lake, distances, draw_lake
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.frozen_lake.lake import Lake, distances, draw_lake
+from cod_lightning.envs.frozen_lake.world import MAPPINGS, LakeTask, _transitions
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Split, Task
 
@@ -301,8 +301,3 @@ def test_a_world_without_lakes_is_refused_and_never_hangs():
     env = FrozenLakeObscure(size_min=3, size_max=3, frozen_p_min=1, frozen_p_max=1, min_shortest_path=5, max_turns=8)
     with pytest.raises(ConfigError, match="none was found"):
         env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-
-
-def test_an_unknown_reference_is_refused():
-    with pytest.raises(ConfigError, match="random or scripted"):
-        FrozenLakeObscure().reference("optimal")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
 from cod_lightning.envs.facts import TeacherDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
-from cod_lightning.envs.lake_map import DIRECTIONS, OPPOSITE, STEPS, Cell, distances_to
-from cod_lightning.envs.lake_wording import CompactLake, LakeWording
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, OPPOSITE, STEPS, Cell, distances_to
+from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeWording
 from cod_lightning.types import Message
 
 
@@ -44,6 +44,22 @@ class ScriptedLakePolicy(TextPolicy):
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What was known, overruled by what was seen."""
         return self.wording.facts.write(recorded_facts(self.wording.facts, messages))
+
+
+@dataclass(frozen=True)
+class LakeOracle(TextPolicy):
+    """Knows the mapping."""
+
+    wording: LakeWording
+    truth: Mapping[int, str]
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """A step of a shortest path."""
+        return step(self.wording, messages, self.truth, rng)
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The truth."""
+        return self.wording.facts.write(self.truth)
 
 
 @dataclass(frozen=True)

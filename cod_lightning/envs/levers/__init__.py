@@ -1,0 +1,3 @@
+"""Levers: the smallest world in which a context pays."""
+
+from cod_lightning.envs.levers.world import Levers as Levers
