@@ -52,6 +52,6 @@ def test_every_drawn_pack_of_levers_is_in_the_split_that_was_asked_for(split, nu
 
 
 def test_a_split_without_worlds_is_refused_and_never_hangs(monkeypatch):
-    monkeypatch.setattr("cod_lightning.envs.levers.split_of_text", lambda text: Split.TRAIN)
+    monkeypatch.setattr("cod_lightning.envs.levers.world.split_of_text", lambda text: Split.TRAIN)
     with pytest.raises(ConfigError, match="a pack of the split test"):
         Levers().sample_pack(split=Split.TEST, index=0, num_tasks=4)
