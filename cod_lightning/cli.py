@@ -22,6 +22,9 @@ commands:
   test         evaluate a checkpoint on the config's suites (--ckpt_path)
   predict      play lifecycles and write them down
   warm_start   supervised learning on scripted demonstrations
+  worlds       list the shipped worlds
+  play         play a pack in the terminal: you are the policy
+  references   measure random, memoryless, scripted and oracle play of worlds
 
   COMMAND --help              every key with its default
   COMMAND ... --print_config  the resolved config, which can be given to --config again
@@ -64,7 +67,20 @@ def _dispatch(args: list[str]) -> int:
         from cod_lightning.commands.warm_start import run as run_warm_start
 
         return run_warm_start(rest)
-    raise ConfigError("command", command, "fit, validate, test, predict or warm_start", "See --help.")
+    if command == "worlds":
+        from cod_lightning.commands.worlds import run as run_worlds
+
+        return run_worlds(rest)
+    if command == "play":
+        from cod_lightning.commands.play import run as run_play
+
+        return run_play(rest)
+    if command == "references":
+        from cod_lightning.commands.references import run as run_references
+
+        return run_references(rest)
+    known = "fit, validate, test, predict, warm_start, worlds, play or references"
+    raise ConfigError("command", command, known, "See --help.")
 
 
 def guard_packages() -> None:

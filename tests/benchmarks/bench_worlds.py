@@ -1,6 +1,10 @@
-"""Speed of the worlds without a policy, as JSON: packs drawn, turns taken, copies made; best of a few repeats, one core.
+"""Speed of the worlds without a policy, one core: packs drawn, turns taken, copies made; a table, or JSON with --json.
 
-PYTHONPATH=. python tests/benchmarks/bench_worlds.py [--packs 300] [--repeats 5]
+    PYTHONPATH=. python tests/benchmarks/bench_worlds.py [--worlds levers,alchemy_easy] [--packs 100] [--repeats 5] [--json]
+
+A turn is one `step` (and its share of `reset`) with a response that a random or a scripted reference once gave in the same
+task; the references' own time is not counted. Some worlds cache what a task's map implies, so it was seen before, as by the
+siblings of a group. The best of the repeats counts.
 """
 
 import argparse
@@ -8,32 +12,52 @@ import copy
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from cod_lightning.envs.base import TextEnv
-from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.envs.levers import Levers
-from cod_lightning.types import Pack, Split
+from rich.console import Console
+from rich.table import Table
 
-WORLDS: dict[str, TextEnv] = {
-    "lake 3x3 compact": FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact"),
-    "lake 4-5 natural": FrozenLakeObscure(),
-    "lake 6-7 natural": FrozenLakeObscure(size_min=6, size_max=7, max_turns=10, max_shortest_path=8),
-    "levers compact": Levers(protocol="compact"),
-}
+from cod_lightning.commands.worlds import parse_world, shipped_worlds, world_parser
+from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.types import Message, Pack, Role, Split, Task
 
 
-def play_randomly(env: TextEnv, packs: list[Pack]) -> int:
-    """Turns that uniform legal answers took."""
-    noun, rng, turns = "Lever" if isinstance(env, Levers) else "Direction", random.Random(0), 0
-    answers = [f"<answer>{noun} {code}</answer>" for code in (1, 2, 3, 4)]
-    for pack in packs:
+@dataclass(frozen=True)
+class Played:
+    """A task and what was answered in it."""
+
+    task: Task
+    responses: tuple[str, ...]
+
+
+def record(env: TextEnv, pack: Pack) -> list[Played]:
+    """The pack as the random and as the scripted reference answer it."""
+    played: list[Played] = []
+    for kind in (Reference.RANDOM, Reference.SCRIPTED):
+        world, policy, rng = copy.deepcopy(env), env.reference(kind, pack), random.Random(0)
         for task in pack.tasks:
-            env.reset(options={"task": task})
-            ended = False
+            observation, _ = world.reset(options={"task": task})
+            messages, responses, ended = [Message(Role.SYSTEM, world.rules), Message(Role.USER, observation)], [], False
             while not ended:
-                _, _, terminated, truncated, _ = env.step(rng.choice(answers))
-                ended, turns = terminated or truncated, turns + 1
+                responses.append(policy.act(messages, rng))
+                observation, _, terminated, truncated, _ = world.step(responses[-1])
+                messages += [Message(Role.ASSISTANT, responses[-1]), Message(Role.USER, observation)]
+                ended = terminated or truncated
+            played.append(Played(task, tuple(responses)))
+    return played
+
+
+def replay(env: TextEnv, lives: Sequence[list[Played]]) -> int:
+    """Turns taken, each life in a world of its own."""
+    turns = 0
+    for life in lives:
+        world = copy.deepcopy(env)
+        for played in life:
+            world.reset(options={"task": played.task})
+            for response in played.responses:
+                world.step(response)
+            turns += len(played.responses)
     return turns
 
 
@@ -47,33 +71,51 @@ def per_second(work: Callable[[int], int], repeats: int) -> float:
     return max(rates)
 
 
+def measure(name: str, num_packs: int, repeats: int) -> dict[str, float]:
+    """Figures of one world."""
+
+    def build() -> TextEnv:
+        return parse_world(world_parser("bench", ""), ["--env", name]).env
+
+    env = build()
+    drawn: dict[int, list[Pack]] = {}
+
+    def draw(repeat: int) -> int:
+        drawn[repeat] = [
+            env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4, seed=repeat) for i in range(num_packs)
+        ]
+        return num_packs
+
+    packs = per_second(draw, repeats)
+    recorded = [record(env, pack) for pack in drawn[0]]
+    seen = per_second(lambda repeat: replay(env, recorded), repeats)
+    copies = per_second(lambda repeat: len([copy.deepcopy(env) for _ in range(200)]), repeats)
+    return {
+        "ms_per_pack_of_4": round(1e3 / packs, 3),
+        "turns_per_s": round(seen),
+        "us_per_copy": round(1e6 / copies),
+    }
+
+
 def main() -> None:
-    """Print one JSON object, an entry for every world."""
+    """Measure the chosen worlds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--packs", type=int, default=300)
+    parser.add_argument(
+        "--worlds", default="", help="names from `python -m cod_lightning worlds`, comma between; all if empty"
+    )
+    parser.add_argument("--packs", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    speed: dict[str, dict[str, float]] = {}
-    for name, env in WORLDS.items():
-        drawn: dict[int, list[Pack]] = {}
-
-        def draw(repeat: int, env: TextEnv = env, drawn: dict[int, list[Pack]] = drawn) -> int:
-            drawn[repeat] = [
-                env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4, seed=repeat) for i in range(options.packs)
-            ]
-            return options.packs
-
-        packs = per_second(draw, options.repeats)
-        new = per_second(lambda r, env=env, drawn=drawn: play_randomly(env, drawn[r]), options.repeats)
-        seen = per_second(lambda r, env=env, drawn=drawn: play_randomly(env, drawn[0]), options.repeats)
-        copies = per_second(lambda r, env=env: len([copy.deepcopy(env) for _ in range(500)]), options.repeats)
-        speed[name] = {
-            "ms_per_pack_of_4": round(1e3 / packs, 3),
-            "turns_per_s_new_maps": round(new),
-            "turns_per_s_seen_maps": round(seen),
-            "us_per_copy": round(1e6 / copies),
-        }
-    print(json.dumps(speed, indent=2))
+    names = options.worlds.split(",") if options.worlds else list(shipped_worlds())
+    speed = {name: measure(name, options.packs, options.repeats) for name in names}
+    if options.json:
+        print(json.dumps(speed, indent=2))
+        return
+    table = Table("world", *next(iter(speed.values())), box=None)
+    for name, figures in speed.items():
+        table.add_row(name, *(f"{value:,}" for value in figures.values()))
+    Console().print(table)
 
 
 if __name__ == "__main__":

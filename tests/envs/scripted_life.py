@@ -25,9 +25,12 @@ class Lived:
         return "\n".join([*(m.content for m in self.messages[1:]), self.feedback, self.note])
 
 
-def solve(env: TextEnv, task: Task, policy: TextPolicy, system: str, rng: random.Random) -> tuple[Episode, Lived]:
+def solve(
+    env: TextEnv, task: Task, policy: TextPolicy, mechanism: HintContext, context: str, rng: random.Random
+) -> tuple[Episode, Lived]:
     """Play one task."""
     observation, _ = env.reset(options={"task": task})
+    system = mechanism.inject(env.rules, context)
     messages, turns, ended, reward = [Message(Role.SYSTEM, system)], [], False, 0.0
     while not ended:
         messages.append(Message(Role.USER, observation))
@@ -55,7 +58,7 @@ def live(env: TextEnv, pack: Pack, policy: TextPolicy, protocol: str, seed: int 
     for task in pack.tasks:
         if isinstance(policy, Demonstrator):
             context = policy.context(rng)
-        episode, record = solve(env, task, policy, mechanism.inject(env.rules, context), rng)
+        episode, record = solve(env, task, policy, mechanism, context, rng)
         told = Episode(
             **{name: getattr(episode, name) for name in ("kind", "position", "status", "turns", "reward", "success")},
             feedback=episode.feedback,

@@ -1,0 +1,170 @@
+"""`references`: random, memoryless, scripted and oracle play of worlds, measured by position; the tables of docs/results."""
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cod_lightning.commands.worlds import parse_world, shipped_worlds, world_parser
+from cod_lightning.contexts.hint import HintContext
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.intervals import Estimate
+from cod_lightning.evaluation.references import Comparison, ReferenceRow, play_reference, summarise
+from cod_lightning.types import Lifecycle, Split
+
+_ABOUT = """Success (share of tasks solved) and reward by position: means with 95 % bootstrap intervals over packs. *random*
+answers legally at random; *memoryless* is the scripted policy with its context hidden from every solve prompt (memory that the
+world itself gives, where it does, stays); *scripted* has perfect memory and plays every task as well as we know how
+(Bayes-optimally where that can be computed); *oracle* knows what is hidden. They run through the same rollout and evaluation code
+as a model. The scripted policy is a reference, not a ceiling: whoever explores more in early tasks than pays there can do better
+later."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One world's rows."""
+
+    name: str
+    identity: str
+    """The world's own `name`."""
+    rows: tuple[ReferenceRow, ...]
+    seconds: float
+
+
+def run(argv: Sequence[str]) -> int:
+    """Measure, print, and write where asked to."""
+    parser = world_parser("references", "Measure random, memoryless, scripted and oracle play.", required=False)
+    parser.add_argument("--worlds", type=list[str] | None, default=None, help="Names from `worlds`; null for all.")
+    parser.add_argument("--num_packs", type=int, default=200, help="Packs for each world and policy.")
+    parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
+    parser.add_argument(
+        "--split", type=Split, default=Split.TEST, help="Share of the worlds that packs are drawn from."
+    )
+    parser.add_argument("--out", type=str | None, default=None, help="Write OUT.json and OUT.md as well.")
+    options = parse_world(parser, argv)
+    _check(options)
+    console = Console(highlight=False)
+    chosen = _worlds(options)
+    measured: list[Measured] = []
+    for name, world in chosen.items():
+        measured.append(_measure(name, world, options))
+        console.print(_table(measured[-1]))
+    if options.out:
+        _write(Path(options.out), measured, options)
+        print(f"Written to {options.out}.md and {options.out}.json")
+    return 0
+
+
+def _measure(name: str, world: TextEnv, options: Any) -> Measured:
+    mechanism = HintContext("compact" if world.words() else "natural", response_limit=None)
+    packs = [
+        world.sample_pack(split=options.split, index=i, num_tasks=options.pack_size) for i in range(options.num_packs)
+    ]
+    begun = time.perf_counter()
+    rows: list[ReferenceRow] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(name, total=len(Comparison) * options.num_packs)
+        for comparison in Comparison:
+            progress.update(bar, description=f"{name}: {comparison}")
+            lives: list[Lifecycle] = []
+            for life in play_reference(world, packs, comparison, mechanism):
+                lives.append(life)
+                progress.advance(bar)
+            rows.append(summarise(comparison, lives))
+    return Measured(name, world.name, tuple(rows), time.perf_counter() - begun)
+
+
+def _worlds(options: Any) -> dict[str, TextEnv]:
+    if options.env is not None:
+        return {options.env.name: options.env}
+    known = shipped_worlds()
+    names = list(known) if options.worlds is None else options.worlds
+    if unknown := [name for name in names if name not in known]:
+        raise ConfigError("--worlds", ", ".join(unknown), f"names out of {', '.join(known)}", "See `worlds`.")
+    return {name: parse_world(world_parser("references", ""), ["--env", name]).env for name in names}
+
+
+def _check(options: Any) -> None:
+    if options.num_packs < 2:
+        raise ConfigError(
+            "--num_packs", options.num_packs, "at least 2, since intervals resample packs", "200 will do."
+        )
+    if options.pack_size < 1:
+        raise ConfigError("--pack_size", options.pack_size, "at least 1", "4 is the default.")
+
+
+def _table(measured: Measured) -> Table:
+    table = Table(title=f"{measured.name} ({measured.seconds:.0f} s)", title_justify="left", box=None)
+    table.add_column("success by position")
+    for n in range(len(measured.rows[0].success)):
+        table.add_column(str(n), justify="right")
+    table.add_column("reward", justify="right")
+    for row in measured.rows:
+        mean = sum(e.mean for e in row.reward) / len(row.reward)
+        failed = f" ({row.num_failed} failed)" if row.num_failed else ""
+        table.add_row(f"{row.comparison}{failed}", *(f"{e.mean:.2f}" for e in row.success), f"{mean:.3f}")
+    return table
+
+
+def _write(stem: Path, measured: Sequence[Measured], options: Any) -> None:
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    record = {
+        "num_packs": options.num_packs,
+        "pack_size": options.pack_size,
+        "split": str(options.split),
+        "worlds": {m.name: {"identity": m.identity, "rows": [_record(row) for row in m.rows]} for m in measured},
+    }
+    stem.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+    command = f"python -m cod_lightning references --num_packs {options.num_packs} --pack_size {options.pack_size}"
+    if options.worlds is not None:
+        command += f" --worlds '[{','.join(options.worlds)}]'"
+    text = [
+        f"# References by position, packs of {options.pack_size}",
+        f"`{command} --out {stem}`: {options.num_packs} packs of the {options.split} split for each world and policy.",
+        _ABOUT,
+        *(line for m in measured for line in _markdown(m)),
+    ]
+    stem.with_suffix(".md").write_text("\n\n".join(text) + "\n")
+
+
+def _markdown(measured: Measured) -> Iterator[str]:
+    positions = range(len(measured.rows[0].success))
+    for quantity in ("success", "reward"):
+        head = ["| " + " | ".join([quantity, *map(str, positions)]) + " |", "| --- " * (len(positions) + 1) + "|"]
+        rows = [
+            f"| {row.comparison} | " + " | ".join(_shown(e) for e in getattr(row, quantity)) + " |"
+            for row in measured.rows
+        ]
+        if quantity == "success":
+            failed = sum(row.num_failed for row in measured.rows)
+            yield f"## {measured.name}" + (f"\n\n{failed} lifecycles failed and are left out." if failed else "")
+        yield "\n".join([*head, *rows])
+
+
+def _record(row: ReferenceRow) -> dict[str, Any]:
+    return {
+        "policy": str(row.comparison),
+        "packs": row.num_packs,
+        "failed_lifecycles": row.num_failed,
+        "malformed_episodes": row.num_malformed,
+        "success": [_numbers(e) for e in row.success],
+        "reward": [_numbers(e) for e in row.reward],
+    }
+
+
+def _numbers(estimate: Estimate) -> dict[str, float | None]:
+    values = {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
+    return {key: None if math.isnan(value) else round(value, 4) for key, value in values.items()}
+
+
+def _shown(estimate: Estimate) -> str:
+    return f"{estimate.mean:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]" if not math.isnan(estimate.mean) else "-"

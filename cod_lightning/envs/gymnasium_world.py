@@ -1,0 +1,187 @@
+"""Any text environment of gymnasium as a world: give it rules and a list of tasks, and packs come out."""
+
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.checks import check_turns
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GymnasiumTask:
+    """What the environment is reset with."""
+
+    options: str
+    """As JSON."""
+    seed: int
+
+
+class GymnasiumWorld(TextEnv):
+    """A plain `gymnasium.Env` whose observations and actions are strings, and a list of its tasks.
+
+    A task is the `options` of the environment's `reset`. Tasks with one value of `group_key` share a hidden rule: a pack draws
+    its tasks from one group, without repeats as long as there are others. A group belongs to one split (without groups: a
+    task does). The last reward of a task counts, or the sum, and the last observation is its feedback.
+
+    Args:
+        env: The environment. Texts may hold anything; it must bear being reset many times and deep-copied.
+        tasks: Options of `reset`, or the path of a JSON Lines file of them.
+        rules: System text: what the world is and how to answer.
+        max_turns: Turns per task; the adapter ends longer ones as truncated.
+        group_key: Key of the options that says which tasks share a hidden rule; null: all do.
+        success_at: Reward from which a task counts as solved.
+        min_reward: Smallest reward of a task.
+        max_reward: Largest reward of a task.
+        sum_rewards: Add up the rewards of all turns instead of taking the last.
+        world_name: Short identity, part of every pack id; null takes the environment's class name.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[str, str],
+        tasks: list[dict[str, Any]] | str,
+        rules: str,
+        max_turns: int = 10,
+        group_key: str | None = None,
+        success_at: float = 1.0,
+        min_reward: float = 0.0,
+        max_reward: float = 1.0,
+        sum_rewards: bool = False,
+        world_name: str | None = None,
+    ) -> None:
+        check_turns(max_turns, "10 is the default.")
+        if not min_reward < max_reward:
+            raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
+        for kind in ("observation_space", "action_space"):
+            if not isinstance(space := getattr(env, kind), gymnasium.spaces.Text):
+                raise ConfigError(
+                    "data.env.env", type(space).__name__, f"a Text {kind}", "Wrap the environment in text."
+                )
+        self.env, self._rules = env, rules
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.max_turns, self.success_at, self.sum_rewards = max_turns, success_at, sum_rewards
+        self.reward_range = (min_reward, max_reward)
+        self.name = world_name or type(env.unwrapped).__name__.lower()
+        listed = _read(tasks) if isinstance(tasks, str) else tasks
+        self._groups = _grouped(listed, group_key)
+        self._grouped = group_key is not None
+        self._restart()
+
+    @property
+    def rules(self) -> str:
+        """As given."""
+        return self._rules
+
+    @property
+    def success(self) -> bool:
+        """True once the task's reward has reached `success_at`."""
+        return self._ended and self._reward >= self.success_at
+
+    @property
+    def status(self) -> EpisodeStatus:
+        """Truncated out of turns, completed otherwise; an environment that knows malformed text says so in words."""
+        return EpisodeStatus.TRUNCATED if self._truncated else EpisodeStatus.COMPLETED
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """N tasks of one group of that split."""
+        groups = self._of(split)
+        world_seed = derive_seed(self.name, str(split), seed, index)
+        rng = random.Random(world_seed)
+        tasks = groups[rng.randrange(len(groups))]
+        order: list[str] = []
+        while len(order) < num_tasks:
+            order += rng.sample(tasks, len(tasks))
+        specs = [
+            GymnasiumTask(options=o, seed=derive_seed(world_seed, n) % 2**31) for n, o in enumerate(order[:num_tasks])
+        ]
+        listed = tuple(Task(id=str(n), seed=spec.seed, spec=spec) for n, spec in enumerate(specs))
+        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=listed)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start `options["task"]`, or, without one, a task drawn from the adapter's own generator."""
+        super().reset(seed=seed)
+        self._restart()
+        if options and "task" in options:
+            spec = options["task"].spec
+            assert isinstance(spec, GymnasiumTask), f"task {options['task'].id} is not of {self.name}"
+        else:
+            groups = list(self._groups.values())
+            tasks = groups[int(self.np_random.integers(len(groups)))]
+            chosen = tasks[int(self.np_random.integers(len(tasks)))]
+            spec = GymnasiumTask(options=chosen, seed=int(self.np_random.integers(2**31)))
+        return self.env.reset(seed=spec.seed, options=json.loads(spec.options))[0], {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """The environment's step; its info is left out."""
+        assert not self._ended, "the task is over; call reset()"
+        observation, reward, terminated, truncated, _ = self.env.step(action)
+        self._turns += 1
+        self._reward = self._reward + float(reward) if self.sum_rewards else float(reward)
+        self._truncated = not terminated and (truncated or self._turns >= self.max_turns)
+        self._ended = terminated or self._truncated
+        return observation, self._reward if self._ended else 0.0, terminated, self._truncated, {}
+
+    def render(self) -> Any:
+        """As the environment renders."""
+        return self.env.render()
+
+    def _restart(self) -> None:
+        self._turns, self._reward, self._truncated, self._ended = 0, 0.0, False, False
+
+    def _of(self, split: Split) -> list[list[str]]:
+        """The split's groups; without groups, one of the split's tasks."""
+        if self._grouped:
+            groups = [tasks for name, tasks in self._groups.items() if split_of_text(name) is split]
+        else:
+            tasks = [task for task in self._groups[""] if split_of_text(task) is split]
+            groups = [tasks] if tasks else []
+        if not groups:
+            what = "group" if self._grouped else "task"
+            num = len(self._groups) if self._grouped else len(self._groups[""])
+            raise ConfigError(
+                "data.env.tasks",
+                f"{num} {what}s",
+                f"at least one {what} in the {split} split (8 of 10 train, 1 validates, 1 tests, by hash)",
+                f"Give more {what}s; some 50 make it sure.",
+            )
+        return groups
+
+
+def _read(path: str) -> list[dict[str, Any]]:
+    """One JSON object a line."""
+    if not Path(path).is_file():
+        raise ConfigError("data.env.tasks", path, "an existing JSON Lines file", "Correct the path.")
+    found: list[dict[str, Any]] = []
+    for number, line in enumerate(Path(path).read_text().splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ConfigError("data.env.tasks", f"{path}:{number}", "a JSON object", f"Correct it: {error}.") from error
+        if not isinstance(record, dict):
+            raise ConfigError("data.env.tasks", f"{path}:{number}", "a JSON object", "Put it in braces.")
+        found.append(record)
+    return found
+
+
+def _grouped(tasks: list[dict[str, Any]], key: str | None) -> dict[str, list[str]]:
+    """Canonical JSON of the tasks by their group's, in an order that does not depend on the list's."""
+    if not tasks:
+        raise ConfigError("data.env.tasks", "none", "at least one task", "Fill the list.")
+    groups: dict[str, set[str]] = {}
+    for number, task in enumerate(tasks):
+        if key is not None and key not in task:
+            raise ConfigError(f"data.env.tasks[{number}]", sorted(task), f"the group_key '{key}' in it", "Add it.")
+        name = "" if key is None else json.dumps(task[key], sort_keys=True)
+        groups.setdefault(name, set()).add(json.dumps(task, sort_keys=True))
+    return {name: sorted(groups[name]) for name in sorted(groups)}

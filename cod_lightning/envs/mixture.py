@@ -1,0 +1,147 @@
+"""A mixture of worlds: every pack comes from one of them, drawn by weight."""
+
+import itertools
+import math
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gymnasium
+
+from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixedTask:
+    """A task, and the key of the world that it belongs to."""
+
+    world: str
+    spec: object
+
+
+class Mixture(TextEnv):
+    """Packs of several worlds; never mixed within a pack.
+
+    Args:
+        worlds: The worlds, each under a key of its own.
+        weights: How often each key is drawn, relative to the others; null for equally often. One for every world, or none.
+    """
+
+    def __init__(self, worlds: dict[str, TextEnv], weights: dict[str, float] | None = None) -> None:
+        if not worlds:
+            raise ConfigError("data.env.worlds", "{}", "at least one world", "Name one.")
+        given = dict.fromkeys(worlds, 1.0) if weights is None else weights
+        if set(given) != set(worlds):
+            raise ConfigError(
+                "data.env.weights",
+                sorted(given),
+                f"a weight for each of {sorted(worlds)}",
+                "Leave it out for equal ones.",
+            )
+        for key, weight in given.items():
+            if not (math.isfinite(weight) and weight > 0):
+                raise ConfigError(f"data.env.weights.{key}", weight, "a number above 0", "Leave the world out instead.")
+        self.worlds, self.weights = worlds, given
+        self.name = "+".join(world.name for world in worlds.values())
+        self._here = next(iter(worlds))
+
+    @property
+    def current(self) -> TextEnv:
+        """The world of the present task."""
+        return self.worlds[self._here]
+
+    @property
+    def max_turns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the present task's world."""
+        return self.current.max_turns
+
+    @property
+    def reward_range(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the present task's world."""
+        return self.current.reward_range
+
+    @property
+    def observation_space(self) -> gymnasium.Space[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the present task's world."""
+        return self.current.observation_space
+
+    @property
+    def action_space(self) -> gymnasium.Space[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the present task's world."""
+        return self.current.action_space
+
+    @property
+    def rules(self) -> str:
+        """Of the present task's world."""
+        return self.current.rules
+
+    @property
+    def success(self) -> bool:
+        """Of the present task."""
+        return self.current.success
+
+    @property
+    def status(self) -> EpisodeStatus:
+        """Of the present task."""
+        return self.current.status
+
+    def words(self) -> tuple[str, ...]:
+        """All worlds' words, each once; none unless every world has a closed vocabulary."""
+        spoken = [world.words() for world in self.worlds.values()]
+        return tuple(dict.fromkeys(itertools.chain(*spoken))) if all(spoken) else ()
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """A pack of the world that this identity draws; its id is that of the world's own pack."""
+        rng = random.Random(derive_seed("mixture", *sorted(self.worlds), str(split), seed, index))
+        key = rng.choices(list(self.weights), list(self.weights.values()))[0]
+        return self._mixed(key, self.worlds[key].sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start `options["task"]` in its world, or, without one, whatever the first world starts."""
+        super().reset(seed=seed)
+        if not (options and "task" in options):
+            self._here = next(iter(self.worlds))
+            return self.current.reset(seed=seed)
+        task = options["task"]
+        self._here = _spec(task).world
+        return self.current.reset(seed=seed, options={"task": replace(task, spec=_spec(task).spec)})
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """In the present task's world."""
+        return self.current.step(action)  # pyright: ignore[reportReturnType]
+
+    def render(self) -> Any:
+        """Of the present task's world."""
+        return self.current.render()
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """As the pack's world changes it."""
+        key, inner = self._inner(pack)
+        return self._mixed(key, self.worlds[key].changed(inner, at, seed))
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """The reference of the pack's world."""
+        key, inner = self._inner(pack)
+        return self.worlds[key].reference(kind, inner)
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        """The demonstrator of the pack's world."""
+        key, inner = self._inner(pack)
+        return self.worlds[key].demonstrator(inner)
+
+    @staticmethod
+    def _mixed(key: str, pack: Pack) -> Pack:
+        return replace(pack, tasks=tuple(replace(t, spec=MixedTask(world=key, spec=t.spec)) for t in pack.tasks))
+
+    @staticmethod
+    def _inner(pack: Pack) -> tuple[str, Pack]:
+        inner = tuple(replace(task, spec=_spec(task).spec) for task in pack.tasks)
+        return _spec(pack.tasks[0]).world, replace(pack, tasks=inner)
+
+
+def _spec(task: Task) -> MixedTask:
+    assert isinstance(task.spec, MixedTask), f"task {task.id} is not of a mixture"
+    return task.spec

@@ -1,0 +1,52 @@
+"""Packs whose hidden rule changes on the way: what the agent wrote down turns false, and it has to notice."""
+
+import random
+from dataclasses import replace
+
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.wrapped import WrappedWorld
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Pack, Split
+
+
+class NonStationary(WrappedWorld):
+    """The inner world's packs, with another hidden rule from some task on.
+
+    Nothing but the rule changes: labels, names and tasks stay, so that only what happens tells of it. The oracle and the
+    demonstrator know the first rule only.
+
+    Args:
+        world: A world whose rule can change (`TextEnv.changed`).
+        change_at: Position of the first task under the new rule, from 1 on; null draws one in 1..N-1 for each pack.
+    """
+
+    def __init__(self, world: TextEnv, change_at: int | None = None) -> None:
+        super().__init__(world)
+        if change_at is not None and change_at < 1:
+            raise ConfigError(
+                "data.env.change_at", change_at, "at least 1: the first task has the first rule", "Use 2, or null."
+            )
+        self.change_at = change_at
+        self.name = f"changing{'' if change_at is None else change_at}-{world.name}"
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """A pack that changes at `change_position`; one of a single task does not change."""
+        inner = self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
+        if num_tasks > 1:
+            at = self.change_position(inner)
+            inner = self.world.changed(inner, at, derive_seed("change", seed, index))
+        return replace(inner, id=f"changing{self.change_at or ''}-{inner.id}")
+
+    def change_position(self, pack: Pack) -> int:
+        """Position of the pack's first task under the new rule."""
+        if self.change_at is None:
+            return random.Random(derive_seed("change position", pack.world_seed)).randint(1, len(pack) - 1)
+        if self.change_at >= len(pack):
+            raise ConfigError(
+                "data.env.change_at",
+                self.change_at,
+                f"in 1..{len(pack) - 1}, a task of the pack",
+                "Lower it, or use null.",
+            )
+        return self.change_at

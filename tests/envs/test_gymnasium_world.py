@@ -1,0 +1,132 @@
+"""Plain text environments of gymnasium as worlds."""
+
+import json
+from typing import Any
+
+import gymnasium
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from cod_lightning.envs.base import text_space
+from cod_lightning.envs.gymnasium_world import GymnasiumWorld
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import EpisodeStatus, Split
+
+
+class Capitals(gymnasium.Env[str, str]):
+    """Asks for a word; three tries."""
+
+    observation_space = action_space = text_space()
+    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.wanted = (options or {}).get("answer", "Rome")
+        return f"Say {(options or {}).get('question', 'the capital')}.", {"left": "out"}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        right = action == self.wanted
+        return ("Yes." if right else "No."), float(right), right, False, {}
+
+
+TASKS = [{"country": f"c{n % 40}", "question": f"q{n}", "answer": f"a{n}"} for n in range(200)]
+
+
+def _world(**parameters: Any) -> GymnasiumWorld:
+    return GymnasiumWorld(**{"env": Capitals(), "tasks": TASKS, "rules": "Answer.", "max_turns": 3, **parameters})
+
+
+def test_gymnasiums_checker_finds_nothing_to_complain_about():
+    check_env(_world(), skip_render_check=True)
+
+
+def test_a_task_is_played_with_its_own_options():
+    env = _world()
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
+    for task in pack.tasks:
+        options = json.loads(task.spec.options)
+        assert env.reset(options={"task": task}) == (f"Say {options['question']}.", {})
+        assert env.step("wrong") == ("No.", 0.0, False, False, {})
+        assert env.step(options["answer"]) == ("Yes.", 1.0, True, False, {})
+        assert env.success
+        assert env.status is EpisodeStatus.COMPLETED
+
+
+def test_turns_run_out():
+    env = _world(max_turns=2)
+    env.reset(seed=0)
+    env.step("wrong")
+    assert env.step("wrong") == ("No.", 0.0, False, True, {})
+    assert env.status is EpisodeStatus.TRUNCATED
+    assert not env.success
+
+
+def test_rewards_of_all_turns_can_be_added_up():
+    env = _world(sum_rewards=True, max_reward=3.0, success_at=0.5)
+    env.env.step = lambda action: ("ok", 0.25, False, False, {})
+    env.reset(seed=0)
+    assert [env.step("x")[1] for _ in range(3)] == [0.0, 0.0, 0.75]
+
+
+def test_packs_keep_to_a_group_and_groups_to_a_split():
+    env = _world(group_key="country")
+    seen: dict[str, Split] = {}
+    for split in Split:
+        for index in range(30):
+            pack = env.sample_pack(split=split, index=index, num_tasks=5)
+            countries = {json.loads(task.spec.options)["country"] for task in pack.tasks}
+            assert len(countries) == 1
+            assert len({task.spec.options for task in pack.tasks}) == 5, "no repeats while there are others"
+            assert seen.setdefault(countries.pop(), split) is split
+    assert len(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=64)) == 64
+
+
+def test_without_groups_a_task_belongs_to_one_split():
+    env = _world()
+    by_split = {
+        split: {t.spec.options for i in range(60) for t in env.sample_pack(split=split, index=i, num_tasks=4).tasks}
+        for split in Split
+    }
+    assert not by_split[Split.TRAIN] & by_split[Split.TEST]
+    assert not by_split[Split.TRAIN] & by_split[Split.VALIDATION]
+
+
+def test_tasks_are_read_from_a_file(tmp_path):
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("\n".join(json.dumps(task) for task in TASKS) + "\n\n")
+    packs = [_world(tasks=t).sample_pack(split=Split.TRAIN, index=4, num_tasks=4) for t in (str(path), TASKS[::-1])]
+    assert packs[0] == packs[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [("{", r"tasks\.jsonl:1"), ("[1]", "a JSON object"), ("\n", "at least one task"), (None, "an existing")],
+)
+def test_a_bad_file_is_named_with_its_line(tmp_path, content, complaint):
+    path = tmp_path / "tasks.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=complaint):
+        _world(tasks=str(path))
+
+
+def test_impossible_parameters_are_refused():
+    with pytest.raises(ConfigError, match="max_reward"):
+        _world(max_reward=0.0)
+    with pytest.raises(ConfigError, match="max_turns"):
+        _world(max_turns=0)
+    with pytest.raises(ConfigError, match="group_key 'continent'"):
+        _world(group_key="continent")
+    with pytest.raises(ConfigError, match="a Text observation_space"):
+        _world(env=gymnasium.make("FrozenLake-v1"))
+    only = _world(tasks=[{"n": next(n for n in range(100) if _in_training(n))}])
+    with pytest.raises(ConfigError, match="test split"):
+        only.sample_pack(split=Split.TEST, index=0, num_tasks=1)
+
+
+def _in_training(number: int) -> bool:
+    try:
+        _world(tasks=[{"n": number}]).sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    except ConfigError:
+        return False
+    return True

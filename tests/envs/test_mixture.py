@@ -1,0 +1,76 @@
+"""A mixture of worlds."""
+
+import copy
+from collections import Counter
+
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.mixture import Mixture
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Split
+from tests.envs.scripted_life import live
+
+
+def _mixture(**weights: float) -> Mixture:
+    lake = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol="compact")
+    return Mixture({"lake": lake, "levers": Levers(protocol="compact")}, weights or None)
+
+
+def test_packs_come_from_the_worlds_by_weight_and_are_never_mixed():
+    env = _mixture(lake=3, levers=1)
+    packs = [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3) for index in range(400)]
+    drawn = Counter(next(iter({task.spec.world for task in pack.tasks})) for pack in packs)
+    assert 260 < drawn["lake"] < 340
+    assert all(len({task.spec.world for task in pack.tasks}) == 1 for pack in packs)
+    assert len({pack.id for pack in packs}) == 400
+    assert packs == [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3) for index in range(400)]
+
+
+def test_a_pack_is_played_exactly_as_in_its_own_world():
+    env = _mixture()
+    for index in range(12):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
+        alone = env.worlds[pack.tasks[0].spec.world]
+        same = alone.sample_pack(split=Split.TRAIN, index=index, num_tasks=3)
+        assert pack.id == same.id
+        for kind in Reference:
+            mixed = live(copy.deepcopy(env), pack, env.reference(kind, pack), "compact")
+            assert mixed == live(copy.deepcopy(alone), same, alone.reference(kind, same), "compact")
+        assert live(env, pack, env.demonstrator(pack), "compact") == live(
+            alone, same, alone.demonstrator(same), "compact"
+        )
+
+
+def test_the_vocabulary_is_that_of_all_worlds_without_repeats():
+    env = _mixture()
+    words = env.words()
+    assert len(words) == len(set(words))
+    assert set(words) == set(env.worlds["lake"].words()) | set(env.worlds["levers"].words())
+    assert Mixture({"a": Levers(protocol="compact"), "b": Levers()}).words() == ()
+
+
+def test_gymnasiums_checker_finds_nothing_to_complain_about():
+    check_env(_mixture(), skip_render_check=True)
+
+
+def test_a_rule_changes_within_its_world():
+    env = _mixture()
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
+    changed = env.changed(pack, at=1, seed=0)
+    assert changed.tasks[0] == pack.tasks[0]
+    assert changed.tasks[1] != pack.tasks[1]
+    assert {task.spec.world for task in changed.tasks} == {task.spec.world for task in pack.tasks}
+
+
+def test_impossible_mixtures_are_refused_by_name():
+    with pytest.raises(ConfigError, match="at least one world"):
+        Mixture({})
+    with pytest.raises(ConfigError, match=r"weights is \['b'\]"):
+        Mixture({"a": Levers()}, {"b": 1.0})
+    for weight in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match=r"data\.env\.weights\.a"):
+            Mixture({"a": Levers()}, {"a": weight})

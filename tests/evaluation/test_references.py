@@ -1,0 +1,96 @@
+"""Reference policies through the real rollout."""
+
+import json
+
+import pytest
+
+from cod_lightning.cli import main
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.references import Comparison, play_reference, summarise
+from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.rollout.segments import count_drift
+from cod_lightning.types import EpisodeStatus, Group, Split
+
+
+def _row(comparison: Comparison, protocol: str = "natural", num_packs: int = 150):
+    env = Levers(protocol=protocol)  # type: ignore[arg-type]
+    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(num_packs)]
+    lives = list(play_reference(env, packs, comparison, HintContext(protocol, response_limit=None)))  # type: ignore[arg-type]
+    return lives, summarise(comparison, lives), packs
+
+
+def test_memory_is_what_separates_the_scripted_policy_from_the_memoryless_one():
+    random, memoryless, scripted, oracle = (_row(comparison)[1] for comparison in Comparison)
+    assert memoryless.success[0] == scripted.success[0], "the first task has no context to hide"
+    assert max(e.mean for e in memoryless.success) < 0.65
+    assert scripted.success[3].low > memoryless.success[3].high
+    assert max(e.mean for e in random.success) < 0.65
+    assert all(e.mean == 1.0 for e in oracle.success)
+
+
+@pytest.mark.parametrize("protocol", ["natural", "compact"])
+def test_references_run_through_the_real_rollout_without_drift_or_malformed_text(protocol):
+    lives, row, packs = _row(Comparison.SCRIPTED, protocol, num_packs=10)
+    assert count_drift([Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]) == 0
+    assert (row.num_failed, row.num_malformed, row.num_packs) == (0, 0, 10)
+    assert all(e.status is not EpisodeStatus.MALFORMED for life in lives for e in life.episodes)
+
+
+def test_a_policy_that_raises_is_counted_and_its_missing_rewards_are_not_zeros():
+    class Breaking(Levers):
+        def step(self, action):
+            if "3" in action:
+                raise RuntimeError("jammed")
+            return super().step(action)
+
+    env = Breaking()
+    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=2) for i in range(40)]
+    lives = list(play_reference(env, packs, Comparison.ORACLE, HintContext(response_limit=None)))
+    row = summarise(Comparison.ORACLE, lives)
+    assert 0 < row.num_failed < 40
+    assert row.success[0].mean == 1.0
+    assert row.success[0].num == sum(life.solves[0].reward is not None for life in lives)
+
+
+def test_bytes_lose_nothing():
+    chat = byte_chat()
+    for text in ("", " a  b\n\tc", "naïve ✓ 🙂 \x00", "<|end|>"):
+        assert chat.decode(chat.encode(chat.neutral(text))) == chat.neutral(text)
+
+
+def test_the_command_writes_a_table_that_a_page_can_show(tmp_path, capsys):
+    out = tmp_path / "sub" / "references"
+    argv = ["references", "--worlds", "[levers]", "--num_packs", "20", "--pack_size", "3", "--out", str(out)]
+    assert main(argv) == 0
+    page, record = out.with_suffix(".md").read_text(), json.loads(out.with_suffix(".json").read_text())
+    rows = record["worlds"]["levers"]["rows"]
+    assert [row["policy"] for row in rows] == ["random", "memoryless", "scripted", "oracle"]
+    assert all(len(row["success"]) == 3 and row["packs"] == 20 for row in rows)
+    shown = rows[2]["success"][2]
+    assert f"{shown['mean']:.3f} [{shown['low']:.3f}, {shown['high']:.3f}]" in page
+    assert "--worlds '[levers]' --num_packs 20" in page or "--num_packs 20 --pack_size 3 --worlds '[levers]'" in page
+    assert "scripted" in capsys.readouterr().out
+
+
+def test_a_users_own_world_is_measured_by_its_class_path(capsys):
+    assert (
+        main(["references", "--env", "cod_lightning.envs.levers.Levers", "--env.max_turns", "4", "--num_packs", "5"])
+        == 0
+    )
+    shown = capsys.readouterr().out
+    assert "levers-4" in shown
+    assert "0.00" not in shown, "four pulls always do"
+
+
+@pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["--num_packs", "1"], "--num_packs is 1"),
+        (["--worlds", "[lakes]"], "lakes"),
+        (["--pack_size", "0"], "--pack_size"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(argv, complaint, capsys):
+    assert main(["references", *argv]) == 2
+    assert complaint in capsys.readouterr().err

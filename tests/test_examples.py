@@ -1,0 +1,105 @@
+"""What the guide says about a world of one's own."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+ROOT = Path(__file__).parents[1]
+GUIDE = (ROOT / "docs" / "guides" / "your_own_world.md").read_text()
+EXAMPLE = ROOT / "examples" / "hidden_number"
+
+
+@pytest.fixture
+def hidden_number(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    import hidden_number
+
+    return hidden_number
+
+
+def test_the_example_is_at_most_60_lines_and_outside_the_package():
+    assert len((EXAMPLE / "hidden_number.py").read_text().splitlines()) <= 60
+    assert not EXAMPLE.is_relative_to(ROOT / "cod_lightning")
+
+
+def test_the_example_keeps_the_contract(hidden_number):
+    from cod_lightning.types import EpisodeStatus, Split
+
+    env = hidden_number.HiddenNumber()
+    check_env(env, skip_render_check=True)
+    numbers = {
+        split: {env.sample_pack(split=split, index=i, num_tasks=2).tasks[0].spec.number for i in range(60)}
+        for split in Split
+    }
+    assert not numbers[Split.TRAIN] & numbers[Split.TEST]
+    pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=2)
+    number = pack.tasks[1].spec.number
+    env.reset(options={"task": pack.tasks[0]})
+    assert env.step(f"<answer>{number - 1}</answer>")[0] == f"{number - 1} is too low."
+    assert env.step(f"<answer>{number}</answer>")[1:4] == (1.0, True, False)
+    assert env.success
+    for text in ("", "<answer>\U0001f600</answer>", "<answer>٣</answer>", "9" * 100_000):
+        env.reset(options={"task": pack.tasks[0]})
+        assert env.step(text)[1:4] == (0.0, True, False)
+        assert env.status is EpisodeStatus.MALFORMED
+
+
+def test_the_example_goes_through_the_real_rollout(hidden_number):
+    from cod_lightning.contexts import HintContext
+    from cod_lightning.envs.base import TextPolicy
+    from cod_lightning.evaluation.references import scripted_speaker
+    from cod_lightning.rollout.group import run_groups
+    from cod_lightning.types import Split
+
+    class Bisecting(TextPolicy):
+        def act(self, messages, rng):
+            low, high = 1, 30
+            for message in messages:
+                for guess, told in re.findall(r"(\d+) is too (\w+)", message.content):
+                    low, high = (max(low, int(guess) + 1), high) if told == "low" else (low, min(high, int(guess) - 1))
+            return f"<answer>{(low + high) // 2}</answer>"
+
+        def note(self, messages, rng):
+            return " ".join(
+                f"{g} is too {t}." for m in messages for g, t in re.findall(r"(\d+) is too (\w+)", m.content)
+            )
+
+    env, mechanism = hidden_number.HiddenNumber(), HintContext(response_limit=None)
+    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(40)]
+    groups = run_groups(packs, 1, world=env, mechanism=mechanism, speaker=scripted_speaker(Bisecting(), mechanism))
+    success = [sum(bool(g.lifecycles[0].solves[n].success) for g in groups) for n in range(3)]
+    assert success[0] < success[1] == 40
+
+
+def _commands() -> list[str]:
+    blocks = re.findall(r"^```\w*\n(.*?)^```", GUIDE, flags=re.S | re.M)
+    return [line for block in blocks for line in block.splitlines() if " play " in line]
+
+
+@pytest.mark.parametrize("command", _commands())
+def test_the_guides_play_commands_start(command):
+    assignments = [part for part in shlex.split(command) if "=" in part and not part.startswith("--")]
+    argv = [part for part in shlex.split(command) if part not in assignments]
+    path = os.pathsep.join([*(a.partition("=")[2] for a in assignments if a.startswith("PYTHONPATH=")), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, *argv[1:]],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "task 1 of 4" in done.stdout
+    assert "Stopped." in done.stdout
+
+
+def test_there_are_commands_in_the_guide():
+    assert len(_commands()) == 2
