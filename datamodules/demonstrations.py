@@ -10,8 +10,6 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-import lightning as L
-
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
@@ -24,10 +22,10 @@ from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode, Group, Lifecycle, Pack, Split
-from datamodules.rollout import SizedItems
+from datamodules.items import ItemDataModule, SizedItems
 
 
-class DemonstrationDataModule(L.LightningDataModule):
+class DemonstrationDataModule(ItemDataModule):
     """Batches of demonstrated episodes.
 
     Args:

@@ -3,11 +3,7 @@
 import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import lightning as L
-import torch
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
@@ -24,11 +20,12 @@ from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group, Message, Pack, Role, Split
+from datamodules.items import ItemDataModule, SizedItems
 
 GroupListener = Callable[[str, int, Sequence[Group]], None]
 
 
-class RolloutDataModule(L.LightningDataModule):
+class RolloutDataModule(ItemDataModule):
     """Generates interleaved solve and update episodes with the current policy.
 
     Args:
@@ -117,10 +114,6 @@ class RolloutDataModule(L.LightningDataModule):
         assert self._chat is not None, "setup() has not run"
         return self._chat
 
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Training batches move to the device; groups of lifecycles are records and stay."""
-        return batch.to(device) if isinstance(batch, Batch) else batch
-
     def state_dict(self) -> dict[str, Any]:
         """The cursor over training packs."""
         return {"num_rollouts": self.num_rollouts}
@@ -131,22 +124,22 @@ class RolloutDataModule(L.LightningDataModule):
 
     # ------------------------------------------------------------------ loaders
 
-    def train_dataloader(self) -> "SizedItems":
+    def train_dataloader(self) -> SizedItems:
         """One item = one optimizer update. Sized, so that Lightning never fetches ahead of the weights."""
         return SizedItems(self._train_batches, self.rollouts_per_epoch * self.updates_per_rollout)
 
-    def val_dataloader(self) -> "SizedItems":
+    def val_dataloader(self) -> SizedItems:
         """One item: the groups (of one) of all validation packs."""
         return SizedItems(self._validation_groups, 1)
 
-    def test_dataloader(self) -> list["SizedItems"]:
+    def test_dataloader(self) -> list[SizedItems]:
         """One loader for each condition of each suite that concerns the current policy."""
         return [
             SizedItems(lambda s=suite, c=condition: self._suite_groups(s, c), 1)
             for suite, condition in self.test_conditions()
         ]
 
-    def predict_dataloader(self) -> "SizedItems":
+    def predict_dataloader(self) -> SizedItems:
         """As validation: lifecycles of held-out packs."""
         return self.val_dataloader()
 
@@ -241,22 +234,6 @@ class RolloutDataModule(L.LightningDataModule):
                 f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={self.max_new_tokens}",
                 "Raise the window or lower data.max_new_tokens.",
             )
-
-
-@dataclass(frozen=True)
-class SizedItems:
-    """An iterable with a length: Lightning then fetches an item only when it is needed."""
-
-    items: Callable[[], Iterator[Any]]
-    length: int
-
-    def __iter__(self) -> Iterator[Any]:
-        """A fresh pass."""
-        return self.items()
-
-    def __len__(self) -> int:
-        """Items of one pass."""
-        return self.length
 
 
 def _check_sizes(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import lightning as L
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -28,6 +27,7 @@ from cod_lightning.objective.microbatch import split_by_token_budget
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.types import Group
+from modules.policy import PolicyModule
 
 _NO_ADVANTAGE = 1e-6
 """Below this a row's gradient is rounding noise."""
@@ -45,7 +45,7 @@ class UpdateStats:
     num_micro_batches: int
 
 
-class GRPOModule(L.LightningModule):
+class GRPOModule(PolicyModule):
     """Trains a policy on groups of lifecycles with credit for each episode.
 
     Manual optimisation: a batch is one update of any number of micro-batches, so gradient clipping and accumulation are
@@ -227,7 +227,7 @@ class GRPOModule(L.LightningModule):
         table = batch.credit
         present = table.valid[..., 0::2]
         count = present.sum(dim=(0, 1))
-        mean = (table.solve_rewards * present).sum(dim=(0, 1)) / count.clamp_min(1)
+        mean = torch.where(present, table.solve_rewards, 0.0).sum(dim=(0, 1)) / count.clamp_min(1)
         values = {f"train/reward/position_{n}": float(r) for n, r in enumerate(mean) if count[n]}
         values |= {
             "train/lifecycles": float(count[0]),
@@ -263,11 +263,6 @@ class GRPOModule(L.LightningModule):
     def predict_step(self, groups: list[Group], batch_idx: int) -> int:
         """How many lifecycles were played; `Transcripts` writes them down (Lightning cannot keep records)."""
         return sum(len(group.lifecycles) for group in groups)
-
-    @property
-    def _model(self) -> PreTrainedModel:
-        assert self.model is not None, "configure_model() has not run"
-        return self.model
 
 
 def _episode_keys(index: Tensor, table: CreditTable) -> Tensor:

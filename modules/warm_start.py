@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import lightning as L
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -11,9 +10,10 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy, output_layer
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
+from modules.policy import PolicyModule
 
 
-class WarmStartModule(L.LightningModule):
+class WarmStartModule(PolicyModule):
     """Cross-entropy on the demonstrators' action tokens, AdamW with warm-up and linear decay to 0.
 
     Args:
@@ -75,8 +75,3 @@ class WarmStartModule(L.LightningModule):
         hidden = self._model.base_model(input_ids=batch.token_ids, use_cache=False).last_hidden_state
         logprobs, _ = action_logprobs(hidden, output_layer(self._model), batch.token_ids, batch.action_mask)
         return -logprobs.sum() / max(1, batch.num_action_tokens)
-
-    @property
-    def _model(self) -> PreTrainedModel:
-        assert self.model is not None, "configure_model() has not run"
-        return self.model

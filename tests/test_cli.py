@@ -86,6 +86,46 @@ def test_a_mistake_in_the_config_exits_with_2_and_names_key_value_and_remedy(cap
     assert said in line
 
 
+@pytest.mark.parametrize(
+    ("called", "command", "program"),
+    [
+        ("/usr/bin/cod-lightning", "fit", "cod-lightning fit"),
+        ("/site/cod_lightning/__main__.py", "test", "python -m cod_lightning test"),
+        ("/site/cod_lightning/__main__.py", "warm_start", "python -m cod_lightning warm_start"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--model.lr", "fast"], "model.lr: Expected a float. Got value: fast"),
+        (["--model.rl", "1"], "unrecognized arguments: --model.rl 1"),
+        (
+            ["--trainer.max_epochs", "few"],
+            "Subtypes: [int, NoneType]; Errors: - Expected a int; - Expected a NoneType;",
+        ),
+        (["--data.env.init_args.sise", "3"], "Option 'sise' is not accepted"),
+    ],
+)
+def test_a_bad_option_is_answered_in_one_line_by_the_name_it_was_called(
+    capsys, monkeypatch, called, command, program, option, said
+):
+    monkeypatch.setattr(sys, "argv", [called])
+    config = "warm_start/levers" if command == "warm_start" else "smoke"
+    with pytest.raises(SystemExit, match="2"):
+        cli.main([command, "--config", config, *option])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{program}: error: ")
+    assert said in line
+    assert line.endswith(f"{program} --help)")
+
+
+def test_help_calls_a_command_by_the_name_that_was_typed(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/cod-lightning"])
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["warm_start", "--help"])
+    assert capsys.readouterr().out.startswith("usage: cod-lightning warm_start ")
+
+
 def test_a_misspelt_config_is_answered_with_the_nearest(capsys):
     code, line = fails(capsys, "fit", "--config", "quikstart")
     assert code == 2

@@ -19,6 +19,7 @@ from callbacks import Evaluation, PositionCurve, Progress, Throughput, Transcrip
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.run_config import RunConfig
 from cod_lightning.commands.config_files import expand, find_config
+from cod_lightning.commands.parser import OneLineParser, program
 from cod_lightning.errors import ConfigError, DataError
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -28,6 +29,15 @@ class CodCLI(LightningCLI):
     """LightningCLI with the keys and folders of this project."""
 
     run_name: str = "run"
+    command: str | None = None
+    """What the person types where Lightning would say `fit`; None where they type Lightning's own."""
+
+    def setup_parser(self, *args: Any, **kwargs: Any) -> None:
+        """Parsers go by the names that the person typed."""
+        super().setup_parser(*args, **kwargs)
+        self.parser.prog = f"{program()} {self.command or ''}".strip()
+        for name, parser in getattr(self, "_subcommand_parsers", {}).items():
+            parser.prog = f"{program()} {self.command or name}"
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Keys beside `model`, `data` and `trainer`."""
@@ -145,6 +155,7 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
         module,
         data,
         save_config_callback=None,
+        parser_class=OneLineParser,
         seed_everything_default=1,
         trainer_defaults={
             "log_every_n_steps": 1,

@@ -21,6 +21,8 @@ from modules import WarmStartModule
 class WarmStartCLI(CodCLI):
     """`CodCLI` for supervised learning on demonstrations."""
 
+    command = "warm_start"
+
 
 def run(argv: Sequence[str]) -> int:
     """`python -m cod_lightning warm_start --config ...`: as `fit`, and the result as a Hugging Face folder."""

@@ -1,7 +1,7 @@
 """Means by position that stay right over batches and ranks: sums and counts are added up, then divided once."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -90,6 +90,10 @@ class PositionMetrics(Metric):
         self.parse_count += len(parsed)
         self.num_lifecycles += len(lifecycles)
         self.num_positions = self.num_positions.clamp_min(longest)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> "PositionMetrics":
+        """Follows moves to a device, no casts: `trainer.precision=bf16-true` would stop counting at 256."""
+        return super()._apply(lambda state: state.to(fn(state).device), exclude_state)  # pyright: ignore
 
     def compute(self) -> PositionSummary:
         """The means over all lifecycles of all ranks."""

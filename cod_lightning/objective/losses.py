@@ -92,7 +92,8 @@ class REC(PolicyLoss):
         keep = ((advantages >= 0) & (ratio <= 1 + self.clip_high)) | ((advantages <= 0) & (ratio >= 1 - self.clip_low))
         weight = ratio if self.importance_weights else torch.ones_like(ratio)
         logprobs = torch.where(mask & keep, inputs.policy_logprobs, 0.0)
-        weight = torch.where(mask & keep, advantages * weight, 0.0)  # a clipped ratio may be infinite
+        counts = mask & keep & (advantages != 0)  # where it does not count, the ratio may be infinite
+        weight = torch.where(counts, advantages * weight, 0.0)
         loss = -(weight * logprobs).sum() / max(1, inputs.num_action_tokens)
         gap = log_ratio.abs()
         metrics = LossMetrics(

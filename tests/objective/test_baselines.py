@@ -66,3 +66,22 @@ def test_siblings_that_all_did_the_same_get_nothing_and_no_nan(mode):
     equal = Returns(torch.full((2, 4, 3), 0.7), torch.ones(2, 4, 3, dtype=torch.bool))
     scaled = scale(GroupMean()(equal), equal, mode)
     assert scaled.values.abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("mode", ["none", "group", "batch"])
+@pytest.mark.parametrize("baseline", [GroupMean(), LeaveOneOut()], ids=str)
+def test_autocast_does_not_round_advantages(returns, baseline, mode):
+    exact = scale(baseline(returns), returns, mode)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = scale(baseline(returns), returns, mode)
+    assert found.values.dtype == torch.float32
+    assert torch.equal(found.values, exact.values)
+
+
+@pytest.mark.parametrize("mode", ["none", "group", "batch"])
+@pytest.mark.parametrize("baseline", [GroupMean(), LeaveOneOut()], ids=str)
+def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, baseline, mode):
+    dirty = Returns(torch.where(returns.valid, returns.values, float("nan")), returns.valid)
+    expected, found = (scale(baseline(r), r, mode) for r in (returns, dirty))
+    assert torch.equal(found.values, expected.values)
+    assert torch.equal(found.valid, expected.valid)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from cod_lightning.objective.batch import CreditTable, collate, credit_table, spread
+from cod_lightning.objective.returns import EpisodeCredit
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import (
     Episode,
@@ -108,3 +109,33 @@ def test_a_table_whose_shapes_disagree_is_a_programming_error():
             valid=torch.ones(1, 2, 5, dtype=torch.bool),
             action_counts=torch.ones(1, 2, 5, dtype=torch.long),
         )
+
+
+def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
+    solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
+    episodes = (episode(solve, 0, 1), episode(update, 0, -1), episode(solve, 1, 2))
+    whole = Group(pack=group().pack, lifecycles=(Lifecycle(pack_id="p", sibling=0, episodes=episodes),))
+    table = credit_table([whole])
+    assert table.solve_rewards.dtype == table.update_rewards.dtype == torch.float32
+    assert EpisodeCredit()(table).values.tolist() == [[[1.5, 0.5, 2.0]]]
+
+
+def test_a_batch_without_rows_has_the_types_of_any_other(batch):
+    empty = collate([], credit_table([group()]), {"p": 0}, pad_id=0)
+    assert len(empty) == 0
+    assert empty.num_action_tokens == 0
+    for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
+        assert getattr(empty, name).dtype == getattr(batch, name).dtype, name
+    assert empty.episode_index.shape == (0, 3)
+    assert spread(torch.ones(1, 2, 3), empty).shape == (0, 0)
+
+
+def test_tables_and_batches_are_the_same_under_a_default_precision_of_bfloat16(batch):
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        again = collate(segments_of([group()]), credit_table([group()]), {"p": 0}, pad_id=0)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(again.behaviour_logprobs, batch.behaviour_logprobs)
+    assert torch.equal(again.credit.update_rewards, batch.credit.update_rewards)
+    assert again.behaviour_logprobs.dtype == again.credit.update_rewards.dtype == torch.float32

@@ -46,3 +46,29 @@ def test_rows_without_any_action_still_have_a_backward(case):
     (gradient,) = torch.autograd.grad(logprobs.sum(), hidden)
     assert gradient.abs().sum() == 0
     assert entropy.abs().sum() == 0
+
+
+def test_under_autocast_the_layer_runs_in_bfloat16_and_the_softmax_in_float32(case):
+    layer, hidden, ids, mask = case
+    layer, hidden = layer.float(), hidden.detach().float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = layer(hidden)
+        dense = token_logprobs(logits, ids)
+        found, entropy = action_logprobs(hidden, layer, ids, mask)
+    assert logits.dtype == torch.bfloat16
+    expected = token_logprobs(logits.float(), ids)
+    for values in (dense, found, entropy):
+        assert values.dtype == torch.float32
+    assert torch.equal(dense, expected)
+    torch.testing.assert_close(found, expected * mask)
+
+
+def test_weights_in_bfloat16_still_give_log_probabilities_of_float32(case):
+    layer, hidden, ids, mask = case
+    found, entropy = action_logprobs(hidden.detach().bfloat16(), layer.bfloat16(), ids, mask)
+    assert found.dtype == entropy.dtype == torch.float32
+    every = torch.arange(23)
+    logits = layer(hidden.detach().bfloat16())[0, :1].expand(23, -1)
+    rows = torch.stack([torch.zeros_like(every), every], dim=1)
+    mass = token_logprobs(torch.stack([logits, logits], dim=1), rows)[:, 1].exp().sum()
+    assert mass.item() == pytest.approx(1.0, abs=1e-6)  # bfloat16 would be off by 1e-3

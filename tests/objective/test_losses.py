@@ -115,3 +115,53 @@ def test_the_divergence_is_half_the_squared_gap_and_pulls_towards_the_reference(
 def test_a_negative_clip_is_refused_by_key():
     with pytest.raises(ConfigError, match=r"model\.loss\.clip_low is -0\.1"):
         REC(clip_low=-0.1)
+
+
+def two_tokens(gap, advantage):
+    """The first token has that log-ratio and advantage, the second is on-policy with advantage 1."""
+    policy = torch.tensor([[-0.5, -0.5]], requires_grad=True)
+    return LossInputs(
+        policy_logprobs=policy,
+        behaviour_logprobs=torch.tensor([[-0.5 - gap, -0.5]]),
+        advantages=torch.tensor([[advantage, 1.0]]),
+        action_mask=torch.ones(1, 2, dtype=torch.bool),
+        num_action_tokens=2,
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("gap", "advantage"), [(200.0, 1.0), (float("inf"), 1.0), (200.0, 0.0), (float("inf"), 0.0)])
+def test_a_token_that_does_not_count_may_have_an_infinite_ratio(gap, advantage, weighted):
+    x = two_tokens(gap, advantage)
+    out = REC(importance_weights=weighted)(x)
+    out.loss.backward()
+    assert out.loss.item() == 0.25
+    assert x.policy_logprobs.grad.tolist() == [[0.0, -0.5]]
+    assert out.metrics.num_clipped.item() == (advantage != 0)
+
+
+@pytest.mark.parametrize("stored", [float("inf"), -float("inf"), float("nan")])
+def test_the_divergence_has_no_gradient_at_masked_places_whatever_stands_there(stored):
+    policy = torch.tensor([[-1.0, stored, -2.0]], requires_grad=True)
+    reference = torch.tensor([[-1.5, -1.0, stored]])
+    divergence = kl_to_reference(policy, reference, torch.tensor([[True, False, False]]))
+    divergence.backward()
+    assert divergence.item() == 0.125
+    assert policy.grad.tolist() == [[0.5, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_autocast_does_not_round_the_loss_or_its_gradient(weighted):
+    x = inputs(1, dtype=torch.float32)
+
+    def both():
+        loss = REC(importance_weights=weighted)(x).loss
+        loss = loss + kl_to_reference(x.policy_logprobs, x.behaviour_logprobs, x.action_mask)
+        return loss, torch.autograd.grad(loss, x.policy_logprobs)[0]
+
+    exact, exact_gradient = both()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, gradient = both()
+    assert found.dtype == gradient.dtype == torch.float32
+    assert torch.equal(found, exact)
+    assert torch.equal(gradient, exact_gradient)

@@ -1,6 +1,7 @@
 """Returns against the definition, and who may be credited with what."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,41 @@ def test_the_hand_made_group_comes_out_as_by_hand():
 def test_options_without_meaning_are_refused_by_key(options, key):
     with pytest.raises(ConfigError, match=rf"model\.credit\.{key}"):
         EpisodeCredit(**options)
+
+
+def under_autocast(compute):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return compute()
+
+
+RULES = [*(style[0] for style in STYLES.values()), TrajectoryCredit(), TaskCredit()]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_autocast_does_not_round_returns(rule):
+    table = random_table(2, tasks=7)
+    exact, found = rule(table), under_autocast(lambda: rule(table))
+    assert found.values.dtype == torch.float32
+    assert torch.equal(found.values, exact.values)
+    assert torch.equal(found.valid, exact.valid)
+
+
+def test_returns_under_autocast_are_the_float64_means_rounded_once():
+    table = random_table(3, missing=0.0)
+    found = under_autocast(lambda: EpisodeCredit()(table)).values
+    for g, k, e in cells(table):
+        needed = rewards_to_go(table, g, k, e)
+        assert found[g, k, e].item() == torch.tensor(sum(needed) / len(needed), dtype=torch.float32).item()
+
+
+@pytest.mark.parametrize("stored", [float("nan"), float("inf"), -float("inf"), 1e30])
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_what_is_stored_for_a_missing_reward_does_not_matter(rule, stored):
+    table = random_table(4)
+    assert not table.valid.all()
+    solve = torch.where(table.valid[..., 0::2], table.solve_rewards, stored)
+    update = torch.where(table.valid[..., 1::2], table.update_rewards, stored)
+    clean, dirty = rule(table), rule(replace(table, solve_rewards=solve, update_rewards=update))
+    assert torch.equal(dirty.valid, clean.valid)
+    assert torch.equal(dirty.values[clean.valid], clean.values[clean.valid])
+    assert dirty.values.isfinite().all()

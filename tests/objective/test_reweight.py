@@ -93,3 +93,14 @@ def test_two_ranks_that_add_up_their_sums_find_one_temperature():
 def test_bounds_the_wrong_way_round_are_refused():
     with pytest.raises(ConfigError, match=r"model\.reweight\.min_temperature"):
         AdaptiveRED(min_temperature=5.0, max_temperature=1.0)
+
+
+def test_autocast_and_junk_at_invalid_places_change_nothing():
+    advantages, counts, valid = next(d for d in map(draw, range(50)) if (d[0] * d[1]).sum() < 0)
+    exact = AdaptiveRED()(advantages, counts, valid)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = AdaptiveRED()(torch.where(valid, advantages, float("nan")), counts, valid)
+    assert exact.triggered
+    assert found.temperature == exact.temperature
+    assert found.values.dtype == torch.float32
+    assert torch.equal(found.values, exact.values)

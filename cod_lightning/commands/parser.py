@@ -1,0 +1,36 @@
+"""How the command line answers a mistake in an option: in one line, by the name that the person typed."""
+
+import re
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from jsonargparse import ArgumentParser
+from lightning.pytorch.cli import LightningArgumentParser
+
+
+class OneLineParser(LightningArgumentParser):
+    """Leaves out the usage, whose hundred lines would stand before the one that matters."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Exit with 2 after `PROGRAM COMMAND: error: ...` on stderr."""
+        if not self.exit_on_error:
+            super().error(message, ex)
+        parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
+        self.exit(2, f"{parser.prog}: error: {one_line(message)} (For all options: {parser.prog} --help)\n")
+
+
+def one_line(message: str) -> str:
+    """The message without line breaks and without Python's notation of types.
+
+    >>> one_line('Parser key "model.lr":\\n  Expected a <class \\'float\\'>. Got value: abc')
+    'model.lr: Expected a float. Got value: abc'
+    """
+    named = re.sub(r'Parser key "([^"]*)":', r"\1:", re.sub(r"<class '([^']*)'>", r"\1", message))
+    lines = [line.strip() for line in named.splitlines() if line.strip()]
+    return "".join(line + (" " if line.endswith(":") else "; ") for line in lines).rstrip(" ;")
+
+
+def program() -> str:
+    """What the person typed before the command."""
+    return "cod-lightning" if Path(sys.argv[0]).stem == "cod-lightning" else "python -m cod_lightning"

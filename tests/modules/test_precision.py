@@ -1,0 +1,203 @@
+"""Lightning's precisions on the CPU: what is cast, and what must not be."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks import Evaluation, WeightSync
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.metrics import PositionMetrics
+from cod_lightning.evaluation.results import read_results
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.batch import collate, credit_table
+from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
+from cod_lightning.rollout.segments import segments_of
+from datamodules import DemonstrationDataModule, RolloutDataModule
+from modules import GRPOModule, WarmStartModule
+from tests.stubs import PlainContext, WordWorld
+
+TINY: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
+HALF = pytest.mark.parametrize("precision", ["bf16-true", "bf16-mixed"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(REC):
+    """REC that keeps what went in and what came out."""
+
+    seen: list[tuple[LossInputs, LossOutputs]] = field(default_factory=list)
+
+    def __call__(self, inputs):
+        out = super().__call__(inputs)
+        self.seen.append((inputs, out))
+        return out
+
+
+class Watch(L.Callback):
+    """Keeps batches, logged values, and the groups they were made of."""
+
+    def __init__(self):
+        self.batches, self.values, self.groups, self.predicted = [], [], [], 0
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batches.append(batch)
+        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items()})
+
+    def on_predict_batch_end(self, trainer, pl_module, outputs, batch, batch_idx, dataloader_idx=0):
+        self.predicted += outputs
+
+
+def trainer(folder, precision, *callbacks, **options):
+    return L.Trainer(
+        precision=precision,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=list(callbacks),
+        default_root_dir=folder,
+        num_sanity_val_steps=0,
+        **options,
+    )
+
+
+def online(folder, precision, **module) -> tuple[Any, Any, L.Trainer, "Watch"]:
+    """Module, DataModule, Trainer, what was watched, and the weights before."""
+    L.seed_everything(3, verbose=False)
+    grpo = GRPOModule(TinyPolicy(**TINY), **({"lr": 1e-2, "loss": Watched()} | module))
+    data = RolloutDataModule(
+        WordWorld(),
+        PlainContext(),
+        TransformersEngine(),
+        pack_size=2,
+        group_size=4,
+        packs_per_rollout=4,
+        updates_per_rollout=2,
+        rollouts_per_epoch=2,
+        val_packs=300,
+        max_new_tokens=3,
+        suites=[Suite(name="heldout", num_packs=5, pack_size=2)],
+    )
+    watch = Watch()
+    data.group_listeners.append(lambda label, step, groups: watch.groups.append((label, groups)))
+    return grpo, data, trainer(folder, precision, WeightSync(), Evaluation(), watch, max_epochs=1), watch
+
+
+def weights(model):
+    return torch.cat([p.detach().float().flatten() for p in model.parameters()])
+
+
+@HALF
+def test_fit_validate_test_and_predict_run_in_half_precision(tmp_path, precision):
+    module, data, lightning, watch = online(tmp_path, precision, kl_coefficient=0.1)
+    lightning.fit(module, data)
+    trained = weights(module.model)
+    assert trained.isfinite().all()
+    assert (trained != weights(module.reference)).float().mean() > 0.5
+    assert {p.dtype for p in module.model.parameters()} == {
+        torch.bfloat16 if precision == "bf16-true" else torch.float32
+    }
+    gaps = [values["train/logprob_gap"] for values in watch.values[0::2]]
+    assert all(0 <= gap < 0.2 for gap in gaps)
+    (validated,) = lightning.validate(module, data, verbose=False)
+    assert validated["val/lifecycles"] == validated["val/num/position_0"] == 300
+    lightning.test(module, data, verbose=False)
+    assert read_results(tmp_path / "evaluation.json")
+    lightning.predict(module, data, return_predictions=False)
+    assert watch.predicted == 300
+
+
+@HALF
+def test_the_rows_of_an_update_and_its_loss_stay_in_float32(tmp_path, precision):
+    module, data, lightning, watch = online(tmp_path, precision)
+    lightning.fit(module, data)
+    (_, groups), *_ = [played for played in watch.groups if played[0] == "train"]
+    index = {group.pack.id: g for g, group in enumerate(groups)}
+    sampled = collate(segments_of(groups[:2]), credit_table(groups), index, pad_id=data.chat.pad_id)
+    batch = watch.batches[0]
+    for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
+        assert torch.equal(getattr(batch, name), getattr(sampled, name)), name
+        assert getattr(batch, name).dtype == getattr(sampled, name).dtype, name
+    assert torch.equal(batch.credit.solve_rewards, sampled.credit.solve_rewards)
+    assert batch.behaviour_logprobs.dtype == batch.credit.solve_rewards.dtype == torch.float32
+    assert module.loss.seen
+    for inputs, out in module.loss.seen:
+        for tensor in (inputs.policy_logprobs, inputs.behaviour_logprobs, inputs.advantages, out.loss):
+            assert tensor.dtype == torch.float32
+        assert out.metrics.sum_logprob_gap.dtype == out.metrics.num_tokens.dtype == torch.float32
+        assert not torch.equal(inputs.policy_logprobs, inputs.policy_logprobs.bfloat16().float())
+
+
+@HALF
+def test_advantages_do_not_depend_on_the_precision(tmp_path, precision):
+    inside = []
+
+    class Asked(GRPOModule):
+        def advantages(self, table):
+            inside.append((table, super().advantages(table)))
+            return inside[-1][1]
+
+    module, data, lightning, _ = online(tmp_path, precision)
+    module.__class__ = Asked
+    lightning.fit(module, data)
+    for table, (values, temperature) in inside:
+        expected, expected_temperature = GRPOModule.advantages(module, table)
+        assert values.dtype == torch.float32
+        assert torch.equal(values, expected)
+        assert temperature == expected_temperature
+
+
+def test_a_missing_reward_of_any_value_leaves_an_update_and_its_log_as_they_are(tmp_path):
+    module, data, lightning, watch = online(tmp_path, "32-true")
+    lightning.fit(module, data)
+    batch = watch.batches[0]
+    valid = batch.credit.valid.clone()
+    valid[1, 2, 0] = valid[2, 0, 2] = False
+    logged = []
+    module.log_dict = lambda values, **_: logged.append(values)
+    for stored in (0.0, float("nan")):
+        rewards = torch.where(valid[..., 0::2], batch.credit.solve_rewards, stored)
+        table = replace(batch.credit, solve_rewards=rewards, valid=valid)
+        module._log_update(replace(batch, credit=table), None, 0.0, 0.0, 0.0)
+    assert logged[0] == logged[1]
+
+
+def test_rotary_frequencies_are_moved_and_never_cast(tmp_path):
+    module, data, lightning, _ = online(tmp_path, "bf16-true")
+    lightning.fit(module, data)
+    rotary = module.model.base_model.rotary_emb
+    fresh: Any = TinyPolicy(**TINY).model(data.chat.tokenizer).base_model
+    exact = fresh.rotary_emb.inv_freq
+    assert rotary.inv_freq.dtype == torch.float32
+    assert torch.equal(rotary.inv_freq, exact)
+    served = data.engine._bound_model().base_model.rotary_emb.inv_freq
+    assert torch.equal(served, exact)
+
+
+def test_counts_of_a_metric_do_not_take_part_in_a_cast():
+    holder: Any = torch.nn.Module()
+    holder.metric = PositionMetrics()
+    holder.to(torch.bfloat16)
+    holder.metric.reset()
+    assert holder.metric.count.dtype == holder.metric.num_lifecycles.dtype == torch.float64
+    assert holder.to("meta").metric.count.device.type == "meta"
+
+
+@HALF
+def test_the_warm_start_trains_in_half_precision_too(tmp_path, precision):
+    L.seed_everything(1, verbose=False)
+    data = DemonstrationDataModule(
+        Levers(protocol="compact"), HintContext(protocol="compact"), num_updates=8, packs_per_update=2, num_packs=8
+    )
+    module, watch = WarmStartModule(TinyPolicy(**TINY), lr=1e-2, warmup_updates=1), Watch()
+    trainer(tmp_path, precision, watch, max_epochs=1).fit(module, data)
+    losses = [values["warm_start/loss"] for values in watch.values]
+    assert weights(module.model).isfinite().all()
+    assert losses[-1] < losses[0]
+    assert watch.batches[0].credit.solve_rewards.dtype == torch.float32
