@@ -1,0 +1,82 @@
+"""Drawing maps, names and tasks from seeds."""
+
+import random
+from functools import lru_cache
+
+import numpy as np
+
+from cod_lightning.envs.grid.chart import Labels
+from cod_lightning.envs.grid.estimate import Prior
+from cod_lightning.envs.grid.field import Costs, hill_costs, lane_costs, levelled, plain, text_of
+from cod_lightning.envs.grid.parameters import GridParameters
+from cod_lightning.envs.grid.rook import moves_from
+from cod_lightning.envs.grid.task import NUM_RULES, GridTask
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Split
+
+_MOST_DRAWS = 2000
+_PRIOR_MAPS = 64
+
+
+def draw_map(parameters: GridParameters, seed: int, split: Split | None, side: int, other_than: Costs = ()) -> Costs:
+    """A map of that side and split, different from the other one. Raises `ConfigError` where none is found."""
+    rng = np.random.default_rng(seed)
+    for _ in range(_MOST_DRAWS):
+        costs = plain(_field(parameters, rng, side))
+        if costs != other_than and split in (None, split_of_text(text_of(costs))):
+            return costs
+    raise ConfigError(
+        "data.env.side_min",
+        parameters.side_min,
+        f"sides that have maps of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws",
+        "Raise it, or data.env.levels, for more different maps.",
+    )
+
+
+def draw_names(parameters: GridParameters, rng: random.Random, side: int) -> tuple[Labels, tuple[int, ...]]:
+    """Names of rows and columns, and the order of the rules."""
+    if parameters.labels == "fixed":
+        return Labels.fixed(side), tuple(range(NUM_RULES))
+    return Labels.drawn(side, rng), tuple(rng.sample(range(NUM_RULES), NUM_RULES))
+
+
+def draw_task(
+    parameters: GridParameters, rng: random.Random, costs: Costs, names: tuple[Labels, tuple[int, ...]]
+) -> GridTask:
+    """A random walk of exactly the drawn number of moves leads to the target, so a route exists.
+
+    The walk is repeated until it does not end where it began.
+    """
+    side = len(costs)
+    rounds = rng.randint(parameters.rounds_min, parameters.rounds_max)
+    start = goal = (rng.randrange(side), rng.randrange(side))
+    while goal == start:
+        for _ in range(rounds):
+            goal = rng.choice(moves_from(goal, side))
+    labels, order = names
+    return GridTask(
+        costs=costs,
+        start=start,
+        goal=goal,
+        rounds=rounds,
+        row_names=labels.rows,
+        column_names=labels.columns,
+        order=order,
+    )
+
+
+@lru_cache(maxsize=64)
+def prior_of(parameters: GridParameters) -> Prior:
+    """What maps with these parameters look like on average, from 64 of them."""
+    side = (parameters.side_min + parameters.side_max) // 2
+    maps = [_field(parameters, np.random.default_rng(i), side) for i in range(_PRIOR_MAPS)]
+    reach = (parameters.scale_min + parameters.scale_max) / 3
+    return Prior(lanes=parameters.lanes, mean=round(float(np.mean(maps)), 1), reach=round(reach, 3))
+
+
+def _field(parameters: GridParameters, rng: np.random.Generator, side: int) -> np.ndarray:
+    if parameters.lanes:
+        return lane_costs(rng, side, parameters.levels or 2)
+    costs = hill_costs(rng, side, parameters.hills, parameters.scale_min, parameters.scale_max)
+    return levelled(costs, parameters.levels) if parameters.levels else costs

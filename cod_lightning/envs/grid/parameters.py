@@ -1,0 +1,89 @@
+"""What a configuration of the grid consists of, checked at once."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cod_lightning.envs.checks import check_choice
+from cod_lightning.errors import ConfigError
+
+MOST_SIDE = 16
+MOST_COMPACT_SIDE = 5
+MOST_COMPACT_LEVELS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridParameters:
+    """The parameters of `GridNavigation`, which documents them. Raises `ConfigError` for one that cannot work."""
+
+    side_min: int
+    side_max: int
+    field: Literal["hills", "lanes"]
+    hills: int
+    scale_min: float
+    scale_max: float
+    levels: int | None
+    rounds_min: int
+    rounds_max: int
+    reveal_radius: int
+    world_memory: bool
+    lenient: bool
+    labels: Literal["fixed", "random"]
+    protocol: Literal["natural", "compact"]
+
+    @property
+    def lanes(self) -> bool:
+        """True if all cells of a row cost the same."""
+        return self.field == "lanes"
+
+    @property
+    def name(self) -> str:
+        """All that the drawn worlds depend on."""
+        kind = "lanes" if self.lanes else f"hills{self.hills}-s{self.scale_min:g}-{self.scale_max:g}"
+        levels = f"-levels{self.levels}" if self.levels else ""
+        labels = "-labels" if self.labels == "random" else ""
+        sides, rounds = f"{self.side_min}-{self.side_max}", f"{self.rounds_min}-{self.rounds_max}"
+        return f"grid_navigation-{sides}-{kind}{levels}-rounds{rounds}{labels}"
+
+    def __post_init__(self) -> None:
+        check_choice("data.env.field", self.field, ("hills", "lanes"))
+        check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        _check_range("side_max", self.side_max, "side_min", self.side_min, 3, MOST_SIDE, "8 to 12 are the paper's.")
+        _check_range(
+            "scale_max", self.scale_max, "scale_min", self.scale_min, 0.01, 10, "0.15 to 0.45 are the paper's."
+        )
+        _check_range("rounds_max", self.rounds_max, "rounds_min", self.rounds_min, 1, 50, "3 to 5 are the paper's.")
+        _check_in("hills", self.hills, 1, 100, "4 is the paper's.")
+        _check_in("reveal_radius", self.reveal_radius, 0, MOST_SIDE, "1 is the paper's.")
+        if self.levels is not None:
+            _check_in("levels", self.levels, 2, 10, "Leave it out for all costs.")
+        if self.lanes and self.levels is None:
+            raise ConfigError("data.env.levels", None, "a number of levels, for lanes", "Use 3.")
+        if self.protocol == "compact":
+            self._check_compact()
+
+    def _check_compact(self) -> None:
+        """A closed vocabulary has words for one side and few costs."""
+        if self.side_max > MOST_COMPACT_SIDE or self.side_min != self.side_max:
+            raise ConfigError(
+                "data.env.side_max",
+                self.side_max,
+                f"equal to side_min ({self.side_min}) and at most {MOST_COMPACT_SIDE}, for compact words",
+                "Use 4 for both.",
+            )
+        if self.levels is None or self.levels > MOST_COMPACT_LEVELS:
+            raise ConfigError(
+                "data.env.levels", self.levels, f"in 2..{MOST_COMPACT_LEVELS}, for compact words", "Use 3."
+            )
+        if self.labels == "random":
+            raise ConfigError("data.env.labels", "random", "fixed, for compact words", "Leave it out.")
+
+
+def _check_in(key: str, value: int, low: int, high: int, remedy: str) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"data.env.{key}", value, f"in {low}..{high}", remedy)
+
+
+def _check_range(key: str, most: float, least_key: str, least: float, low: float, high: float, remedy: str) -> None:
+    if not low <= least <= most <= high:
+        raise ConfigError(f"data.env.{key}", most, f"{low} <= {least_key} ({least}) <= {key} <= {high}", remedy)

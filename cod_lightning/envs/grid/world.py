@@ -1,0 +1,251 @@
+"""Grid navigation: reach a target with an exact number of rook moves over a map of costs that a pack shares.
+
+Whoever remembers which parts are cheap takes better routes in later tasks. Source of the world: arXiv 2606.20002; differences:
+splits are disjoint by construction, the observed map can start empty in every task (`world_memory: false`), so that only
+the context carries it, the known-map optimum of every task is computed (`optimum`), so that regret can be reported, and a
+first slip can be warned of (`lenient`).
+"""
+
+import random
+import re
+from dataclasses import replace
+from typing import Any, Literal
+
+from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.grid.chart import Chart
+from cod_lightning.envs.grid.compact import CompactGrid
+from cod_lightning.envs.grid.draws import draw_map, draw_names, draw_task, prior_of
+from cod_lightning.envs.grid.field import Cell
+from cod_lightning.envs.grid.parameters import GridParameters
+from cod_lightning.envs.grid.policies import GridOracle, GridTeacher, RandomGridPolicy, ScriptedGridPolicy, truth_of
+from cod_lightning.envs.grid.rook import entered, optimal_loss
+from cod_lightning.envs.grid.task import GridTask, GridView
+from cod_lightning.envs.grid.wording import GridWording, NaturalGrid
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+
+_MOST_LETTERS = 60
+_ANSWER = re.compile(r"(-?[0-9A-Za-z]{1,9})\s*,\s*(-?[0-9A-Za-z]{1,9})")
+
+
+class GridNavigation(TextEnv):
+    """Move like a rook to a target, with exactly as many moves as the task says, over cells of hidden cost.
+
+    The reward is 1 - (mean cost of entered cells) / 100 on the target after the last move, else 0. `success` is True on the target
+    after the last move, whatever the loss. A task never runs out of turns: it ends with its last move.
+
+    Args:
+        side_min: Smallest side of a map, 3 to 16.
+        side_max: Largest side of a map, 3 to 16; with compact words 3 to 5, and equal to side_min.
+        field: Costs as a sum of smooth hills, as in the paper, or as lanes: all cells of a row cost the same.
+        hills: Hills of a map; lanes ignore it.
+        scale_min: Smallest width of a hill, as a share of the side.
+        scale_max: Largest width of a hill, as a share of the side.
+        levels: Number of different costs, evenly from 0 to 99, 2 to 10; null for all of 0..99. Lanes and compact words need it,
+            compact words at most 4.
+        rounds_min: Fewest moves of a task.
+        rounds_max: Most moves of a task.
+        reveal_radius: Entering a cell shows costs so many rows and columns away.
+        world_memory: Whether the observed map stays in later tasks of a pack, as in the paper, or every task starts with an empty
+            one, so that only the context can carry it.
+        lenient: Whether a task's first invalid answer is only warned of; it takes a turn, but no move.
+        labels: Rows and columns named by numbers from 0 (fixed), or by pack each by numbers from 0 or 1 or letters, and the order
+            of the rules drawn (random); natural only.
+        protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
+        teacher: How good the demonstrations of the warm start are.
+    """
+
+    observation_space = action_space = text_space()
+    """Of the class, so that a copy of an environment does not copy it."""
+
+    def __init__(
+        self,
+        side_min: int = 8,
+        side_max: int = 12,
+        field: Literal["hills", "lanes"] = "hills",
+        hills: int = 4,
+        scale_min: float = 0.15,
+        scale_max: float = 0.45,
+        levels: int | None = None,
+        rounds_min: int = 3,
+        rounds_max: int = 5,
+        reveal_radius: int = 1,
+        world_memory: bool = True,
+        lenient: bool = False,
+        labels: Literal["fixed", "random"] = "fixed",
+        protocol: Literal["natural", "compact"] = "natural",
+        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+    ) -> None:
+        self.parameters = GridParameters(
+            side_min=side_min,
+            side_max=side_max,
+            field=field,
+            hills=hills,
+            scale_min=scale_min,
+            scale_max=scale_max,
+            levels=levels,
+            rounds_min=rounds_min,
+            rounds_max=rounds_max,
+            reveal_radius=reveal_radius,
+            world_memory=world_memory,
+            lenient=lenient,
+            labels=labels,
+            protocol=protocol,
+        )
+        self.name, self.max_turns, self.teacher = self.parameters.name, rounds_max + lenient, teacher
+        self.wording: GridWording = (NaturalGrid if protocol == "natural" else CompactGrid)(self.parameters)
+        self._chart: Chart | None = None
+        self._start(self._draw(0))
+
+    # ------------------------------------------------------------------ what a policy is told
+
+    @property
+    def rules(self) -> str:
+        """System text."""
+        return self.wording.rules(self._view.task)
+
+    @property
+    def success(self) -> bool:
+        """True on the target after the last move."""
+        return self._outcome == "goal"
+
+    @property
+    def status(self) -> EpisodeStatus:
+        """Malformed for an answer that is no legal move, else completed, on the target or not."""
+        return EpisodeStatus.MALFORMED if self._outcome == "malformed" else EpisodeStatus.COMPLETED
+
+    def words(self) -> tuple[str, ...]:
+        """The compact vocabulary."""
+        return self.wording.words()
+
+    def optimum(self, task: Task) -> float:
+        """The highest reward of the task for whoever knows the map; regret is this minus the reward."""
+        spec = _spec(task)
+        return 1 - optimal_loss(spec.costs, spec.start, spec.goal, spec.rounds)
+
+    # ------------------------------------------------------------------ packs
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """One map of the split, and a start, a target and a number of moves for every task."""
+        world_seed = derive_seed("grid pack", self.name, str(split), seed, index)
+        rng = random.Random(world_seed)
+        costs = draw_map(self.parameters, world_seed, split, self._draw_side(rng))
+        names = draw_names(self.parameters, rng, len(costs))
+        seeds = [derive_seed(world_seed, n) for n in range(num_tasks)]
+        tasks = tuple(
+            Task(id=str(n), seed=own, spec=draw_task(self.parameters, random.Random(own), costs, names))
+            for n, own in enumerate(seeds)
+        )
+        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+
+    def _draw(self, seed: int) -> GridTask:
+        """A task of any split."""
+        rng = random.Random(seed)
+        costs = draw_map(self.parameters, seed, None, self._draw_side(rng))
+        return draw_task(self.parameters, rng, costs, draw_names(self.parameters, rng, len(costs)))
+
+    def _draw_side(self, rng: random.Random) -> int:
+        return rng.randint(self.parameters.side_min, self.parameters.side_max)
+
+    # ------------------------------------------------------------------ gymnasium
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
+        super().reset(seed=seed)
+        if options and "task" in options:
+            self._start(_spec(options["task"]))
+        else:
+            self._start(self._draw(int(self.np_random.integers(2**62))))
+        return self.wording.observation(self._view), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Read the answer, move, and show what was entered and what lies around it."""
+        assert not self._outcome, "the task is over; call reset()"
+        view = self._view
+        cell, complaint = self._read(action)
+        if cell is None:
+            if self._warnings_left:
+                self._warnings_left -= 1
+                return self.wording.observation(view, complaint), 0.0, False, False, {}
+            return self._end("malformed", complaint)
+        view.path = entered(view.here, cell)
+        view.shown = view.chart.reveal(view.path, self.parameters.reveal_radius)
+        view.spent += sum([view.task.costs[row][column] for row, column in view.path])
+        view.count += len(view.path)
+        view.here = cell
+        view.done += 1
+        if view.done == view.task.rounds:
+            return self._end("goal" if cell == view.task.goal else "miss")
+        return self.wording.observation(view), 0.0, False, False, {}
+
+    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Position, target and the observed map as text."""
+        view = self._view
+        cell = view.task.labels.cell
+        return f"at {cell(view.here)}, target {cell(view.task.goal)}, move {view.done} of {view.task.rounds}\n{view.chart.text()}"
+
+    def _start(self, task: GridTask) -> None:
+        chart = self._chart
+        kept = (
+            self.parameters.world_memory
+            and chart is not None
+            and (chart.costs, chart.labels) == (task.costs, task.labels)
+        )
+        if chart is None or not kept:
+            self._chart = chart = Chart(task.costs, task.labels)
+        self._view = GridView(task=task, chart=chart, here=task.start, path=[])
+        self._outcome, self._warnings_left = "", int(self.parameters.lenient)
+
+    def _read(self, action: str) -> tuple[Cell | None, str]:
+        """(cell, "") or (None, which rule was broken)."""
+        answer, complaint = answer_of(action)
+        if complaint:
+            return None, complaint
+        match = _ANSWER.fullmatch(answer) if len(answer) <= _MOST_LETTERS else None
+        if match is None:
+            return None, "the answer is not row,column"
+        cell, here = self._view.task.labels.find(match[1], match[2]), self._view.here
+        if cell is None:
+            return None, "there is no such cell"
+        if cell == here:
+            return None, "you stand on that cell"
+        if cell[0] != here[0] and cell[1] != here[1]:
+            return None, "that is not in your row or column"
+        return cell, ""
+
+    def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self._outcome = outcome
+        reward = 1 - self._view.loss if outcome == "goal" else 0.0
+        return self.wording.feedback(outcome, self._view, complaint), reward, True, False, {}
+
+    # ------------------------------------------------------------------ policies
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another map of the same side and split from task `at` on; the tasks stay. A kept observed map starts anew there."""
+        old = _spec(pack.tasks[at]).costs
+        costs = draw_map(self.parameters, derive_seed("grid change", pack.id, seed), pack.split, len(old), old)
+        tasks = tuple(
+            replace(task, spec=replace(_spec(task), costs=costs)) if n >= at else task
+            for n, task in enumerate(pack.tasks)
+        )
+        return replace(pack, tasks=tasks)
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """Random, planning on what is known, or told the map."""
+        if kind is Reference.RANDOM:
+            return RandomGridPolicy(self.wording)
+        if kind is Reference.SCRIPTED:
+            return ScriptedGridPolicy(self.wording, prior_of(self.parameters))
+        return GridOracle(self.wording, prior_of(self.parameters), truth_of(_spec(pack.tasks[0]).costs))
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        """A teacher that knows this pack's map."""
+        spec = _spec(pack.tasks[0])
+        return GridTeacher(self.wording, prior_of(self.parameters), truth_of(spec.costs), spec.labels, self.teacher)
+
+
+def _spec(task: Task) -> GridTask:
+    assert isinstance(task.spec, GridTask), f"task {task.id} is not on a grid"
+    return task.spec

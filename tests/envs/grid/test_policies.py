@@ -1,0 +1,137 @@
+"""References of the grid: their order, their optimum, their notes."""
+
+import random
+
+import numpy as np
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs import TeacherDials
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.grid import GridNavigation
+from cod_lightning.types import Message, Role, Split
+from tests.envs.cases import WORLDS
+from tests.envs.grid.cases import COMPACT
+from tests.envs.scripted_life import live
+
+
+def rewards(make, kind: Reference, num_packs: int) -> np.ndarray:
+    """Of every task, shape [packs 4]; each life with a world of its own."""
+    table = []
+    for index in range(num_packs):
+        env = make()
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
+        lives = live(env, pack, env.reference(kind, pack), env.parameters.protocol, seed=index)
+        assert all(lived.success for lived in lives), "references always end on the target"
+        table.append([lived.reward for lived in lives])
+    return np.array(table)
+
+
+def optima(make, num_packs: int) -> np.ndarray:
+    """Known-map optimum of the same tasks."""
+    env = make()
+    packs = [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4) for index in range(num_packs)]
+    return np.array([[env.optimum(task) for task in pack.tasks] for pack in packs])
+
+
+@pytest.mark.parametrize("name", ["grid-natural", "grid-hard", "grid-compact", "grid-compact-hills"])
+def test_the_oracle_reaches_the_optimum_and_nobody_exceeds_it(name):
+    make = WORLDS[name].make
+    best = optima(make, 12)
+    assert rewards(make, Reference.ORACLE, 12) == pytest.approx(best)
+    for kind in (Reference.RANDOM, Reference.SCRIPTED):
+        assert (rewards(make, kind, 12) <= best + 1e-9).all()
+
+
+def test_random_routes_and_optima_are_near_the_references_figures():
+    """0.70 and 0.935 on 27B training maps, in the reference's own sample of 120 tasks."""
+    assert rewards(GridNavigation, Reference.RANDOM, 30).mean() == pytest.approx(0.715, abs=0.045)
+    assert optima(GridNavigation, 30).mean() == pytest.approx(0.93, abs=0.025)
+
+
+def test_with_notes_the_scripted_policy_gains_by_position_and_without_memory_it_does_not():
+    make = WORLDS["grid-compact"].make
+    first, *_, last = rewards(make, Reference.SCRIPTED, 80).mean(axis=0)
+    assert first < 0.66
+    assert last > first + 0.12
+    alone = [
+        live(env, pack, env.reference(Reference.SCRIPTED, pack), "compact")[0].reward
+        for env in [make()]
+        for pack in [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1) for i in range(80)]
+    ]
+    assert np.mean(alone) < 0.66
+
+
+def test_notes_alone_are_worth_as_much_as_the_worlds_own_memory():
+    kept, noted = (
+        rewards(lambda memory=memory: GridNavigation(world_memory=memory), Reference.SCRIPTED, 15)
+        for memory in (True, False)
+    )
+    assert kept == pytest.approx(noted)
+    assert noted[:, 1:].mean() > noted[:, 0].mean()
+
+
+def _dialogue(env: GridNavigation, context: str) -> list[Message]:
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    observation, _ = env.reset(options={"task": pack.tasks[0]})
+    mechanism = HintContext(env.parameters.protocol)
+    return [Message(Role.SYSTEM, mechanism.inject(env.rules, context)), Message(Role.USER, observation)]
+
+
+def test_a_context_that_what_is_seen_contradicts_is_dropped_as_a_whole():
+    env = GridNavigation(**COMPACT)
+    policy = env.reference(Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    asked = [
+        Message(Role.SYSTEM, "update row0=0 row1=50 row2=? row3=?"),
+        Message(Role.USER, "goal loss=1 row1=50 row2=99"),
+    ]
+    assert policy.note(asked, random.Random(0)) == "row0=0 row1=50 row2=99 row3=?"
+    asked[1] = Message(Role.USER, "goal loss=1 row1=99 row2=99")
+    assert policy.note(asked, random.Random(0)) == "row0=? row1=99 row2=99 row3=?"
+
+
+@pytest.mark.parametrize("junk", ["", "Known costs:\n  0 1\n0 ? 7\n1 3 ?", "Known costs:\nnone", "row9=50 (7,7)=5"])
+@pytest.mark.parametrize("name", ["grid-natural", "grid-compact", "grid-compact-hills"])
+def test_a_context_of_another_world_does_no_harm(name, junk):
+    env = WORLDS[name].make()
+    policy = env.reference(Reference.SCRIPTED, env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    assert not env.step(policy.act(_dialogue(env, junk), random.Random(0)))[2]
+
+
+def test_notes_are_bounded():
+    for name, most in (("grid-hard", 900), ("grid-compact", 40)):
+        env = WORLDS[name].make()
+        pack = env.sample_pack(split=Split.TRAIN, index=1, num_tasks=2)
+        assert all(
+            len(lived.note) < most
+            for lived in live(env, pack, env.reference(Reference.ORACLE, pack), env.parameters.protocol)
+        )
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 1.0])
+def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
+    env = GridNavigation(**COMPACT, teacher=TeacherDials(note_accuracy=accuracy))
+    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    asked = [
+        [Message(Role.SYSTEM, "update"), Message(Role.USER, feedback)]
+        for feedback in ("goal loss=1 row1=50", "miss row3=0")
+    ]
+    first, second = ([teacher.note(messages, random.Random(i)) for i in range(20)] for messages in asked)
+    if accuracy == 0.0:
+        assert first == second
+    else:
+        assert (set(first), set(second)) == ({"row0=? row1=50 row2=? row3=?"}, {"row0=? row1=? row2=? row3=0"})
+
+
+def test_a_teachers_context_is_true_junk_or_empty_as_the_dials_say():
+    def contexts(**dials):
+        env = GridNavigation(**COMPACT, teacher=TeacherDials(**dials))
+        pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+        teacher = env.demonstrator(pack)
+        truth = " ".join(f"row{row}={costs[0]}" for row, costs in enumerate(pack.tasks[0].spec.costs))
+        return truth, {teacher.context(random.Random(i)) for i in range(40)}
+
+    truth, told = contexts(context_true=1.0, context_accuracy=1.0, context_junk=0.0)
+    assert told == {truth}
+    assert contexts(context_true=0.0, context_junk=0.0)[1] == {""}
+    assert len(contexts(context_true=0.0, context_junk=1.0)[1]) > 10
