@@ -4,6 +4,8 @@ Nothing heavy is imported before a command needs it. With `commands/` this is th
 Lightning-facing packages beside `cod_lightning`; because their names are generic, a guard first checks that they are ours.
 """
 
+import difflib
+import importlib
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -22,6 +24,8 @@ commands:
   test         evaluate a checkpoint on the config's suites (--ckpt_path)
   predict      play lifecycles and write them down
   warm_start   supervised learning on scripted demonstrations
+  deploy       let a policy live on, task after task, with its context kept in a folder (--state)
+  context      log, show, diff, revert: the context of a deployed agent
   worlds       list the shipped worlds
   play         play a pack in the terminal: you are the policy
   references   measure random, memoryless, scripted and oracle play of worlds
@@ -35,6 +39,12 @@ examples:
   python -m cod_lightning fit --config quickstart env=levers
   python -m cod_lightning test --config quickstart --ckpt_path runs/quickstart/checkpoints/last.ckpt
 """
+
+_LIGHTNING = ("fit", "validate", "test", "predict")
+_MODULES = dict.fromkeys(_LIGHTNING, "train") | {
+    name: name for name in ("warm_start", "deploy", "context", "worlds", "play", "references")
+}
+"""Command -> the module of `commands` with its `run`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,28 +69,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(args: list[str]) -> int:
     command, rest = args[0], args[1:]
-    if command in ("fit", "validate", "test", "predict"):
-        from cod_lightning.commands.train import run
-
-        return run([command, *rest])
-    if command == "warm_start":
-        from cod_lightning.commands.warm_start import run as run_warm_start
-
-        return run_warm_start(rest)
-    if command == "worlds":
-        from cod_lightning.commands.worlds import run as run_worlds
-
-        return run_worlds(rest)
-    if command == "play":
-        from cod_lightning.commands.play import run as run_play
-
-        return run_play(rest)
-    if command == "references":
-        from cod_lightning.commands.references import run as run_references
-
-        return run_references(rest)
-    known = "fit, validate, test, predict, warm_start, worlds, play or references"
-    raise ConfigError("command", command, known, "See --help.")
+    if command not in _MODULES:
+        nearest = difflib.get_close_matches(command, _MODULES, n=1, cutoff=0.5)
+        meant = f"Did you mean {nearest[0]}? " if nearest else ""
+        raise ConfigError("command", command, f"one of {', '.join(_MODULES)}", f"{meant}See --help.")
+    module = importlib.import_module(f"cod_lightning.commands.{_MODULES[command]}")
+    return module.run(args if command in _LIGHTNING else rest)
 
 
 def guard_packages() -> None:

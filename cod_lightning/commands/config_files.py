@@ -129,8 +129,13 @@ def compose(path: Path, choices: Sequence[str]) -> Path:
         plain = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError("--config", path, "a config that Hydra can compose", " ".join(str(error).split())) from error
-    target = Path(_folder().name) / path.name
-    target.write_text(yaml.safe_dump(plain, sort_keys=False))
+    return temporary_config(path.name, plain)
+
+
+def temporary_config(name: str, content: object) -> Path:
+    """The content as a YAML file of that name in a temporary folder that lives as long as the process."""
+    target = Path(_folder().name) / name
+    target.write_text(yaml.safe_dump(content, sort_keys=False))
     return target
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from jsonargparse import ArgumentParser
-from lightning.pytorch.cli import LightningArgumentParser
 
 
-class OneLineParser(LightningArgumentParser):
+class OneLine(ArgumentParser):
     """Leaves out the usage, whose hundred lines would stand before the one that matters."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:

@@ -19,10 +19,14 @@ from callbacks import Evaluation, PositionCurve, Progress, Throughput, Transcrip
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.run_config import RunConfig
 from cod_lightning.commands.config_files import expand, find_config
-from cod_lightning.commands.parser import OneLineParser, program
+from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.errors import ConfigError, DataError
 from datamodules import RolloutDataModule
 from modules import GRPOModule
+
+
+class OneLineParser(OneLine, LightningArgumentParser):
+    """Lightning's parser with errors of one line."""
 
 
 class CodCLI(LightningCLI):

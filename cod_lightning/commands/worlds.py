@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser
 
 from cod_lightning.commands.config_files import config_folders
+from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 
@@ -18,8 +18,8 @@ _PACKAGE_LINE = re.compile(r"^# @package .*\n")
 
 def run(argv: Sequence[str]) -> int:
     """Print the list."""
-    parser = ArgumentParser(
-        prog="cod_lightning worlds", description="List the shipped worlds: what `env=NAME` and `play --env NAME` take."
+    parser = OneLine(
+        prog=f"{program()} worlds", description="List the shipped worlds: what `env=NAME` and `play --env NAME` take."
     )
     parser.parse_args(list(argv))
     from rich.console import Console
@@ -50,9 +50,9 @@ def description(path: Path) -> str:
     return " ".join(lines)
 
 
-def world_parser(command: str, description: str, *, required: bool = True) -> ArgumentParser:
+def world_parser(command: str, description: str, *, required: bool = True) -> OneLine:
     """A parser with `--env`, which takes a shipped name, a YAML file or a class path, and `--env.KEY value`."""
-    parser = ArgumentParser(prog=f"cod_lightning {command}", description=description)
+    parser = OneLine(prog=f"{program()} {command}", description=description)
     parser.add_subclass_arguments(
         TextEnv,
         "env",
@@ -63,7 +63,7 @@ def world_parser(command: str, description: str, *, required: bool = True) -> Ar
     return parser
 
 
-def parse_world(parser: ArgumentParser, argv: Sequence[str]) -> Any:
+def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     """Parsed arguments with shipped names replaced by their files; the world itself is built."""
     config = parser.parse_args(_with_files(argv))
     return parser.instantiate_classes(config)

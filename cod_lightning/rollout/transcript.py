@@ -46,7 +46,7 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
                 "step": step,
                 "pack": pack,
                 "sibling": lifecycle.sibling,
-                "episodes": [_episode_record(episode) for episode in lifecycle.episodes],
+                "episodes": [episode_record(episode) for episode in lifecycle.episodes],
             },
             separators=(",", ":"),
         )
@@ -93,7 +93,7 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
             remedy = "Read it with the version that wrote it."
             raise DataError(f"{where}: schema {record['schema']}; this version reads schema {SCHEMA}. {remedy}")
         pack = _pack(record["pack"])
-        episodes = tuple(_episode(episode) for episode in record["episodes"])
+        episodes = tuple(read_episode(episode) for episode in record["episodes"])
         return record["step"], pack, Lifecycle(pack_id=pack.id, sibling=record["sibling"], episodes=episodes)
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise DataError(
@@ -102,7 +102,8 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
         ) from error
 
 
-def _episode_record(episode: Episode) -> dict[str, Any]:
+def episode_record(episode: Episode) -> dict[str, Any]:
+    """The episode as plain values."""
     return {
         "kind": episode.kind.value,
         "position": episode.position,
@@ -136,7 +137,8 @@ def _pack(record: dict[str, Any]) -> Pack:
     return Pack(id=record["id"], split=Split(record["split"]), world_seed=record["world_seed"], tasks=tasks)
 
 
-def _episode(record: dict[str, Any]) -> Episode:
+def read_episode(record: dict[str, Any]) -> Episode:
+    """`episode_record` back again."""
     kind, status = EpisodeKind(record["kind"]), EpisodeStatus(record["status"])
     turns = tuple(_turn(turn) for turn in record["turns"])
     return Episode(**{**record, "kind": kind, "status": status, "turns": turns})

@@ -76,9 +76,9 @@ def test_huge_and_broken_text_is_only_a_format_error(name, action):
 def test_a_copy_is_a_snapshot(name):
     env = WORLDS[name].make()
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    answer = first_answer(env, pack, 1)
     env.reset(options={"task": pack.tasks[0]}, seed=1)
     rendered, snapshot = env.render(), copy.deepcopy(env)
-    answer = first_answer(env, pack, 1)
     ours = env.step(answer)
     assert snapshot.render() == rendered
     assert snapshot.step(answer) == ours
@@ -139,7 +139,8 @@ def test_policies_are_stateless_and_repeat_themselves_with_the_same_noise(name):
     protocol = WORLDS[name].protocol
     pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=3)
     for policy in (*(env.reference(kind, pack) for kind in Reference), env.demonstrator(pack)):
-        assert live(env, pack, policy, protocol, seed=4) == live(env, pack, policy, protocol, seed=4)
+        first, second = (live(copy.deepcopy(env), pack, policy, protocol, seed=4) for _ in range(2))
+        assert first == second
 
 
 def _python(code: str, **environment: str) -> str:
@@ -179,7 +180,7 @@ def test_importing_and_playing_a_world_leaves_torch_alone(folder):
 import importlib, sys
 from cod_lightning.envs.base import Reference
 from cod_lightning.types import Split
-from tests.envs.cases import Case
+from tests.envs.case import Case
 case = next(iter(importlib.import_module("tests.envs.{folder}.cases").CASES.values()))
 env = case.make()
 pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)

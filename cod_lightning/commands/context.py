@@ -1,0 +1,88 @@
+"""`context log|show|diff|revert`: look at what a deployed agent has written down, and go back to an earlier version."""
+
+import difflib
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.deployment.store import ContextStore
+
+
+def run(argv: Sequence[str]) -> int:
+    """Dispatch."""
+    parser = OneLine(prog=f"{program()} context", description="Inspect the context of a deployed agent.")
+    actions = parser.add_subcommands()
+    for name, does in (
+        ("log", "every version with its task, time and reward"),
+        ("show", "the text of a version"),
+        ("diff", "what changed between two versions"),
+        ("revert", "make an earlier version current again"),
+    ):
+        action = OneLine(description=does)
+        action.add_argument("--state", type=str, required=True, help="State folder of `deploy`.")
+        if name in ("show", "revert"):
+            kind = int if name == "revert" else int | None
+            default = {} if name == "revert" else {"default": None}
+            action.add_argument("--version", type=kind, required=name == "revert", help="Which; null: the newest.", **default)
+        if name == "diff":
+            action.add_argument("--old", type=int | None, default=None, help="Older version; null: the one before `new`.")
+            action.add_argument("--new", type=int | None, default=None, help="Newer version; null: the newest.")
+        actions.add_subcommand(name, action, help=does)
+    options = parser.parse_args(list(argv))
+    chosen = options[options.subcommand]
+    store = ContextStore(chosen.state, create=False)
+    console = Console(highlight=False)
+    try:
+        {"log": _log, "show": _show, "diff": _diff, "revert": _revert}[options.subcommand](store, chosen, console)
+    finally:
+        store.close()
+    return 0
+
+
+def _log(store: ContextStore, options: object, console: Console) -> None:
+    table = Table(box=None, pad_edge=False)
+    for column in ("version", "written", "after task", "its reward", "reason", "first line"):
+        right = column in ("version", "after task", "its reward")
+        table.add_column(column, justify="right" if right else "left", no_wrap=column != "first line")
+    for version in store.versions():
+        lines = version.text.strip().splitlines() or ["(empty)"]
+        table.add_row(
+            str(version.version),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(version.created)),
+            "" if version.position is None else str(version.position),
+            "" if version.reward is None else f"{version.reward:.3f}",
+            version.reason,
+            Text(lines[0][:60]),
+        )
+    console.print(table)
+
+
+def _show(store: ContextStore, options: object, console: Console) -> None:
+    number = getattr(options, "version", None)
+    version = store.current() if number is None else store.version(number)
+    console.print(Text(version.text))
+
+
+def _diff(store: ContextStore, options: object, console: Console) -> None:
+    new_number, old_number = getattr(options, "new", None), getattr(options, "old", None)
+    new = store.current() if new_number is None else store.version(new_number)
+    old = store.version(max(0, new.version - 1) if old_number is None else old_number)
+    lines = difflib.unified_diff(
+        old.text.splitlines(), new.text.splitlines(), f"version {old.version}", f"version {new.version}", lineterm=""
+    )
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    shown = list(lines)
+    for line in shown:
+        console.print(Text(line, style=colours.get(line[:1], "")))
+    if not shown:
+        console.print(f"versions {old.version} and {new.version} are the same")
+
+
+def _revert(store: ContextStore, options: object, console: Console) -> None:
+    number = getattr(options, "version", 0)
+    made = store.revert(number)
+    console.print(f"version {made} is current; its text is that of version {number}")
