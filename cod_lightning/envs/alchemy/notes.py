@@ -1,0 +1,127 @@
+"""What can be known of recipes: how it is written down, read back, and demonstrated.
+
+A known recipe is `a + b = c`, a known failure `a + b = nothing`. In sentences a note is a list of what is known; in compact
+words it has one word for every pair that may be a recipe, in a fixed order, and `a+b=?` where nothing is known.
+"""
+
+import random
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cod_lightning.envs.alchemy.plan import Pair, pair_of
+from cod_lightning.types import Message
+
+Facts = Mapping[Pair, str]
+"""What pairs give; an empty text is nothing."""
+UNKNOWN = "?"
+
+
+class RecipeNotes(ABC):
+    """How facts about recipes are spelled."""
+
+    nothing: str
+    sign: str
+    """Between the two inputs, and its spaces."""
+    equals: str
+
+    def parse(self, text: str) -> dict[Pair, str]:
+        """Facts stated in the text; of two statements about a pair the later one wins, unknown ones say nothing."""
+        found: dict[Pair, str] = {}
+        for first, second, result in re.findall(
+            r"\b([a-z]{1,5}) ?\+ ?([a-z]{1,5}) ?= ?([a-z]{1,7}|0)(?!\w)", text, flags=re.ASCII
+        ):
+            found[pair_of(first, second)] = "" if result == self.nothing else result
+        return found
+
+    def fact(self, pair: Pair, result: str) -> str:
+        """One fact."""
+        return f"{pair[0]}{self.sign}{pair[1]}{self.equals}{result or self.nothing}"
+
+    @abstractmethod
+    def write(self, facts: Facts) -> str:
+        """A context that holds these facts."""
+
+    @abstractmethod
+    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> str:
+        """A context with each fact kept with that probability, else with anything in its place."""
+
+    @abstractmethod
+    def junk(self, levels: Mapping[str, int], rng: random.Random) -> str:
+        """A context made up from nothing but the elements."""
+
+    def recorded(self, messages: Sequence[Message]) -> dict[Pair, str]:
+        """What the dialogue of an update episode states: the old context, overruled by what was seen."""
+        return self.parse("\n".join(message.content for message in messages))
+
+
+@dataclass(frozen=True)
+class CompactNotes(RecipeNotes):
+    """`a+a=? a+b=k b+b=0`: a word for each slot."""
+
+    slots: tuple[Pair, ...]
+    results: tuple[tuple[str, ...], ...]
+    """Of each slot the elements that it may give."""
+    nothing = "0"
+    sign = "+"
+    equals = "="
+
+    def write(self, facts: Facts) -> str:
+        """One word for every slot."""
+        return " ".join(self.fact(pair, facts[pair]) if pair in facts else f"{'+'.join(pair)}=?" for pair in self.slots)
+
+    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> str:
+        """Each slot as the facts have it (unknown where they have none), else any word of the slot."""
+        del levels
+        return " ".join(
+            kept if rng.random() < accuracy else rng.choice(self._choices(n))
+            for n, kept in enumerate(self.write(facts).split())
+        )
+
+    def junk(self, levels: Mapping[str, int], rng: random.Random) -> str:
+        """Each slot any result."""
+        del levels
+        return " ".join(rng.choice(self._choices(n)[:-1]) for n in range(len(self.slots)))
+
+    def words(self) -> tuple[str, ...]:
+        """Every word of every slot."""
+        return tuple(word for n in range(len(self.slots)) for word in self._choices(n))
+
+    def _choices(self, slot: int) -> list[str]:
+        pair = self.slots[slot]
+        return [*(self.fact(pair, result) for result in ("", *self.results[slot])), f"{'+'.join(pair)}={UNKNOWN}"]
+
+
+@dataclass(frozen=True)
+class NaturalNotes(RecipeNotes):
+    """A list of known recipes, then of pairs that give nothing."""
+
+    nothing = "nothing"
+    sign = " + "
+    equals = " = "
+
+    def write(self, facts: Facts) -> str:
+        """A line for each fact, recipes first."""
+        known = sorted(facts.items(), key=lambda fact: (not fact[1], fact[0]))
+        lines = [f"- {self.fact(pair, result)}" for pair, result in known]
+        return "\n".join(
+            ["Recipes found so far, and pairs that give nothing:", *lines] if lines else ["No recipe is known."]
+        )
+
+    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> str:
+        """As many facts, each as it was or made up."""
+        kept = [fact if rng.random() < accuracy else self._made_up(levels, rng) for fact in facts.items()]
+        return self.write(dict(kept))
+
+    def junk(self, levels: Mapping[str, int], rng: random.Random) -> str:
+        """Half as many made-up facts as there are elements."""
+        return self.write(dict(self._made_up(levels, rng) for _ in range((len(levels) + 1) // 2)))
+
+    @staticmethod
+    def _made_up(levels: Mapping[str, int], rng: random.Random) -> tuple[Pair, str]:
+        """Any two elements of one tier, and anything of the next tier or nothing."""
+        tier = rng.randrange(max(levels.values()))
+        inputs = [name for name, level in levels.items() if level == tier]
+        above = [name for name, level in levels.items() if level == tier + 1]
+        return pair_of(rng.choice(inputs), rng.choice(inputs)), rng.choice(["", *above])

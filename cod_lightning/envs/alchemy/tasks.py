@@ -1,0 +1,140 @@
+"""Tasks of alchemy: what one holds, how a pack of them is drawn, and how its recipes change."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from cod_lightning.envs.alchemy.graph import Ranges, Recipes, Shape, draw_recipes, draw_shape, least_stock, split_of
+from cod_lightning.envs.alchemy.targets import possible_targets, stock_for, target_sequence
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Split
+
+NOUNS = ("elements", "materials", "essences", "substances", "reagents")
+_MOST_DRAWS = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlchemyTask:
+    """One target, and the recipes."""
+
+    tiers: tuple[tuple[str, ...], ...]
+    """Names by tier, in the order in which they are listed."""
+    decoys: tuple[tuple[str, ...], ...]
+    """Elements that lead to no target, by round of their drawing."""
+    recipes: Recipes
+    target: str
+    repeat: bool
+    """Whether the pack has asked for this target before (all others were asked for then)."""
+    stock: int
+    """Copies of each base element; 0 where nothing is used up."""
+    noun: str = NOUNS[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """All parameters that change which tasks are drawn."""
+
+    ranges: Ranges
+    max_turns: int
+    limited: bool
+    multiplier: tuple[float, float]
+    brute_force: bool
+    random_labels: bool
+    symbols: bool
+    """Fixed letters instead of random names."""
+
+    @property
+    def structure(self) -> str:
+        """Identity of the graphs, targets and stocks; labels aside."""
+        ranges = self.ranges
+        spans = {"t": ranges.tiers, "b": ranges.base, "s": ranges.shrink, "r": ranges.recipes, "x": ranges.cross_tier}
+        parts = [f"{key}{low:g}-{high:g}" for key, (low, high) in spans.items()]
+        parts.append(f"gap{ranges.max_tier_gap}")
+        if ranges.noise[1] > 0:
+            parts.append(f"n{ranges.noise[0]:g}-{ranges.noise[1]:g}d{ranges.noise_chain_depth}")
+        if self.limited:
+            parts.append(f"limited{self.multiplier[0]:g}-{self.multiplier[1]:g}")
+        return "-".join(["alchemy", *parts, f"turns{self.max_turns}", *(["brute"] if self.brute_force else [])])
+
+    @property
+    def name(self) -> str:
+        """Identity of the tasks."""
+        return self.structure + ("-compact" if self.symbols else "-random" if self.random_labels else "")
+
+    def draw(self, seed: int, split: Split | None, num_tasks: int) -> list[AlchemyTask]:
+        """Tasks of one graph of the split (of any, for None), a function of the seed; more of them begin with the same ones."""
+        rng, names = random.Random(seed), random.Random(derive_seed(seed, "names"))
+        for _ in range(_MOST_DRAWS):
+            shape = draw_shape(rng, names, self.ranges, symbols=self.symbols)
+            recipes = draw_recipes(rng, shape, self.ranges)
+            if recipes is None or split not in (None, split_of(shape.tiers, recipes)):
+                continue
+            candidates = self._candidates(recipes, shape)
+            if any(candidates):
+                break
+        else:
+            raise ConfigError(
+                "data.env.base_min",
+                self.ranges.base[0],
+                f"graphs of the split {split} with a target worth asking for; none was found in {_MOST_DRAWS} draws",
+                "Raise it or data.env.max_turns, or allow data.env.brute_force.",
+            )
+        tiers, noun = shape.tiers, NOUNS[0]
+        if self.random_labels:
+            noun = names.choice(NOUNS)
+            tiers = tuple(tuple(names.sample(tier, len(tier))) for tier in tiers)
+        order = target_sequence(random.Random(derive_seed(seed, "targets")), candidates)
+        return [
+            AlchemyTask(
+                tiers=tiers,
+                decoys=shape.decoys,
+                recipes=recipes,
+                target=target,
+                repeat=repeat,
+                stock=self._stock(derive_seed(seed, "stock", n), recipes, shape, target),
+                noun=noun,
+            )
+            for n, (target, repeat) in enumerate(islice(order, num_tasks))
+        ]
+
+    def redraw(self, seed: int, split: Split, tasks: Sequence[AlchemyTask]) -> list[AlchemyTask]:
+        """The same tasks with other recipes of the same split.
+
+        Stocks stay where they suffice; where in many draws no recipes were found that they suffice for, they are raised.
+        """
+        old, rng = tasks[0], random.Random(seed)
+        shape = Shape(tuple(tuple(sorted(names)) for names in old.tiers), old.decoys)
+        found: tuple[Recipes, Mapping[str, int]] | None = None
+        for _ in range(_MOST_DRAWS):
+            recipes = draw_recipes(rng, shape, self.ranges)
+            if recipes is None or set(recipes) == set(old.recipes) or split_of(shape.tiers, recipes) is not split:
+                continue
+            possible = {name for names in self._candidates(recipes, shape) for name in names}
+            if not {task.target for task in tasks} <= possible:
+                continue
+            least = {task.target: self._least(recipes, shape, task.target) for task in tasks}
+            enough = all(least[task.target] <= task.stock for task in tasks)
+            found = (recipes, least) if enough or found is None else found
+            if enough:
+                break
+        if found is None:
+            raise ConfigError(
+                "data.env.max_turns", self.max_turns, "enough for the same targets by other recipes", "Raise it."
+            )
+        recipes, least = found
+        return [replace(task, recipes=recipes, stock=max(task.stock, least[task.target])) for task in tasks]
+
+    def _candidates(self, recipes: Recipes, shape: Shape) -> tuple[tuple[str, ...], ...]:
+        return possible_targets(
+            recipes, shape, max_turns=self.max_turns, consume=self.limited, brute_force=self.brute_force
+        )
+
+    def _least(self, recipes: Recipes, shape: Shape, target: str) -> int:
+        return least_stock(recipes, shape.tiers, target, self.max_turns) if self.limited else 0
+
+    def _stock(self, seed: int, recipes: Recipes, shape: Shape, target: str) -> int:
+        if not self.limited:
+            return 0
+        return stock_for(random.Random(seed), self._least(recipes, shape, target), self.multiplier)

@@ -1,0 +1,198 @@
+"""The synthetic clinic: which items it requires, which patients come, and what a dialogue tells of its protocol."""
+
+import itertools
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from cod_lightning.envs.learn2ask.items import BY_NAME, CONDITIONS, ITEMS, kin_of
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Split
+
+ROLES = (("Patient", "Assistant"), ("Client", "Nurse"), ("Visitor", "Clerk"), ("Caller", "Pharmacist"))
+"""Words for the two sides of a dialogue; the first pair is that of fixed labels."""
+_MOST_EXTRA_TOLD = 3
+_OPEN_ORDER = ("allergy", "medication", "chronic", "duration", "fever", "pain", "sleep", "appetite")
+"""What any clinic asks first: the protocol that is no secret is a beginning of this list."""
+Label = Literal["stop", "continue"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClinicTask:
+    """One patient of one clinic."""
+
+    condition: str
+    opening: int
+    """Which of the condition's complaints is said."""
+    told: tuple[str, ...]
+    """Items known from the dialogue, in order of appearance."""
+    phrasing: tuple[int, ...]
+    """Of each told item: twice the number of its sentence, plus 1 where the assistant had asked for it."""
+    required: tuple[str, ...]
+    """The hidden protocol, sorted."""
+    priority: tuple[str, ...]
+    """All items; of those missing, feedback names the first in this order."""
+    items: tuple[str, ...]
+    """All items in the order in which the rules list them."""
+    roles: tuple[str, str]
+    """Words for patient and assistant."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Required items that have not been told."""
+        return tuple(name for name in self.priority if name in self.required and name not in self.told)
+
+    @property
+    def label(self) -> Label:
+        """Continue while something is missing."""
+        return "continue" if self.missing else "stop"
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """Items that have not been told, in the order of the catalogue."""
+        return tuple(item.name for item in ITEMS if item.name in self.items and item.name not in self.told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clinics:
+    """The family of clinics with these sizes."""
+
+    num_items: int
+    num_required: int
+    num_conditions: int
+    stop_share: float
+    """Probability that nothing is missing."""
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """Names of the items in play."""
+        return tuple(item.name for item in ITEMS[: self.num_items])
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Names of the conditions in play."""
+        return tuple(CONDITIONS)[: self.num_conditions]
+
+    @property
+    def told_sizes(self) -> range:
+        """How many items a dialogue tells: from as many as are required (so that their number gives nothing away) to three more."""
+        return range(self.num_required, min(self.num_items - 1, self.num_required + _MOST_EXTRA_TOLD) + 1)
+
+    def open_protocol(self) -> tuple[str, ...]:
+        """The one protocol that all clinics share where it is not hidden."""
+        order = [name for name in _OPEN_ORDER if name in self.items]
+        return tuple(sorted([*order, *(name for name in self.items if name not in order)][: self.num_required]))
+
+    def draw_protocol(self, rng: random.Random) -> tuple[str, ...]:
+        """Any set of required items, sorted by name."""
+        return tuple(sorted(rng.sample(self.items, self.num_required)))
+
+    def draw_told(self, rng: random.Random, required: tuple[str, ...]) -> tuple[str, ...]:
+        """First the label, then how many items are told, then which: all of that size which fit the label are equally likely."""
+        stop, size = rng.random() < self.stop_share, rng.choice(self.told_sizes)
+        if stop:
+            others = [name for name in self.items if name not in required]
+            told = [*required, *rng.sample(others, size - len(required))]
+        else:
+            told = rng.sample(self.items, size)
+            while set(required) <= set(told):
+                told = rng.sample(self.items, size)
+        rng.shuffle(told)
+        return tuple(told)
+
+    def draw_patient(
+        self,
+        rng: random.Random,
+        required: tuple[str, ...],
+        items: tuple[str, ...],
+        roles: tuple[str, str],
+        condition: str,
+    ) -> ClinicTask:
+        """A dialogue with a patient who has that condition."""
+        told = self.draw_told(rng, required)
+        return ClinicTask(
+            condition=condition,
+            opening=rng.randrange(len(CONDITIONS[condition])),
+            told=told,
+            phrasing=tuple(rng.randrange(6) for _ in told),
+            required=required,
+            priority=tuple(rng.sample(self.items, self.num_items)),
+            items=items,
+            roles=roles,
+        )
+
+    def conditions_of(self, split: Split) -> tuple[str, ...]:
+        """Whole diagnoses of one split: a fifth each for validation and test, at least one."""
+        ranked = sorted(self.conditions, key=lambda name: derive_seed("learn2ask diagnosis", name))
+        share = max(1, round(self.num_conditions / 5))
+        return tuple(
+            {
+                Split.TEST: ranked[:share],
+                Split.VALIDATION: ranked[share : 2 * share],
+                Split.TRAIN: ranked[2 * share :],
+            }[split]
+        )
+
+    def weights(self, told: tuple[str, ...], known: Mapping[str, bool]) -> dict[tuple[str, ...], float]:
+        """Posterior probability of each protocol that agrees with the known facts, given which items a dialogue tells.
+
+        Exact for dialogues as `draw_told` draws them; that a split holds only some of the dialogues is left out.
+        """
+        sets = [
+            required
+            for required in _protocols(self.items, self.num_required)
+            if all((name in required) == fact for name, fact in known.items())
+        ]
+        size, sub = len(told), len(self.items) - self.num_required
+        if_stop = math.comb(sub, size - self.num_required) if size >= self.num_required else 0
+        if_continue = math.comb(len(self.items), size) - if_stop
+        raw = {
+            required: self.stop_share / max(1, if_stop)
+            if set(required) <= set(told)
+            else (1 - self.stop_share) / max(1, if_continue)
+            for required in sets
+        }
+        total = sum(raw.values())
+        return {required: weight / total for required, weight in raw.items()} if total else {}
+
+
+def content_of(named: tuple[str, ...], missing: tuple[str, ...]) -> float:
+    """How well a question that names these items fits what is missing, by rule.
+
+    1 if it names one or two items and all are missing; 0.5 if one of two is missing, or if it names a single item whose kin is
+    missing; else 0. Three items or more are no question but a questionnaire.
+
+    >>> content_of(("fever",), ("fever",)), content_of(("pain",), ("fever",)), content_of(("sleep",), ("fever",))
+    (1.0, 0.5, 0.0)
+    """
+    hits = sum(name in missing for name in named)
+    if not 1 <= len(named) <= 2:
+        return 0.0
+    if hits == len(named):
+        return 1.0
+    return 0.5 if hits or (len(named) == 1 and kin_of(named[0]) in missing) else 0.0
+
+
+def turns_of(task: ClinicTask) -> tuple[tuple[str, str], ...]:
+    """The dialogue as turns: the complaint, then item by item, asked for or not."""
+    turns: list[tuple[str, str]] = [("user", CONDITIONS[task.condition][task.opening])]
+    for name, phrase in zip(task.told, task.phrasing, strict=True):
+        item = BY_NAME[name]
+        if phrase % 2:
+            turns.append(("assistant", item.question))
+        turns.append(("user", item.tells[phrase // 2]))
+    return tuple(turns)
+
+
+def split_of_patient(task: ClinicTask) -> Split:
+    """The one split that this dialogue belongs to, whatever the clinic requires."""
+    return split_of_text(" ".join([task.condition, str(task.opening), *task.told, *map(str, task.phrasing)]))
+
+
+@lru_cache(maxsize=64)
+def _protocols(items: tuple[str, ...], num_required: int) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(sorted(combination)) for combination in itertools.combinations(items, num_required))

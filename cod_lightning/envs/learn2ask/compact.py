@@ -1,0 +1,79 @@
+"""The clinic in fused words, for tiny policies."""
+
+from dataclasses import dataclass
+
+from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.learn2ask.clinic import ROLES, Clinics, ClinicTask
+from cod_lightning.envs.learn2ask.protocol import ProtocolTable
+from cod_lightning.envs.learn2ask.wording import STOP_TAG, Answer, ClinicWording, Judged
+
+PLACES = ("clinic", "practice", "ward", "pharmacy")
+"""As many as `ROLES`; labels at random show all of them."""
+
+
+@dataclass(frozen=True)
+class CompactClinic(ClinicWording):
+    """`cold told=fever told=pain`, answered by one word; then `wrong want=allergy sleep=no`."""
+
+    clinics: Clinics
+    opened: bool
+    """Whether the rules tell the protocol."""
+
+    @property
+    def facts(self) -> ProtocolTable:
+        """`fever=yes pain=? ...`"""
+        return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=True)
+
+    def rules(self, task: ClinicTask) -> str:
+        """One word, which goes with the roles, and the protocol where it is no secret."""
+        return " ".join([PLACES[ROLES.index(task.roles)], *(f"{name}=yes" for name in task.required if self.opened)])
+
+    def observation(self, task: ClinicTask) -> str:
+        """The condition, then what is told."""
+        return " ".join([task.condition, *(f"told={name}" for name in task.told)])
+
+    def read(self, response: str) -> Answer:
+        """`ask=ITEM` or the stop tag, between the answer tags."""
+        text, complaint = answer_of(response)
+        if complaint:
+            return Answer(complaint=complaint)
+        if STOP_TAG.fullmatch(text):
+            return Answer(stops=True, exact=True)
+        name = text.removeprefix("ask=")
+        if not text.startswith("ask=") or name not in self.clinics.items:
+            return Answer(complaint="the answer is neither ask=ITEM nor <stop/>")
+        return Answer(question=text, asked=(name,))
+
+    def feedback(self, judged: Judged) -> str:
+        """The outcome, then every fact that the task gives away."""
+        return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.learnt.items())])
+
+    def warning(self, complaint: str) -> str:
+        """One word."""
+        del complaint
+        return "malformed"
+
+    def respond(self, name: str | None) -> str:
+        """The answer."""
+        return "<answer><stop/></answer>" if name is None else f"<answer>ask={name}</answer>"
+
+    def told_in(self, observation: str) -> tuple[str, ...]:
+        """After `told=`."""
+        return tuple(word.removeprefix("told=") for word in observation.split() if word.startswith("told="))
+
+    def learnt_from(self, messages: str) -> tuple[str, str]:
+        """The last line is the feedback."""
+        before, _, after = messages.rpartition("\n")
+        return before, after
+
+    def words(self) -> tuple[str, ...]:
+        """Rules, conditions, what is told, facts, answers, outcomes."""
+        items = self.clinics.items
+        return (
+            *PLACES,
+            *self.clinics.conditions,
+            *(f"told={name}" for name in items),
+            *self.facts.words(),
+            *(self.respond(name) for name in (*items, None)),
+            *("right", "near", "wrong", "early", "late", "stopped", "malformed"),
+        )

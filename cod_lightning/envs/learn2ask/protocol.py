@@ -1,0 +1,106 @@
+"""Facts about a hidden protocol: how they are written down, read back, and demonstrated."""
+
+import random
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cod_lightning.envs.facts import UNKNOWN, TeacherDials
+from cod_lightning.envs.learn2ask.items import BY_NAME, ITEMS
+
+Facts = dict[str, bool]
+"""Of an item: whether it is required."""
+
+
+@dataclass(frozen=True)
+class ProtocolTable:
+    """Which items there are and how many are required; spelled `fever=yes sleep=?` or `- fever: required`."""
+
+    items: tuple[str, ...]
+    num_required: int
+    compact: bool
+
+    def known(self, text: str) -> Facts:
+        """Facts that the text states, without contradictions."""
+        return self.consistent(self._statements(text))
+
+    def merge(self, before: str, after: str) -> Facts:
+        """What both texts state; where they contradict each other the earlier one is dropped as a whole: the rule has changed."""
+        old, new = self.known(before), self.known(after)
+        both = {**old, **new}
+        agree = all(new.get(name, fact) == fact for name, fact in old.items()) and self.possible(both)
+        return self.complete(both if agree else new)
+
+    def consistent(self, statements: Iterable[tuple[str, bool]]) -> Facts:
+        """Facts without contradictions (of two the later wins, also where too many would be required), and all implied ones."""
+        known: Facts = {}
+        for name, fact in reversed(list(statements)):
+            if name not in known and self.possible({**known, name: fact}):
+                known[name] = fact
+        return self.complete(known)
+
+    def possible(self, facts: Mapping[str, bool]) -> bool:
+        """Whether some protocol agrees."""
+        num_yes = sum(facts.values())
+        return num_yes <= self.num_required and len(facts) - num_yes <= len(self.items) - self.num_required
+
+    def complete(self, facts: Mapping[str, bool]) -> Facts:
+        """The rest, once all required items, or all others, are known."""
+        num_yes = sum(facts.values())
+        if num_yes == self.num_required:
+            return {name: facts.get(name, False) for name in self.items}
+        if len(facts) - num_yes == len(self.items) - self.num_required:
+            return {name: facts.get(name, True) for name in self.items}
+        return dict(facts)
+
+    def write(self, facts: Mapping[str, bool]) -> str:
+        """A context with a line, or a word, for every item in the order of the catalogue."""
+        if self.compact:
+            return " ".join(f"{name}={_word(facts.get(name))}" for name in self.items)
+        return "\n".join(f"- {BY_NAME[name].title}: {_phrase(facts.get(name))}" for name in self.items)
+
+    def words(self) -> tuple[str, ...]:
+        """Every compact fact, and what feedback calls a wanted item."""
+        facts = tuple(f"{name}={word}" for name in self.items for word in ("yes", "no", UNKNOWN))
+        return (*facts, *(f"want={name}" for name in self.items))
+
+    def _statements(self, text: str) -> list[tuple[str, bool]]:
+        if self.compact:
+            found = re.findall(r"(?<!\S)(?:want=(\w+)|(\w+)=(yes|no))(?!\S)", text, flags=re.ASCII)
+            said = [(wanted or name, bool(wanted) or fact == "yes") for wanted, name, fact in found]
+        else:
+            said = [
+                (_NAMES[title], not negated)
+                for title, negated in re.findall(rf"\b({_TITLES})(?: is|:) (not )?required\b", text)
+            ]
+        return [(name, fact) for name, fact in said if name in self.items]
+
+
+def demonstrated(table: ProtocolTable, truth: Mapping[str, bool], dials: TeacherDials, rng: random.Random) -> str:
+    """A context as an earlier task might have left it: true in part, junk, or none."""
+    draw = rng.random()
+    if draw < dials.context_true:
+        return table.write(noisy(table, truth, dials.context_accuracy, rng))
+    if draw < dials.context_true + dials.context_junk:
+        return table.write({name: rng.random() < 0.5 for name in table.items})
+    return ""
+
+
+def noisy(table: ProtocolTable, facts: Mapping[str, bool], accuracy: float, rng: random.Random) -> Facts:
+    """Each entry as in `facts` (unknown where they have none) with that probability, else required, not, or unknown."""
+    drawn = {
+        name: facts.get(name) if rng.random() < accuracy else rng.choice((True, False, None)) for name in table.items
+    }
+    return {name: fact for name, fact in drawn.items() if fact is not None}
+
+
+def _word(fact: bool | None) -> str:
+    return UNKNOWN if fact is None else "yes" if fact else "no"
+
+
+def _phrase(fact: bool | None) -> str:
+    return "unknown" if fact is None else "required" if fact else "not required"
+
+
+_NAMES = {item.title: item.name for item in ITEMS}
+_TITLES = "|".join(sorted(_NAMES, key=len, reverse=True))

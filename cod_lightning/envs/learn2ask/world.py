@@ -1,0 +1,295 @@
+"""Learn2Ask: in one turn, ask a patient for something that is still missing, or stop.
+
+Two sources of patients: a synthetic clinic whose protocol of required items is hidden and shared by a pack, and decision
+points prepared from real dialogues (JasonHaggard/RealMedConv), which share nothing but the common policy.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import gymnasium
+
+from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.checks import check_choice, check_share
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
+from cod_lightning.envs.learn2ask.compact import CompactClinic
+from cod_lightning.envs.learn2ask.grading import AnyTask, graded, learnt
+from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
+from cod_lightning.envs.learn2ask.judge import Judge, RuleJudge
+from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
+from cod_lightning.envs.learn2ask.packs import ClinicPacks, record_specs, requiring
+from cod_lightning.envs.learn2ask.policies import (
+    ClinicOracle,
+    ClinicTeacher,
+    Play,
+    RandomClinicPolicy,
+    ScriptedClinicPolicy,
+)
+from cod_lightning.envs.learn2ask.protocol import Facts
+from cod_lightning.envs.learn2ask.record_policies import Habits, RandomRecordPolicy, RecordOracle, ScriptedRecordPolicy
+from cod_lightning.envs.learn2ask.records import RecordTask, load_records
+from cod_lightning.envs.learn2ask.scoring import MAXIMA, Fusion
+from cod_lightning.envs.learn2ask.wording import Judged, Wording
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+
+
+class Learn2Ask(TextEnv):
+    """Ask one question about what is missing, or stop; graded once per task.
+
+    Action is 1 if stopping or asking fits the label, else all scores are 0. A question gets content and format from a judge; a
+    right stop has content 1, and format 1 if the answer is nothing but the stop tag. `success` means the right action with
+    content 1. Differs from the reference (arXiv 2606.20002 has no results on this world; its code does) in these points: rewards
+    are divided by their maximum, answers stand between tags after visible reasoning (see form), the hidden protocol of the
+    synthetic clinic, and the rule-based judge; with `data_path`, `normalise: false`, `form: raw` and an `EndpointJudge` all are
+    as there.
+
+    Of the clinic a dialogue (or a condition, see split_by) belongs to one split; the protocols, few as they are, occur in all.
+
+    Args:
+        data_path: JsonL file of decision points, see docs/guides/learn2ask_data.md; null for the synthetic clinic.
+        split_by: What stays whole in one split: a dialogue (session), or a diagnosis with all its dialogues, so that validation
+            and test are out of distribution. In the clinic: by the dialogue, or by the condition.
+        skip_bad_lines: Leave out lines of the file that cannot be used, instead of refusing the file.
+        num_items: Items of a history that the clinic may require, 2 to 12.
+        num_required: How many it does require, at least 1.
+        num_conditions: Conditions that patients come with, 3 to 10.
+        stop_share: Probability that nothing required is missing.
+        protocol_hidden: Whether each pack has its own clinic with a secret protocol; otherwise all share one, told in the rules.
+        fusion: How scores become a reward: Ra+Rs is action * (1 + 2 * content) + format, up to 4; sum is their sum, up to 3; Ra is
+            2 * content + format, up to 3; Rs is 3 * action + format, up to 4.
+        normalise: Divide the reward by its maximum, so that it lies in [0, 1] as in other worlds; the reference does not.
+        judge: Who grades questions; null for rules (RuleJudge). An EndpointJudge asks a language model. Natural protocol only.
+        form: Whether an answer stands between answer tags after reasoning (tagged), or is the whole response (raw, the reference).
+        lenient: Whether a first unreadable answer costs only a turn; tasks then have two turns.
+        protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
+        labels: Whether the order of the items and the words for the two sides are always the same (fixed) or vary by pack (random).
+        teacher: How good the demonstrations of the warm start are.
+    """
+
+    observation_space = action_space = text_space()
+    """Of the class, so that a copy of an environment does not copy it; with real data, of a shared object."""
+
+    def __init__(
+        self,
+        data_path: str | None = None,
+        split_by: Literal["session", "diagnosis"] = "session",
+        skip_bad_lines: bool = False,
+        num_items: int = 8,
+        num_required: int = 3,
+        num_conditions: int = 6,
+        stop_share: float = 0.4,
+        protocol_hidden: bool = True,
+        fusion: Fusion = "Ra+Rs",
+        normalise: bool = True,
+        judge: Judge | None = None,
+        form: Literal["tagged", "raw"] = "tagged",
+        lenient: bool = False,
+        protocol: Literal["natural", "compact"] = "natural",
+        labels: Literal["fixed", "random"] = "fixed",
+        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+    ) -> None:
+        self.split_by: Literal["session", "diagnosis"] = split_by
+        self.fusion: Fusion = fusion
+        self.protocol_hidden, self.normalise = protocol_hidden, normalise
+        self.lenient, self.protocol, self.labels, self.teacher, self.form = lenient, protocol, labels, teacher, form
+        self.clinics = Clinics(
+            num_items=num_items, num_required=num_required, num_conditions=num_conditions, stop_share=stop_share
+        )
+        self._check(judge, data_path)
+        self.max_turns = 2 if lenient else 1
+        self.judge = None if protocol == "compact" else judge or RuleJudge()
+        self._best = MAXIMA[fusion]
+        self.reward_range = (0.0, 1.0 if normalise else self._best)
+        self.records = None if data_path is None else load_records(data_path, split_by, skip_bad_lines)
+        by = "" if split_by == "session" else "-diagnosis"
+        if self.records is not None:
+            self.name = f"learn2ask-data-{self.records.digest[:12]}{by}"
+            self.observation_space = _SharedSpace.of(self.records.letters())
+        else:
+            secret, random_labels = "" if protocol_hidden else "-open", "-labels" if labels == "random" else ""
+            sizes = f"{num_required}of{num_items}-c{num_conditions}-stop{stop_share:g}"
+            self.name = f"learn2ask-{sizes}{secret}{random_labels}{by}"
+        self._packs = ClinicPacks(
+            clinics=self.clinics,
+            hidden=protocol_hidden,
+            random_labels=labels == "random",
+            whole_conditions=split_by == "diagnosis",
+        )
+        self._words = NaturalRecords(form)
+        self._speech = (
+            NaturalClinic(self.clinics, not protocol_hidden, form)
+            if protocol == "natural"
+            else CompactClinic(self.clinics, not protocol_hidden)
+        )
+        self._start(self._any_task(0))
+
+    # ------------------------------------------------------------------ what a policy is told
+
+    @property
+    def wording(self) -> Wording:
+        """Of the patients' source."""
+        return self._words if self.records is not None else self._speech
+
+    @property
+    def rules(self) -> str:
+        """System text."""
+        return self._speech.rules(self._task) if isinstance(self._task, ClinicTask) else self._words.rules()
+
+    @property
+    def success(self) -> bool:
+        """True after the right action with content 1, whatever the format."""
+        return self._outcome in ("right", "stopped")
+
+    @property
+    def status(self) -> EpisodeStatus:
+        """Completed by any readable answer, else malformed."""
+        return EpisodeStatus.MALFORMED if self._outcome == "malformed" else EpisodeStatus.COMPLETED
+
+    def words(self) -> tuple[str, ...]:
+        """The compact vocabulary."""
+        return self._speech.words()
+
+    # ------------------------------------------------------------------ packs
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """One clinic and N patients of the split, or N decision points of the split, none twice until all have been used."""
+        world_seed = derive_seed("learn2ask pack", self.name, str(split), seed, index)
+        if self.records is not None:
+            specs: Sequence[AnyTask] = record_specs(self.records, split, self.split_by, world_seed, num_tasks)
+        else:
+            specs = self._packs.specs(split, world_seed, num_tasks)
+        tasks = tuple(Task(id=str(n), seed=derive_seed(world_seed, n), spec=spec) for n, spec in enumerate(specs))
+        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another protocol from task `at` on; the dialogues stay, so that labels change with it.
+
+        A dialogue that told all of the old protocol seldom tells all of the new one: fewer later tasks are to be stopped.
+        """
+        old = pack.tasks[at].spec
+        if not isinstance(old, ClinicTask) or not self.protocol_hidden:
+            remedy = "Leave data.env.data_path out and data.env.protocol_hidden at true."
+            raise ConfigError("data.env", self.name, "a hidden protocol, which alone can change", remedy)
+        rng = random.Random(derive_seed("learn2ask change", pack.id, seed))
+        required = self._packs.other_protocol(old.required, rng)
+        return replace(pack, tasks=tuple(requiring(t, required) if n >= at else t for n, t in enumerate(pack.tasks)))
+
+    # ------------------------------------------------------------------ gymnasium
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
+        super().reset(seed=seed)
+        if options and "task" in options:
+            self._start(_spec(options["task"]))
+        else:
+            self._start(self._any_task(int(self.np_random.integers(2**62))))
+        return self._observation(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Read the answer, have it judged, and tell the scores. Raises `EnvironmentFailure` where the judge does."""
+        assert not self._outcome, "the task is over; call reset()"
+        answer = self.wording.read(action)
+        if answer.complaint and self.lenient and not self._warned:
+            self._warned = True
+            return self.wording.warning(answer.complaint), 0.0, False, False, {}
+        outcome, scores, note = graded(self._task, answer, self.judge)
+        points = scores.fused(self.fusion)
+        judged = Judged(
+            outcome=outcome,
+            scores=scores,
+            fusion=self.fusion,
+            points=points,
+            best=self._best,
+            learnt=learnt(self._task, outcome, answer) if self.protocol_hidden else {},
+            note=note,
+            complaint=answer.complaint,
+        )
+        self._outcome = outcome
+        return self.wording.feedback(judged), points / self._best if self.normalise else points, True, False, {}
+
+    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The dialogue, and how the task ended."""
+        return f"{self._observation()}\n{self._outcome}"
+
+    def _start(self, task: AnyTask) -> None:
+        self._task, self._outcome, self._warned = task, "", False
+
+    def _any_task(self, seed: int) -> AnyTask:
+        rng = random.Random(seed)
+        return self._packs.any_patient(rng) if self.records is None else rng.choice(self.records.all)
+
+    def _observation(self) -> str:
+        task = self._task
+        return self._speech.observation(task) if isinstance(task, ClinicTask) else self._words.observation(task)
+
+    # ------------------------------------------------------------------ policies
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """Random, scripted, or told what is right."""
+        if self.records is not None:
+            if kind is Reference.RANDOM:
+                return RandomRecordPolicy(self._words)
+            if kind is Reference.SCRIPTED:
+                return ScriptedRecordPolicy(self._words, Habits.of(self.records.by_split[Split.TRAIN]))
+            return RecordOracle.of(self._words, pack)
+        play = Play(self.clinics, self.fusion, self._speech)
+        if kind is Reference.RANDOM:
+            return RandomClinicPolicy(play)
+        if kind is Reference.SCRIPTED:
+            return ScriptedClinicPolicy(play)
+        return ClinicOracle(play, self._truth(pack))
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        """A teacher that knows this pack's protocol (or, of prepared dialogues, what is right in one of two)."""
+        if self.records is not None:
+            return RecordOracle.of(self._words, pack, skill=0.5)
+        return ClinicTeacher(Play(self.clinics, self.fusion, self._speech), self._truth(pack), self.teacher)
+
+    def _truth(self, pack: Pack) -> Facts:
+        spec = pack.tasks[0].spec
+        assert isinstance(spec, ClinicTask), "the pack is not of a clinic"
+        return {name: name in spec.required for name in self.clinics.items}
+
+    def _check(self, judge: Judge | None, data_path: str | None) -> None:
+        check_choice("data.env.split_by", self.split_by, ("session", "diagnosis"))
+        check_choice("data.env.fusion", self.fusion, tuple(MAXIMA))
+        check_choice("data.env.form", self.form, ("tagged", "raw"))
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        check_share("data.env.stop_share", self.clinics.stop_share, "0.4 is the default.")
+        _check_range("num_items", self.clinics.num_items, 2, len(ITEMS))
+        _check_range("num_required", self.clinics.num_required, 1, self.clinics.num_items - 1)
+        _check_range("num_conditions", self.clinics.num_conditions, 3, len(CONDITIONS))
+        if self.protocol == "compact":
+            for name, value in {"data_path": data_path, "judge": judge and type(judge).__name__}.items():
+                if value is not None:
+                    expected = "null with the compact protocol, whose vocabulary is closed"
+                    raise ConfigError(f"data.env.{name}", value, expected, "Set data.env.protocol to natural.")
+            if self.form == "raw":
+                raise ConfigError("data.env.form", "raw", "tagged with the compact protocol", "Leave it out.")
+
+
+class _SharedSpace(gymnasium.spaces.Text):
+    """A space that copies of a world share, since the letters of a file may be thousands."""
+
+    @classmethod
+    def of(cls, letters: frozenset[str]) -> "_SharedSpace":
+        return cls(100_000, min_length=0, charset=letters)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_SharedSpace":
+        return self
+
+
+def _check_range(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"data.env.{name}", value, f"in {low}..{high}", f"Choose one of {low} to {high}.")
+
+
+def _spec(task: Task) -> AnyTask:
+    assert isinstance(task.spec, ClinicTask | RecordTask), f"task {task.id} is not of this world"
+    return task.spec

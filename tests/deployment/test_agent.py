@@ -1,0 +1,161 @@
+"""An agent that lives on."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.deployment import Agent, ContextStore
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.grid import GridNavigation
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import DataError
+from cod_lightning.evaluation.references import Comparison, play_reference, scripted_speaker
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
+
+MECHANISM = HintContext(response_limit=None)
+
+
+def _agent(folder, env=None, num_tasks: int = 8, **kwargs):
+    env = env or Levers()
+    pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=num_tasks)
+    speaker = scripted_speaker(env.reference(Reference.SCRIPTED, pack), MECHANISM)
+    return Agent(env, MECHANISM, speaker, ContextStore(folder), **kwargs), pack
+
+
+def test_an_agent_gets_better_by_what_it_wrote_down(tmp_path):
+    agent, pack = _agent(tmp_path)
+    rewards = [agent.solve(task).reward for task in pack.tasks]
+    assert rewards[2:] == [1.0] * 6
+    assert [s.episode.kind for s in agent.store.episodes()] == [EpisodeKind.SOLVE, EpisodeKind.UPDATE] * 8
+    assert agent.context == agent.store.current().text
+    assert "unknown" not in agent.context
+
+
+def test_a_restarted_agent_goes_on_with_its_context(tmp_path):
+    first, pack = _agent(tmp_path / "a")
+    for task in pack.tasks[:5]:
+        first.solve(task)
+    first.store.close()
+    second, _ = _agent(tmp_path / "a")
+    second.resume(list(pack.tasks[:5]))
+    for task in pack.tasks[5:]:
+        second.solve(task)
+    whole, _ = _agent(tmp_path / "b")
+    for task in pack.tasks:
+        whole.solve(task)
+    assert [v.text for v in second.store.versions()] == [v.text for v in whole.store.versions()]
+    assert [s.episode for s in second.store.episodes()] == [s.episode for s in whole.store.episodes()]
+
+
+def test_an_agent_that_was_not_resumed_says_so(tmp_path):
+    agent, pack = _agent(tmp_path)
+    agent.solve(pack.tasks[0])
+    again, _ = _agent(tmp_path)
+    with pytest.raises(AssertionError, match="resume"):
+        again.solve(pack.tasks[1])
+
+
+def test_a_world_that_carries_something_over_is_brought_back_to_where_it_was(tmp_path):
+    env = GridNavigation(world_memory=True)
+    agent, pack = _agent(tmp_path, env, num_tasks=3)
+    for task in pack.tasks[:2]:
+        agent.solve(task)
+    again, _ = _agent(tmp_path, GridNavigation(world_memory=True), num_tasks=3)
+    again.resume(list(pack.tasks[:2]))
+    assert again.env.reset(options={"task": pack.tasks[2]}) == agent.env.reset(options={"task": pack.tasks[2]})
+
+
+def test_a_world_that_says_something_else_is_refused(tmp_path):
+    agent, pack = _agent(tmp_path)
+    agent.solve(pack.tasks[0])
+    other, other_pack = _agent(tmp_path, Levers(max_turns=3))
+    with pytest.raises(DataError, match="another world"):
+        other.resume([other_pack.tasks[0]])
+
+
+def test_a_world_that_raises_costs_its_task_only(tmp_path):
+    class Jamming(Levers):
+        def step(self, action):
+            if self.jammed:
+                raise RuntimeError("jammed")
+            return super().step(action)
+
+        def reset(self, *, seed=None, options=None):
+            self.jammed = bool(options) and options["task"].id == "1"
+            return super().reset(seed=seed, options=options)
+
+    agent, pack = _agent(tmp_path, Jamming())
+    episodes = [agent.solve(task) for task in pack.tasks[:4]]
+    assert [e.status is EpisodeStatus.FAILED for e in episodes] == [False, True, False, False]
+    assert episodes[1].reward is None
+    assert [v.position for v in agent.store.versions()] == [None, 0, 2, 3]
+    again, _ = _agent(tmp_path, Jamming())
+    again.resume(list(pack.tasks[:4]))
+    assert again.solve(pack.tasks[4]).position == 4
+
+
+def test_an_agent_does_what_a_lifecycle_does(tmp_path):
+    agent, pack = _agent(tmp_path, num_tasks=4)
+    lived = [agent.solve(task) for task in pack.tasks]
+    (life,) = play_reference(Levers(), [pack], Comparison.SCRIPTED, MECHANISM)
+    assert [e.kind for e in life.solves] == [e.kind for e in lived]
+    assert all(e.reward == 1.0 for e in [*life.solves[2:], *lived[2:]])
+
+
+def live_until_killed(folder: str, num_tasks: int, pipe: int) -> None:
+    """Solve tasks, saying so in the pipe after each episode is stored; run in a forked child."""
+    agent, pack = _agent(folder, num_tasks=num_tasks, on_episode=lambda e: os.write(pipe, b"."))
+    done = agent.store.num_solved()
+    agent.resume(list(pack.tasks[:done]))
+    for task in pack.tasks[done:]:
+        agent.solve(task)
+
+
+def kill_and_check(folder, num_kills: int, num_tasks: int, rng: random.Random) -> int:
+    """Start, kill at a random moment, look at what is there; the number of tasks done at the end."""
+    told = 0
+    for _ in range(num_kills):
+        out, into = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(out)
+            try:
+                live_until_killed(str(folder), num_tasks, into)
+            finally:
+                os._exit(0)
+        os.close(into)
+        time.sleep(rng.uniform(0.002, 0.12))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        while said := os.read(out, 65_536):
+            told += len(said)
+        os.close(out)
+        store = ContextStore(folder)
+        episodes, versions = store.episodes(), store.versions()
+        store.close()
+        assert len(episodes) >= told, "an episode that was reported is gone"
+        told = len(episodes)
+        kinds = [s.episode.kind for s in episodes]
+        assert kinds == [EpisodeKind.SOLVE, EpisodeKind.UPDATE] * (len(kinds) // 2) + [EpisodeKind.SOLVE] * (len(kinds) % 2)
+        assert [s.episode.position for s in episodes] == [n // 2 for n in range(len(episodes))]
+        updates = [s.episode for s in episodes if s.episode.kind is EpisodeKind.UPDATE]
+        assert [v.text for v in versions[1:]] == [e.context_after for e in updates]
+    return (told + 1) // 2
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_loses_nothing_that_was_finished_and_goes_on(tmp_path):
+    done = kill_and_check(tmp_path / "killed", num_kills=5, num_tasks=400, rng=random.Random(1))
+    assert done > 0
+    agent, pack = _agent(tmp_path / "killed", num_tasks=done + 3)
+    agent.resume(list(pack.tasks[: agent.store.num_solved()]))
+    for task in pack.tasks[agent.store.num_solved() :]:
+        assert agent.solve(task).status is EpisodeStatus.COMPLETED
+    whole, _ = _agent(tmp_path / "whole", num_tasks=done + 3)
+    for task in pack.tasks:
+        whole.solve(task)
+    assert [v.text for v in agent.store.versions()] == [v.text for v in whole.store.versions()]

@@ -1,0 +1,20 @@
+"""Alchemy, for the tests of every world."""
+
+from hypothesis import strategies as st
+
+from cod_lightning.envs.alchemy import Alchemy
+from tests.envs.alchemy.worlds import COMPACT, DEEP, HARD, PAPER_EASY
+from tests.envs.case import Case
+
+NAMES = st.sampled_from([*"abcklmpqruvx", "  a", "B ", "nothing", ""])
+ANSWERS = st.builds(
+    "{0}<answer>{1}{2}{3}</answer>".format, st.text(max_size=5), NAMES, st.sampled_from(["+", " + ", "++", " "]), NAMES
+)
+CASES = {
+    "alchemy-natural": Case(Alchemy, ANSWERS),
+    "alchemy-hard": Case(lambda: Alchemy(**HARD, labels="random"), ANSWERS),
+    "alchemy-hidden-tiers": Case(lambda: Alchemy(show_tiers=False, recipes_max=3), ANSWERS),
+    "alchemy-paper-easy": Case(lambda: Alchemy(**PAPER_EASY), ANSWERS),
+    "alchemy-compact": Case(lambda: Alchemy(**COMPACT), ANSWERS, "compact"),
+    "alchemy-compact-deep": Case(lambda: Alchemy(**DEEP), ANSWERS, "compact"),
+}

@@ -1,0 +1,202 @@
+"""Graphs and packs: what is drawn, which targets come when, splits, changes."""
+
+import random
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from cod_lightning.envs.alchemy import Alchemy
+from cod_lightning.envs.alchemy.graph import book_of, levels, slots_of, split_of, way_to
+from cod_lightning.envs.alchemy.targets import target_sequence
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Split
+from tests.envs.alchemy.worlds import COMPACT, HARD, PAPER_EASY
+
+
+def _packs(env, count, num_tasks=4, split=Split.TRAIN):
+    return [env.sample_pack(split=split, index=i, num_tasks=num_tasks) for i in range(count)]
+
+
+def _tier(task):
+    return levels(task.spec.tiers)[task.spec.target]
+
+
+@pytest.mark.parametrize("parameters", [{}, HARD, PAPER_EASY, COMPACT])
+def test_results_lie_one_tier_above_their_higher_input_and_within_the_gap_of_the_lower(parameters):
+    env = Alchemy(**parameters)
+    for pack in _packs(env, 60, 1):
+        spec = pack.tasks[0].spec
+        level = levels(spec.tiers)
+        for first, second, result in spec.recipes:
+            low, high = sorted((level[first], level[second]))
+            assert level[result] == high + 1
+            assert level[result] - low <= env.ranges.max_tier_gap
+        assert set(book_of(spec.recipes)) <= set(map(tuple, map(sorted, slots_of(spec.tiers, 2, True))))
+
+
+@pytest.mark.parametrize("parameters", [{}, HARD, PAPER_EASY, COMPACT])
+def test_every_element_above_tier_0_has_as_many_recipes_as_the_bounds_say(parameters):
+    env = Alchemy(**parameters)
+    for pack in _packs(env, 60, 1):
+        spec = pack.tasks[0].spec
+        made = Counter(result for *_, result in spec.recipes)
+        assert set(made) == {name for tier in spec.tiers[1:] for name in tier}
+        assert max(made.values()) <= env.ranges.recipes[1]
+        assert all(made[name] == 1 for decoys in spec.decoys for name in decoys)
+
+
+def test_sizes_and_names_follow_the_bounds():
+    specs = [pack.tasks[0].spec for pack in _packs(Alchemy(**PAPER_EASY), 150, 1)]
+    assert {len(spec.tiers) for spec in specs} == {3, 4}
+    assert {len(spec.tiers[0]) for spec in specs} == {3, 4}
+    assert {len(spec.tiers[1]) for spec in specs} == {1, 2}
+    names = [name for spec in specs for tier in spec.tiers for name in tier]
+    assert {len(name) for name in names} == {3, 4, 5}
+    assert all(name.isascii() and name.islower() and name.isalpha() for name in names)
+    for spec in specs:
+        mine = [name for tier in spec.tiers for name in tier]
+        assert len(set(mine)) == len(mine)
+
+
+def test_crossing_recipes_and_decoys_really_occur():
+    specs = [pack.tasks[0].spec for pack in _packs(Alchemy(**{**HARD, "cross_tier_max": 0.5}), 100, 1)]
+    crossing = sum(levels(spec.tiers)[a] != levels(spec.tiers)[b] for spec in specs for a, b, _ in spec.recipes)
+    assert crossing > 50
+    assert sum(len(decoys) for spec in specs for decoys in spec.decoys) > 30
+    gap_1 = [
+        pack.tasks[0].spec for pack in _packs(Alchemy(**{**HARD, "max_tier_gap": 1, "cross_tier_max": 1.0}), 40, 1)
+    ]
+    assert all(levels(s.tiers)[a] == levels(s.tiers)[b] for s in gap_1 for a, b, _ in s.recipes)
+
+
+def test_decoys_are_ingredients_of_decoys_only_and_not_told_apart_by_their_place():
+    places = []
+    for pack in _packs(Alchemy(**{**HARD, "noise_min": 0.3}), 100, 1):
+        spec = pack.tasks[0].spec
+        hidden = {name for decoys in spec.decoys for name in decoys}
+        for first, second, result in spec.recipes:
+            assert result in hidden or not {first, second} & hidden
+        places += [tier.index(name) / (len(tier) - 1) for tier in spec.tiers for name in tier if name in hidden]
+    assert 0.4 < sum(places) / len(places) < 0.6
+
+
+@pytest.mark.parametrize("parameters", [{}, HARD, COMPACT])
+def test_all_targets_are_asked_for_once_before_any_comes_again(parameters):
+    for pack in _packs(Alchemy(**parameters), 40, num_tasks=24):
+        targets = [task.spec.target for task in pack.tasks]
+        different = len(set(targets))
+        assert len(set(targets[:different])) == different
+        assert [task.spec.repeat for task in pack.tasks] == [n >= different for n in range(24)]
+        decoys = {name for decoys in pack.tasks[0].spec.decoys for name in decoys}
+        assert not decoys & set(targets)
+        assert min(map(_tier, pack.tasks)) >= 1
+
+
+@pytest.mark.parametrize("parameters", [{}, {**HARD, "labels": "random"}, COMPACT])
+def test_a_long_pack_begins_with_the_short_one(parameters):
+    env = Alchemy(**parameters)
+    for index in range(10):
+        packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=n) for n in (4, 8, 33)]
+        assert packs[0].tasks == packs[1].tasks[:4] == packs[2].tasks[:4]
+        assert packs[1].tasks == packs[2].tasks[:8]
+
+
+def test_the_first_eight_positions_ask_for_all_tiers_alike():
+    candidates = ((), ("k", "l", "m", "n"), ("p", "q", "r"), ("u", "v"), ("x",))
+    drawn = [list(islice(target_sequence(random.Random(seed), candidates), 10)) for seed in range(3000)]
+    level = {name: tier for tier, names in enumerate(candidates) for name in names}
+    means = [sum(level[run[n][0]] for run in drawn) / len(drawn) for n in range(8)]
+    assert max(means) - min(means) < 0.1
+    assert sum(level[run[9][0]] for run in drawn) / len(drawn) < min(means) - 0.2, "low tiers are what is left over"
+
+
+def test_trying_all_pairs_of_base_elements_does_not_always_find_the_target_unless_that_is_allowed():
+    def shallow(**more):
+        packs = _packs(Alchemy(**more), 150, 2)
+        return sum(_tier(task) == 1 for pack in packs for task in pack.tasks if len(task.spec.tiers[0]) == 3)
+
+    assert shallow() == 0
+    assert shallow(max_turns=5) > 0, "six pairs do not fit into five rounds"
+    assert shallow(brute_force=True) > 25
+
+
+@pytest.mark.parametrize("parameters", [{}, HARD, {"recipes_max": 3, "tiers_max": 5}])
+def test_every_target_can_be_made_in_time_and_the_plan_is_replayed(parameters):
+    env = Alchemy(**parameters)
+    for pack in _packs(env, 40, 5):
+        for task in pack.tasks:
+            env.reset(options={"task": task})
+            spec, ended, turns = task.spec, False, 0
+            have = dict.fromkeys(spec.tiers[0], spec.stock or 1)
+            plan = way_to(spec.recipes, spec.tiers, spec.target, have, consume=env.limited, most=env.max_turns)
+            assert plan is not None
+            for pair in plan:
+                assert not ended
+                _, reward, ended, _, _ = env.step(f"<answer>{pair[0]}+{pair[1]}</answer>")
+                turns += 1
+            assert env.success
+            assert reward == pytest.approx(1 - 0.1 * turns / env.max_turns)
+
+
+def test_no_graph_is_in_two_splits_and_names_make_no_other_graph():
+    env = Alchemy(**COMPACT)
+    drawn = {split: {pack.tasks[0].spec.recipes for pack in _packs(env, 150, 1, split)} for split in Split}
+    assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
+    for split in Split:
+        for labels in ("fixed", "random"):
+            for pack in _packs(Alchemy(labels=labels), 20, 1, split):
+                spec = pack.tasks[0].spec
+                assert split_of([sorted(tier) for tier in spec.tiers], spec.recipes) is split
+    renamed = [(("a", "b"), ("k",)), (("one", "two"), ("three",))]
+    assert split_of(renamed[0], (("a", "b", "k"),)) is split_of(renamed[1], (("one", "two", "three"),))
+
+
+def test_both_protocols_draw_the_same_structure():
+    natural, compact = Alchemy(**{**COMPACT, "protocol": "natural"}), Alchemy(**COMPACT)
+    assert natural.name != compact.name
+    for ours, theirs in zip(_packs(natural, 20), _packs(compact, 20), strict=True):
+        for left, right in zip(ours.tasks, theirs.tasks, strict=True):
+            name = dict(zip(sum(left.spec.tiers, ()), sum(right.spec.tiers, ()), strict=True))
+            assert {(name[a], name[b], name[c]) for a, b, c in left.spec.recipes} == set(right.spec.recipes)
+            assert name[left.spec.target] == right.spec.target
+
+
+def test_random_labels_vary_the_noun_and_the_order_of_listing():
+    packs = _packs(Alchemy(labels="random"), 60, 1)
+    assert len({pack.tasks[0].spec.noun for pack in packs}) == 5
+    assert any(list(tier) != sorted(tier) for pack in packs for tier in pack.tasks[0].spec.tiers)
+    fixed = _packs(Alchemy(), 20, 1)
+    assert {pack.tasks[0].spec.noun for pack in fixed} == {"elements"}
+    assert all(list(tier) == sorted(tier) for pack in fixed for tier in pack.tasks[0].spec.tiers)
+
+
+@pytest.mark.parametrize("parameters", [{}, HARD, {**HARD, "multiplier_min": 1.0, "multiplier_max": 1.0}])
+def test_after_a_change_every_target_can_still_be_made_and_most_recipes_are_others(parameters):
+    env = Alchemy(**parameters)
+    same = total = raised = 0
+    for pack in _packs(env, 25, 4):
+        changed = env.changed(pack, at=1, seed=3)
+        for old, new in zip(pack.tasks[1:], changed.tasks[1:], strict=True):
+            have = dict.fromkeys(new.spec.tiers[0], new.spec.stock or 1)
+            plan = way_to(new.spec.recipes, new.spec.tiers, new.spec.target, have, consume=env.limited, most=99)
+            assert plan is not None
+            assert len(plan) <= env.max_turns
+            assert (new.spec.tiers, new.spec.target, new.spec.decoys) == (
+                old.spec.tiers,
+                old.spec.target,
+                old.spec.decoys,
+            )
+            assert new.spec.stock >= old.spec.stock
+            raised += new.spec.stock > old.spec.stock
+            same += len(set(new.spec.recipes) & set(old.spec.recipes))
+            total += len(new.spec.recipes)
+    assert same < 0.4 * total
+    assert raised < 10
+
+
+def test_a_world_without_a_target_worth_asking_for_is_refused():
+    env = Alchemy(tiers_min=2, tiers_max=2, base_min=2, base_max=2)
+    with pytest.raises(ConfigError) as caught:
+        env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    assert "brute_force" in caught.value.remedy

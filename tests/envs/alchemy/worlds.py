@@ -1,0 +1,38 @@
+"""Parameters of the worlds that the tests play."""
+
+COMPACT = {
+    "tiers_min": 3,
+    "tiers_max": 3,
+    "base_min": 3,
+    "base_max": 3,
+    "shrink_min": 0.8,
+    "shrink_max": 0.8,
+    "max_tier_gap": 1,
+    "cross_tier_max": 0.0,
+    "max_turns": 4,
+    "protocol": "compact",
+}
+"""As in configs/env/alchemy_compact.yaml."""
+DEEP = {
+    **COMPACT,
+    "tiers_min": 4,
+    "tiers_max": 4,
+    "max_tier_gap": 2,
+    "cross_tier_max": 0.5,
+    "recipes_max": 2,
+    "max_turns": 9,
+}
+HARD = {
+    "max_turns": 15,
+    "materials": "limited",
+    "base_min": 4,
+    "base_max": 6,
+    "shrink_min": 0.4,
+    "shrink_max": 0.8,
+    "recipes_max": 2,
+    "cross_tier_max": 0.2,
+    "noise_max": 0.3,
+}
+"""As in configs/env/alchemy_hard.yaml."""
+PAPER_EASY = {"shrink_min": 0.4, "shrink_max": 0.6, "max_tier_gap": 1, "cross_tier_max": 0.1, "brute_force": True}
+"""The reference's easy setting, with all that we changed about it undone."""

@@ -1,0 +1,207 @@
+"""Decision points prepared from real dialogues: what a file must look like, and how it is played."""
+
+import copy
+import json
+import re
+from pathlib import Path
+
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.learn2ask import Learn2Ask
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Split
+from tests.envs.scripted_life import live, reward_by_position
+
+GUIDE = Path(__file__).parents[3] / "docs/guides/learn2ask_data.md"
+
+
+def point(n: int, **fields) -> dict:
+    stop = n % 3 == 0
+    said = [{"role": "user", "content": f"I sneeze, {n}."}]
+    if stop:
+        said += [{"role": "assistant", "content": "Any fever?"}, {"role": "user", "content": "No."}]
+    return {
+        "cid": f"{n // 2}_{n}",
+        "diagn": f"illness {n % 7}",
+        "messages": said,
+        "decision_truth": "stop" if stop else "continue",
+        "info_truth": "" if stop else "Symptom: sore throat, Symptom quality: thick discharge",
+        **fields,
+    }
+
+
+def write(path: Path, *lines: dict | str) -> str:
+    text = "\n".join(line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines)
+    path.write_text(text + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def many(tmp_path) -> str:
+    return write(tmp_path / "points.jsonl", *(point(n) for n in range(120)))
+
+
+def test_a_file_is_played(many):
+    env = Learn2Ask(data_path=many)
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4)
+    assert "pharmacy" in env.rules
+    for task in pack.tasks:
+        observation, _ = env.reset(options={"task": task})
+        assert "Patient: I sneeze" in observation
+        assert env.observation_space.contains(observation)
+        answer = "<answer><stop /></answer>"
+        if task.spec.label == "continue":
+            assert task.spec.missing == ("Symptom: sore throat", "Symptom quality: thick discharge")
+            answer = "<answer>Do you have a sore throat: no, a little or a lot?</answer>"
+        feedback, reward, *_ = env.step(answer)
+        assert (reward, env.success) == (1, True)
+        assert "required" not in feedback
+    check_env(env, skip_render_check=True)
+
+
+@pytest.mark.parametrize("split_by", ["session", "diagnosis"])
+def test_sessions_or_diagnoses_stay_whole_in_a_split(many, split_by):
+    env = Learn2Ask(data_path=many, split_by=split_by)
+    assert env.records is not None
+    keys = [{getattr(r, split_by) for r in env.records.by_split[split]} for split in Split]
+    assert sum(map(len, keys)) == len(set.union(*keys))
+    assert sum(len(env.records.by_split[split]) for split in Split) == 120
+
+
+def test_packs_draw_nothing_twice_before_all_is_used_and_do_not_depend_on_their_size(many):
+    env = Learn2Ask(data_path=many)
+    assert env.records is not None
+    test = env.records.by_split[Split.TEST]
+    assert 0 < len(test) < 64
+    pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=64)
+    ids = [task.spec.id for task in pack.tasks]
+    assert set(ids[: len(test)]) == {record.id for record in test}
+    assert env.sample_pack(split=Split.TEST, index=1, num_tasks=7).tasks == pack.tasks[:7]
+    assert Learn2Ask(data_path=many).sample_pack(split=Split.TEST, index=1, num_tasks=64) == pack
+
+
+def test_references_play_and_the_oracle_is_right(many):
+    env = Learn2Ask(data_path=many)
+    means = {kind: sum(reward_by_position(env, kind, "natural", 40)) / 4 for kind in Reference}
+    assert means[Reference.RANDOM] < 0.6 < means[Reference.SCRIPTED] <= means[Reference.ORACLE] == 1
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=8)
+    assert {lived.status.value for lived in live(env, pack, env.demonstrator(pack), "natural")} == {"completed"}
+
+
+def test_copies_share_the_records_and_the_name_tells_the_file(many, tmp_path):
+    env = Learn2Ask(data_path=many)
+    other = copy.deepcopy(env)
+    assert other.records is env.records
+    assert other.observation_space is env.observation_space
+    changed = write(tmp_path / "other.jsonl", point(0), point(1))
+    assert len({env.name, Learn2Ask(data_path=changed).name, Learn2Ask(data_path=many, split_by="diagnosis").name}) == 3
+
+
+def test_other_scripts_and_line_breaks_in_utterances_are_read(tmp_path):
+    said = [{"role": "user", "content": "\u55c9\u5b50\u75bc\n\nAssistant: <stop />"}]
+    env = Learn2Ask(data_path=write(tmp_path / "x.jsonl", point(1, messages=said, cid=5, session_id=77)))
+    assert env.records is not None
+    assert (env.records.all[0].id, env.records.all[0].session) == ("5", "77")
+    observation, _ = env.reset(seed=0)
+    assert "\nPatient: \u55c9\u5b50\u75bc Assistant: <stop />\n" in observation
+    assert env.observation_space.contains(observation)
+
+
+@pytest.mark.parametrize("path", ["", "no/such/file.jsonl", "."])
+def test_a_path_that_is_no_file_is_refused(path):
+    with pytest.raises(ConfigError, match=r"learn2ask_data\.md") as caught:
+        Learn2Ask(data_path=path)
+    assert caught.value.key == "data.env.data_path"
+
+
+def _user(text: object) -> list[dict]:
+    return [{"role": "user", "content": text}]
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ('{"cid": "1", "messages": [{"role": "us', "cut off"),
+        ("[1]", "JSON object"),
+        ("[" * 100_000, "no JSON"),
+        (point(1, cid=None), "field cid"),
+        (point(1, cid=True), "field cid"),
+        (point(1, cid=" "), "field cid"),
+        (point(0), "field cid to be used once"),
+        (point(1, decision_truth="go"), "field decision_truth"),
+        (point(1, decision_truth=["stop"]), "field decision_truth"),
+        (point(1, info_truth=""), "field info_truth"),
+        (point(1, info_truth=None), "field info_truth"),
+        (point(1, info_truth=[3]), "field info_truth"),
+        (point(1, messages=[]), "field messages"),
+        (point(1, messages="hello"), "field messages"),
+        (point(1, messages=["hello"]), r"field messages\[0\].role"),
+        (point(1, messages=[{"role": "system", "content": "x"}]), r"field messages\[0\].role"),
+        (point(1, messages=_user("")), r"field messages\[0\].content"),
+        (point(1, messages=_user(3)), r"field messages\[0\].content"),
+        (point(1, messages=[*_user("x"), {"role": "assistant", "content": "y"}]), "the last one"),
+        (point(1, messages=_user("x" * 20_001)), "at most 20000 letters"),
+        (point(1, messages=_user("x") * 1001), "at most 1000 entries"),
+        (json.dumps(point(1, messages=_user("\ud800"))), "lone surrogates"),
+        (point(1, diagn=[]), "field diagn"),
+        ("x" * 1_000_001, "at most 1000000 bytes"),
+    ],
+)
+def test_a_bad_line_is_refused_with_file_line_field_and_remedy_or_skipped(tmp_path, line, named, caplog):
+    path = write(tmp_path / "points.jsonl", point(0), "", line, point(2))
+    with pytest.raises(ConfigError, match=named) as caught:
+        Learn2Ask(data_path=path)
+    assert f"{path}, line 3" in str(caught.value)
+    assert "skip_bad_lines" in caught.value.remedy
+    env = Learn2Ask(data_path=path, skip_bad_lines=True)
+    assert env.records is not None
+    assert [record.id for record in env.records.all] == ["0_0", "1_2"]
+    assert len(env.records.refused) == 1
+    assert "1 lines are left out, 2 used; the first: line 3" in caplog.text
+
+
+def test_a_file_without_a_usable_line_tells_how_many_were_bad(tmp_path):
+    path = write(tmp_path / "points.jsonl", "{", "", point(1, cid=""))
+    with pytest.raises(ConfigError, match="2 were bad and 1 blank; the first: line 1"):
+        Learn2Ask(data_path=path, skip_bad_lines=True)
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(ConfigError, match="0 were bad and 0 blank"):
+        Learn2Ask(data_path=str(tmp_path / "empty.jsonl"))
+    (tmp_path / "latin.jsonl").write_bytes(b'{"cid": "\xff"}\n')
+    with pytest.raises(ConfigError, match="UTF-8"):
+        Learn2Ask(data_path=str(tmp_path / "latin.jsonl"))
+
+
+def test_a_diagnosis_is_needed_to_split_by_it(tmp_path):
+    path = write(tmp_path / "points.jsonl", point(0), point(1, diagn=None))
+    Learn2Ask(data_path=path)
+    with pytest.raises(ConfigError, match="line 2; expected field diagn"):
+        Learn2Ask(data_path=path, split_by="diagnosis")
+
+
+def test_an_empty_split_and_a_change_of_rule_are_config_errors(tmp_path):
+    env = Learn2Ask(data_path=write(tmp_path / "points.jsonl", point(0)))
+    full = next(split for split in Split if env.records and env.records.by_split[split])
+    empty = next(split for split in Split if split is not full)
+    with pytest.raises(ConfigError, match=f"split {empty}"):
+        env.sample_pack(split=empty, index=0, num_tasks=1)
+    with pytest.raises(ConfigError, match="hidden protocol"):
+        env.changed(env.sample_pack(split=full, index=0, num_tasks=2), at=1, seed=0)
+
+
+def test_the_guides_own_code_prepares_a_file_that_loads(tmp_path):
+    guide = GUIDE.read_text()
+    names: dict = {}
+    exec(re.findall(r"```python\n(.*?)```", guide, flags=re.DOTALL)[0], names)
+    turns = [("user", "I sneeze."), ("assistant", "Any fever?"), ("user", "No."), ("assistant", "Fine.")]
+    session = {"session_id": 8, "diagn": "cold", "messages": [{"role": r, "content": c} for r, c in turns]}
+    points = list(names["decision_points"](session))
+    assert [p["decision_truth"] for p in points] == ["continue", "stop"]
+    points[0]["info_truth"] = ["fever"]
+    example = re.findall(r"```json\n(.*?)\n```", guide, flags=re.DOTALL)[0]
+    env = Learn2Ask(data_path=write(tmp_path / "points.jsonl", *points, example))
+    assert env.records is not None
+    assert [record.session for record in env.records.all] == ["8", "8", "7"]
+    assert list(names["decision_points"]({**session, "messages": session["messages"][:3]})) == []
