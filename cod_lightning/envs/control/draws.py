@@ -1,0 +1,111 @@
+"""Drawing plants and tasks, from the parameters that decide which worlds there are."""
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Literal
+
+from cod_lightning.envs.checks import check_choice
+from cod_lightning.envs.control.belief import Ranges
+from cod_lightning.envs.control.plant import TYPICAL, ControlTask
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Split
+
+MOST_DRAWS = 2000
+_SYMBOLS = (("x", "p", "q", "s"), ("v", "w", "r"), ("u", "f", "c"), (("a", "b"), ("g", "k"), ("alpha", "beta")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """What can be drawn; the fields are the world's parameters of the same names."""
+
+    ranges: Ranges
+    start_max: float
+    speed_max: float
+    target_max: float
+    horizon_min: int
+    horizon_max: int
+    protocol: Literal["natural", "compact"]
+    labels: Literal["fixed", "random"]
+
+    @property
+    def name(self) -> str:
+        """Differs wherever other worlds are drawn."""
+        r = self.ranges
+        parts = [
+            f"control-a{r.a_min:g}-{r.a_max:g}-b{r.b_min:g}-{r.b_max:g}",
+            f"x{self.start_max:g}-v{self.speed_max:g}-to{self.target_max:g}",
+            f"T{self.horizon_min}-{self.horizon_max}"
+            if self.horizon_min < self.horizon_max
+            else f"T{self.horizon_min}",
+            f"noise{r.noise:g}" if r.noise else "",
+            "grid" if self.protocol == "compact" else "",
+            "labels" if self.labels == "random" else "",
+        ]
+        return "-".join(part for part in parts if part)
+
+    def hidden(self, rng: random.Random, split: Split) -> tuple[float, float]:
+        """a and b of a split; a pair belongs to one split in every configuration."""
+        for _ in range(MOST_DRAWS):
+            a, b = self.ranges.draw(rng)
+            if split_of_text(f"plant {a:.3f} {b:.3f}") is split:
+                return a, b
+        raise ConfigError(
+            "data.env.b_max", self.ranges.b_max, f"a plant of the split {split} in these ranges", "Widen the ranges."
+        )
+
+    def symbols(self, rng: random.Random) -> tuple[str, ...]:
+        """The usual ones, or others."""
+        if self.labels == "fixed":
+            return TYPICAL
+        position, velocity, control, hidden = _SYMBOLS
+        return rng.choice(position), rng.choice(velocity), rng.choice(control), *rng.choice(hidden)
+
+    def task(self, seed: int, hidden: tuple[float, float], symbols: tuple[str, ...]) -> ControlTask:
+        """Start, target, horizon and noise."""
+        rng = random.Random(seed)
+        limits = (self.start_max, self.speed_max, self.target_max)
+        if self.protocol == "compact":
+            x, v, target = (float(rng.randint(-int(most), int(most))) for most in limits)
+            while target == x:
+                target = float(rng.randint(-int(self.target_max), int(self.target_max)))
+        else:
+            x, v, target = (round(rng.uniform(-most, most), 3) + 0.0 for most in limits)
+        horizon = rng.randint(self.horizon_min, self.horizon_max)
+        sigma = self.ranges.noise
+        noise = tuple(round(rng.gauss(0.0, sigma), 6) for _ in range(horizon)) if sigma else ()
+        a, b = hidden
+        return ControlTask(a=a, b=b, x=x, v=v, target_x=target, horizon=horizon, noise=noise, symbols=symbols)
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for the first parameter that cannot work."""
+        r = self.ranges
+        _check_order("a", r.a_min, r.a_max, 1.5, "Use 0.55 to 1.2.")
+        _check_order("b", r.b_min, r.b_max, 10.0, "Use 0.35 to 1.5.")
+        _check_between("start_max", self.start_max, 0.0, 20.0, "2.0 is the reference's.")
+        _check_between("speed_max", self.speed_max, 0.0, 20.0, "1.5 is the reference's.")
+        lowest = 1.0 if self.protocol == "compact" else 0.001
+        _check_between("target_max", self.target_max, lowest, 100.0, "8.0 is the reference's.")
+        _check_between("process_noise", r.noise, 0.0, 1.0, "0 is the reference's.")
+        if not 2 <= self.horizon_min <= self.horizon_max <= 30:
+            raise ConfigError(
+                "data.env.horizon_max",
+                self.horizon_max,
+                f"2 <= horizon_min ({self.horizon_min}) <= horizon_max <= 30",
+                "Use 12 for both, as the reference.",
+            )
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        if self.protocol == "compact" and self.labels == "random":
+            raise ConfigError("data.env.labels", "random", "fixed where the protocol is compact", "Leave it out.")
+
+
+def _check_between(name: str, value: float, low: float, high: float, remedy: str) -> None:
+    if not low <= value <= high:
+        raise ConfigError(f"data.env.{name}", value, f"in [{low:g}, {high:g}]", remedy)
+
+
+def _check_order(name: str, low: float, high: float, most: float, remedy: str) -> None:
+    if not (math.isfinite(low) and 0 < low <= high <= most):
+        raise ConfigError(f"data.env.{name}_max", high, f"0 < {name}_min ({low}) <= {name}_max <= {most:g}", remedy)

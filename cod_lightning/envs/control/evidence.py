@@ -1,0 +1,101 @@
+"""What the last controller that a world shows again tells of its hidden numbers."""
+
+import itertools
+from dataclasses import dataclass
+
+from cod_lightning.envs.control.belief import EXACT, Belief, Ranges
+from cod_lightning.envs.control.plant import ControlTask, Run, run
+from cod_lightning.envs.expressions import Expression, ExpressionError, compile_expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """The last formula that ran to the end in a pack, and what came of it."""
+
+    formula: str
+    x: float
+    v: float
+    target_x: float
+    horizon: int
+    reward: float
+    miss_x: float
+    """Last position minus target."""
+    miss_v: float
+    """Last velocity minus target."""
+
+
+class ActionError(ValueError):
+    """A formula failed at a step."""
+
+    def __init__(self, step: int, reason: str) -> None:
+        super().__init__(reason)
+        self.step = step
+
+
+def names_of(symbols: tuple[str, ...]) -> tuple[str, ...]:
+    """Variables of a formula."""
+    x, v = symbols[:2]
+    return (x, v, "t", f"{x}_target", f"{v}_target", "horizon", "remaining_steps")
+
+
+def run_formula(task: ControlTask, formula: Expression) -> Run:
+    """Compute the formula anew at every step; raises `ActionError`."""
+    x_name, v_name = task.symbols[:2]
+    values: dict[str, float] = {
+        f"{x_name}_target": task.target_x,
+        f"{v_name}_target": task.target_v,
+        "horizon": float(task.horizon),
+    }
+
+    def law(t: int, x: float, v: float) -> float:
+        values.update({x_name: x, v_name: v, "t": float(t), "remaining_steps": float(max(1, task.horizon - t))})
+        try:
+            return formula.evaluate(values)
+        except ExpressionError as error:
+            raise ActionError(t, str(error)) from None
+
+    return run(task, law)
+
+
+def told_by(earlier: Earlier, ranges: Ranges, symbols: tuple[str, ...]) -> Belief:
+    """The hidden numbers with which the earlier formula ends where it ended: a grid, then Newton-like steps from its best.
+
+    Two numbers from two residuals, so that other numbers may fit as well; the prior where none within the ranges do.
+    """
+    from scipy.optimize import least_squares
+
+    formula = compile_expression(earlier.formula, names_of(symbols))
+    end = (earlier.target_x + earlier.miss_x, earlier.miss_v)
+
+    def residuals(point: tuple[float, float]) -> list[float]:
+        task = ControlTask(
+            a=point[0],
+            b=point[1],
+            x=earlier.x,
+            v=earlier.v,
+            target_x=earlier.target_x,
+            horizon=earlier.horizon,
+            symbols=symbols,
+        )
+        try:
+            told = run_formula(task, formula)
+        except ActionError:
+            return [1e6, 1e6]
+        return [told.xs[-1] - end[0], told.vs[-1] - end[1]]
+
+    def misfit(point: tuple[float, float]) -> float:
+        return sum(residual**2 for residual in residuals(point))
+
+    decays = [ranges.a_min + (ranges.a_max - ranges.a_min) * i / 6 for i in range(7)]
+    sizes = [ranges.b_min + (ranges.b_max - ranges.b_min) * i / 6 for i in range(7)]
+    starts = itertools.product(decays, [*sizes, *(-size for size in sizes)])
+    for start in sorted(starts, key=misfit)[:4]:
+        found = least_squares(residuals, start, max_nfev=30)
+        a, b = map(float, found.x)
+        inside = (
+            ranges.a_min - 0.01 <= a <= ranges.a_max + 0.01 and ranges.b_min - 0.01 <= abs(b) <= ranges.b_max + 0.01
+        )
+        if inside and float(found.cost) < 1e-5:
+            error = 10 * EXACT + ranges.noise
+            return Belief(a, b, error, error)
+    return ranges.prior

@@ -1,0 +1,140 @@
+"""The compact rendering: fused words for tiny policies."""
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cod_lightning.envs.control.belief import Belief, Ranges, learned
+from cod_lightning.envs.control.evidence import Earlier, names_of
+from cod_lightning.envs.control.laws import LAWS, best_law, formula_of
+from cod_lightning.envs.control.plant import TYPICAL, ControlTask, Run
+from cod_lightning.envs.control.wording import ControlWording, only_answer
+from cod_lightning.envs.expressions import compile_expression
+from cod_lightning.types import Message
+
+GRADES = ("good", "fair", "poor")
+"""Of a reward: from 0.9, from 0.5, below."""
+_WORD_OF = {compile_expression(formula_of(law, TYPICAL), names_of(TYPICAL)).text: law for law in LAWS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grids:
+    """Whole numbers that a compact task is made of."""
+
+    start: int
+    speed: int
+    target: int
+    horizons: tuple[int, ...]
+
+
+def class_words(ranges: Ranges, belief: Belief) -> list[str]:
+    """Classes of what is known, such as `b=-big` and `a=damped`, with `?` for the rest."""
+    sign = "+" if belief.b > 0 else "-"
+    size = "small" if abs(belief.b) < (ranges.b_min + ranges.b_max) / 2 else "big"
+    decay = "damped" if belief.a < (ranges.a_min + ranges.a_max) / 2 else "lively"
+    return [f"b={sign}{size}" if belief.knows_b else "b=?", f"a={decay}" if ranges.knows_a(belief) else "a=?"]
+
+
+class CompactControl(ControlWording):
+    """`x=-1 v=+0 to=+3`, answered by a law such as `-firm`; feedback `poor b=+big a=damped`.
+
+    The three grades: good from reward 0.9, fair from 0.5, poor below. Signs and halves of the ranges stand for numbers.
+    """
+
+    def __init__(self, ranges: Ranges, grids: Grids) -> None:
+        self.ranges, self.grids = ranges, grids
+
+    def rules(self, symbols: tuple[str, ...], turns: int) -> str:
+        """One word."""
+        return "control"
+
+    def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
+        """Start, target, the horizon where it varies, and the last law with its grade."""
+        words = [f"x={task.x:+.0f}", f"v={task.v:+.0f}", f"to={task.target_x:+.0f}"]
+        if len(self.grids.horizons) > 1:
+            words.append(f"T={task.horizon}")
+        if earlier:
+            words.append(f"had={_WORD_OF[earlier.formula]}:{_grade(earlier.reward)}")
+        return " ".join(words)
+
+    def finished(self, task: ControlTask, run: Run) -> str:
+        """The grade, and what the run tells of the plant."""
+        belief = learned(self.ranges.prior, self.ranges, run.vs, run.us)
+        return " ".join([_grade(run.reward), *(w for w in class_words(self.ranges, belief) if not w.endswith("?"))])
+
+    def failed(self, step: int, reason: str) -> str:
+        """No law can fail; as for an unreadable answer."""
+        return "malformed"
+
+    def unreadable(self, complaint: str, symbols: tuple[str, ...], warning: str) -> str:
+        """One word, and the task again."""
+        return f"malformed {warning}".strip()
+
+    def formula_in(self, response: str, symbols: tuple[str, ...]) -> tuple[str, str]:
+        """The formula of a law."""
+        answer, complaint = only_answer(response)
+        if not complaint and answer not in LAWS:
+            complaint = "the answer is not a law"
+        return ("", complaint) if complaint else (formula_of(answer, symbols), "")
+
+    def respond(self, formula: str) -> str:
+        """One word."""
+        return f"<answer>{formula}</answer>"
+
+    def chosen(self, belief: Belief, task: ControlTask, rng: random.Random) -> str:
+        """The law of the best expected reward."""
+        return self.respond(best_law(belief, self.ranges, task, rng))
+
+    def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
+        """Numbers from their words; earlier laws are not used."""
+        told = dict(word.split("=", 1) for word in messages[1].content.split() if "=" in word)
+        x, v, target = (float(told[key]) for key in ("x", "v", "to"))
+        horizon = int(told.get("T", self.grids.horizons[0]))
+        return ControlTask(a=0, b=0, x=x, v=v, target_x=target, horizon=horizon), None
+
+    def noted(self, text: str) -> Belief:
+        """The middle of each class; the last word on a number counts."""
+        r, prior = self.ranges, self.ranges.prior
+        a, b, a_error, b_error = prior.a, prior.b, prior.a_error, prior.b_error
+        a_mid, b_mid = (r.a_min + r.a_max) / 2, (r.b_min + r.b_max) / 2
+        for word in text.split():
+            if word in ("a=damped", "a=lively"):
+                a, a_error = (r.a_min + a_mid) / 2 if word == "a=damped" else (a_mid + r.a_max) / 2, prior.a_error / 2
+            elif match := re.fullmatch(r"b=([+-])(small|big)", word):
+                size = (r.b_min + b_mid) / 2 if match[2] == "small" else (b_mid + r.b_max) / 2
+                b, b_error = float(match[1] + "1") * size, (b_mid - r.b_min) / 12**0.5
+        return Belief(a, b, a_error, b_error)
+
+    def recorded(self, messages: Sequence[Message]) -> Belief:
+        """The note's words, then the feedback's."""
+        return self.noted(" ".join(message.content for message in messages))
+
+    def write(self, belief: Belief, symbols: tuple[str, ...]) -> str:
+        """Two words."""
+        return " ".join(class_words(self.ranges, belief))
+
+    def symbols_in(self, text: str) -> tuple[str, ...]:
+        """The usual ones."""
+        return TYPICAL
+
+    def words(self) -> tuple[str, ...]:
+        """Starts, targets, horizons, facts, grades, laws."""
+        g = self.grids
+        return (
+            "control",
+            *(f"x={n:+d}" for n in range(-g.start, g.start + 1)),
+            *(f"v={n:+d}" for n in range(-g.speed, g.speed + 1)),
+            *(f"to={n:+d}" for n in range(-g.target, g.target + 1)),
+            *(f"T={n}" for n in g.horizons if len(g.horizons) > 1),
+            *(f"had={law}:{grade}" for law in LAWS for grade in GRADES),
+            *(f"b={sign}{size}" for sign in "+-" for size in ("small", "big")),
+            *("b=?", "a=damped", "a=lively", "a=?"),
+            *(f"<answer>{law}</answer>" for law in LAWS),
+            *GRADES,
+            "malformed",
+        )
+
+
+def _grade(reward: float) -> str:
+    return "good" if reward >= 0.9 else "fair" if reward >= 0.5 else "poor"

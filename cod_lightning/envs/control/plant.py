@@ -1,0 +1,73 @@
+"""The plant: a point on a line whose velocity keeps a share `a` of itself and takes up `b` times the control."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+PENALTY = 0.03
+"""Weight of the squared controls in the loss."""
+SPEED_WEIGHT = 2.0
+"""Weight of the squared error of the last velocity in the loss."""
+TYPICAL = ("x", "v", "u", "a", "b")
+"""Symbols of position, velocity, control, and of the two hidden numbers."""
+
+Law = Callable[[int, float, float], float]
+"""Control at (step, position, velocity), before it is clipped to [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlTask:
+    """One start and target, and the pack's plant."""
+
+    a: float
+    b: float
+    x: float
+    """First position."""
+    v: float
+    """First velocity."""
+    target_x: float
+    target_v: float = 0.0
+    horizon: int
+    noise: tuple[float, ...] = ()
+    """Added to the velocity at each step, the same for every attempt; empty for none."""
+    symbols: tuple[str, ...] = TYPICAL
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a law did."""
+
+    xs: tuple[float, ...]
+    """Positions at steps 0..T."""
+    vs: tuple[float, ...]
+    """Velocities at steps 0..T."""
+    us: tuple[float, ...]
+    """Clipped controls at steps 0..T-1."""
+    loss: float
+
+    @property
+    def reward(self) -> float:
+        """1 / (1 + L), in (0, 1]."""
+        return 1 / (1 + self.loss)
+
+
+def run(task: ControlTask, law: Law) -> Run:
+    """Apply a law for T steps: v' = a v + b u + noise, then x' = x + v'.
+
+    L = (x_T - target)^2 + 2 (v_T - target velocity)^2 + 0.03 * (sum of u^2), as in the reference.
+
+    >>> free = ControlTask(a=0.5, b=1.0, x=0.0, v=1.0, target_x=0.75, horizon=2)
+    >>> run(free, lambda t, x, v: 0.0)
+    Run(xs=(0.0, 0.5, 0.75), vs=(1.0, 0.5, 0.25), us=(0.0, 0.0), loss=0.125)
+    """
+    x, v = task.x, task.v
+    xs, vs, us = [x], [v], []
+    for t in range(task.horizon):
+        u = min(1.0, max(-1.0, law(t, x, v)))
+        v = task.a * v + task.b * u + (task.noise[t] if task.noise else 0.0)
+        x = x + v
+        xs.append(x)
+        vs.append(v)
+        us.append(u)
+    effort = sum(u * u for u in us)
+    loss = (x - task.target_x) ** 2 + SPEED_WEIGHT * (v - task.target_v) ** 2 + PENALTY * effort
+    return Run(tuple(xs), tuple(vs), tuple(us), loss)

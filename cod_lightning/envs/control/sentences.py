@@ -1,0 +1,206 @@
+"""The natural rendering: sentences, tables, and formulas in an XML element."""
+
+import html
+import random
+import re
+from collections.abc import Sequence
+
+from cod_lightning.envs.control.belief import EXACT, Belief, Ranges, learned
+from cod_lightning.envs.control.evidence import Earlier, names_of
+from cod_lightning.envs.control.plans import careful_formula, planned_formula
+from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, TYPICAL, ControlTask, Run
+from cod_lightning.envs.control.wording import ControlWording, only_answer
+from cod_lightning.types import Message
+
+_FORM = "<answer><action_expression>FORMULA</action_expression></answer>"
+_NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]\d+)?)"
+
+
+class NaturalControl(ControlWording):
+    """Full sentences. Facts as in the reference, sentences our own; ranges of the hidden numbers are told."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+
+    def rules(self, symbols: tuple[str, ...], turns: int) -> str:
+        """Dynamics, what is hidden, loss, language of formulas, how to answer."""
+        x, v, u, a, b = symbols
+        r = self.ranges
+        noise = f" + noise (normal, standard deviation {r.noise:g})" if r.noise else ""
+        return (
+            f"You steer a point on a line, with position {x}, velocity {v} and control {u}. At each step\n"
+            f"  next {v} = {a} * {v} + {b} * {u}{noise}\n"
+            f"  next {x} = {x} + next {v}\n"
+            f"where {u} is cut to -1..1. The hidden numbers are {a} and {b}: {a} lies between {r.a_min:g} and {r.a_max:g}, the "
+            f"size of {b} between {r.b_min:g} and {r.b_max:g}, and {b} may be negative. They stay the same in related tasks, "
+            "while start, target and number of steps differ, so what you find out may pay later.\n\n"
+            f"You give one formula for {u}, which is computed anew at every step. The loss is L = ({x}_T - {x}_target)**2 + "
+            f"{SPEED_WEIGHT:g}*({v}_T - {v}_target)**2 + {PENALTY:g}*(sum of {u}**2), where T is the number of steps, and the "
+            "reward is 1/(1 + L).\n\n"
+            f"Names: {', '.join(names_of(symbols))}; t is 0, 1, 2, ..., and remaining_steps is max(1, horizon - t). Besides "
+            "there are numbers, + - * / **, comparisons, and, or, not, `p if c else q`, and the functions abs(p), min(p,q), "
+            "max(p,q), pow(p,q), clip(p,low,high), ifelse(c,p,q), lt, le, gt, ge, eq, ne (each of p,q). Nothing else: no other "
+            "names, no assignments. The value must be a finite number, not true or false; if it is not, the reward is 0.\n\n"
+            f"Examples of the form: 0.2*({x}_target - {x}) - 0.4*{v} or ifelse(lt(t,3),0.5,-0.3*{v}).\n\n"
+            f"Answer with brief reasoning, then exactly one formula in this form, with nothing after it and no code fences:\n"
+            f"{_FORM}\nAn answer that cannot be read is worth -0.1"
+            + ("; the first one in a task is only warned of." if turns > 1 else ".")
+        )
+
+    def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
+        """Start, target, steps; then the last law of the pack as evidence."""
+        x, v, u = task.symbols[:3]
+        text = f"{_asked(task)}\nGive the formula for {u}."
+        if earlier:
+            text += (
+                f"\n\nEvidence from an earlier attempt in this environment (its start and target may differ): {u} = "
+                f"{earlier.formula}\nIt started at {x} = {earlier.x:.3f}, {v} = {earlier.v:.3f} with target {x} = "
+                f"{earlier.target_x:.3f} and {earlier.horizon} steps. Reward {_small(earlier.reward)}; it ended "
+                f"{earlier.miss_x:+.3f} from the target in {x} and {earlier.miss_v:+.3f} in {v}."
+            )
+        return text
+
+    def finished(self, task: ControlTask, run: Run) -> str:
+        """Table, last state, loss and reward."""
+        x, v, u = task.symbols[:3]
+        lines = [f"{'t':>3} {x:>10} {v:>10} {u:>8}"]
+        for t, (x_t, v_t) in enumerate(zip(run.xs, run.vs, strict=True)):
+            shown = f" {run.us[t]:>8.3f}" if t < task.horizon else ""
+            lines.append(f"{t:>3} {x_t:>10.3f} {v_t:>10.3f}{shown}")
+        return (
+            "The formula ran to the end:\n"
+            + "\n".join(lines)
+            + f"\nLast state {x} = {run.xs[-1]:.3f}, {v} = {run.vs[-1]:.3f}; "
+            f"target {x} = {task.target_x:.3f}, {v} = {task.target_v:.3f}. Loss L = {_small(run.loss)}, reward "
+            f"{_small(run.reward)}."
+        )
+
+    def failed(self, step: int, reason: str) -> str:
+        """Step and error."""
+        return f"The formula failed at step {step}: {reason}. The reward is 0."
+
+    def unreadable(self, complaint: str, symbols: tuple[str, ...], warning: str) -> str:
+        """The broken rule, the expected form, and whether there is another try."""
+        after = "The task goes on; answer once more." if warning else "The task is over."
+        return f"Your answer could not be read: {complaint}. Expected {_FORM} with one formula over " + (
+            f"{', '.join(names_of(symbols))}, and nothing after it. {after}"
+        )
+
+    def formula_in(self, response: str, symbols: tuple[str, ...]) -> tuple[str, str]:
+        """The text of the one element; &lt; &gt; &amp; are read as in XML."""
+        answer, complaint = only_answer(response)
+        if complaint:
+            return "", complaint
+        start, end = "<action_expression>", "</action_expression>"
+        if not (answer.startswith(start) and answer.endswith(end) and answer.count(start) == answer.count(end) == 1):
+            return "", "the answer is not one action_expression element"
+        return html.unescape(answer[len(start) : -len(end)][:10_000]), ""
+
+    def respond(self, formula: str) -> str:
+        """One sentence, then the answer."""
+        return f"I steer with this. {_FORM.replace('FORMULA', formula)}"
+
+    def chosen(self, belief: Belief, task: ControlTask, rng: random.Random) -> str:
+        """The best plan, or a careful law as long as the sign of b is not known."""
+        return self.respond(planned_formula(belief, task) if belief.knows_b else careful_formula(task))
+
+    def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
+        """From the sentences of the first observation."""
+        symbols = self.symbols_in(messages[0].content)
+        x, v, u = symbols[:3]
+        text = messages[1].content
+        start = re.search(rf"Start {x} = {_NUMBER}, {v} = {_NUMBER}; target {x} = {_NUMBER}, .*; (\d+) steps", text)
+        assert start is not None, "the observation does not state the task"
+        task = ControlTask(
+            a=0,
+            b=0,
+            x=float(start[1]),
+            v=float(start[2]),
+            target_x=float(start[3]),
+            horizon=int(start[4]),
+            symbols=symbols,
+        )
+        evidence = re.search(
+            rf"Evidence.*: {u} = (.*)\nIt started at {x} = {_NUMBER}, {v} = {_NUMBER} with target {x} = {_NUMBER} and (\d+) "
+            rf"steps. Reward {_NUMBER}; it ended \+?{_NUMBER} from the target in {x} and \+?{_NUMBER} in {v}",
+            text,
+        )
+        if evidence is None:
+            return task, None
+        formula, *numbers = evidence.groups()
+        x_0, v_0, target, steps, reward, miss_x, miss_v = map(float, numbers)
+        earlier = Earlier(
+            formula=formula,
+            x=x_0,
+            v=v_0,
+            target_x=target,
+            horizon=int(steps),
+            reward=reward,
+            miss_x=miss_x,
+            miss_v=miss_v,
+        )
+        return task, earlier
+
+    def noted(self, text: str) -> Belief:
+        """The last statement on each number, as in `a = 0.812 (+- 0.001)`."""
+        a, b = self.symbols_in(text)[3:]
+        prior = self.ranges.prior
+        (a_mean, a_error), (b_mean, b_error) = (
+            _stated(text, a, (prior.a, prior.a_error)),
+            _stated(text, b, (prior.b, prior.b_error)),
+        )
+        return Belief(a_mean, b_mean, a_error, b_error)
+
+    def recorded(self, messages: Sequence[Message]) -> Belief:
+        """The old note, sharpened by the last table."""
+        text = "\n".join(message.content for message in messages)
+        vs, us = _table(text)
+        belief = self.noted(text)
+        return learned(belief, self.ranges, vs, us) if us else belief
+
+    def write(self, belief: Belief, symbols: tuple[str, ...]) -> str:
+        """One bullet with both numbers."""
+        a, b = symbols[3:]
+        known_a = (
+            f"{a} = {belief.a:.3f} (+- {belief.a_error:.4f})" if self.ranges.knows_a(belief) else f"{a} is unknown"
+        )
+        known_b = f"{b} = {belief.b:.3f} (+- {belief.b_error:.4f})" if belief.knows_b else f"{b} is unknown"
+        return f"- Found from tables of runs: {known_a}, {known_b}."
+
+    def symbols_in(self, text: str) -> tuple[str, ...]:
+        """From the first sentences of the rules."""
+        match = re.search(
+            r"with position (\w+), velocity (\w+) and control (\w+)\.[\s\S]*?The hidden numbers are (\w+) and (\w+):",
+            text,
+        )
+        return match.groups() if match else TYPICAL
+
+
+def _asked(task: ControlTask) -> str:
+    x, v = task.symbols[:2]
+    return (
+        f"Start {x} = {task.x:.3f}, {v} = {task.v:.3f}; target {x} = {task.target_x:.3f}, {v} = {task.target_v:.3f}; "
+        f"{task.horizon} steps."
+    )
+
+
+def _small(value: float) -> str:
+    """Three decimals, or scientific where those would be lost.
+
+    >>> _small(0.25), _small(0.00012)
+    ('0.250', '1.2e-04')
+    """
+    return f"{value:.1e}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
+
+
+def _stated(text: str, name: str, default: tuple[float, float]) -> tuple[float, float]:
+    found = re.findall(rf"\b{name} = (-?\d+\.\d+) \(\+- (\d+\.\d+)\)", text, flags=re.ASCII)
+    return (float(found[-1][0]), max(EXACT, float(found[-1][1]))) if found else default
+
+
+def _table(text: str) -> tuple[list[float], list[float]]:
+    """Velocities and controls of the last table in a text; empty where there is none."""
+    rows = re.findall(rf"^ *(\d+) +{_NUMBER} +{_NUMBER}(?: +{_NUMBER})?$", text, flags=re.MULTILINE)
+    first = max((i for i, row in enumerate(rows) if row[0] == "0"), default=len(rows))
+    last = rows[first:]
+    return [float(row[2]) for row in last], [float(row[3]) for row in last if row[3]]

@@ -1,0 +1,276 @@
+"""Optimal Control: steer a point on a line whose decay a and gain b are hidden and shared by a pack, with one formula a task.
+
+Source of the world: arXiv 2606.20002 and its later public code. Differences: what the world carries over (the last law that ran)
+lives in the object, is dropped with the hidden numbers that it speaks of and can be switched off; splits are disjoint by the
+pair (a, b); horizons can vary; numbers are drawn with three decimals, which is what tables show; ranges are told.
+"""
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.control.belief import Belief, Ranges
+from cod_lightning.envs.control.draws import MOST_DRAWS, Draws
+from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
+from cod_lightning.envs.control.fused import CompactControl, Grids, class_words
+from cod_lightning.envs.control.plant import ControlTask, Run
+from cod_lightning.envs.control.policies import (
+    ControlOracle,
+    ControlTeacher,
+    RandomControlPolicy,
+    ScriptedControlPolicy,
+)
+from cod_lightning.envs.control.sentences import NaturalControl
+from cod_lightning.envs.control.wording import ControlWording
+from cod_lightning.envs.expressions import ExpressionError, compile_expression
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+
+SOLVED = 0.5
+"""Reward from which a task counts as solved."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """The last law that ran to the end, and the hidden numbers and symbols that it ran with."""
+
+    hidden: tuple[object, ...]
+    earlier: Earlier
+
+
+class OptimalControl(TextEnv):
+    """Bring a point to a target and to rest there, with one formula for the control; reward 1 / (1 + L), -0.1 if unreadable.
+
+    Solved means a reward of 0.5 or more. The reference's three levels are these parameters (the defaults are its hard one):
+
+        level    horizon   start_max   speed_max   target_max
+        easy           8         1.0         0.5          3.0
+        medium        12         2.0         1.0          5.0
+        hard          12         2.0         1.5          8.0
+
+    Args:
+        a_min: Smallest share of the velocity that is kept at a step.
+        a_max: Largest share.
+        b_min: Smallest magnitude of the gain of the control; its sign is hidden too.
+        b_max: Largest magnitude.
+        start_max: First positions lie within plus and minus this.
+        speed_max: First velocities lie within plus and minus this.
+        target_max: Targets lie within plus and minus this; the wanted last velocity is 0.
+        horizon_min: Fewest steps of a run, 2 to 30.
+        horizon_max: Most steps of a run, 2 to 30; the reference always takes the same number.
+        process_noise: Standard deviation of what is added to the velocity at each step, the same in every attempt at a task.
+        world_memory: Whether an observation also shows the last law of the pack that ran, with its outcome, as the reference
+            does (include_previous_control_policy). Without a note, later tasks then go better too.
+        lenient: Whether the first unreadable answer of a task is only warned of; tasks then have two turns instead of one.
+        protocol: Sentences and formulas for language models (natural), or fused words (compact) for tiny policies: whole numbers
+            as starts and targets, and eight laws to choose from.
+        labels: Whether symbols are the usual ones or drawn anew for every pack (random, natural only).
+        teacher: How good the demonstrations of the warm start are.
+    """
+
+    observation_space = action_space = text_space()
+    """Of the class, so that a copy of an environment does not copy it."""
+    reward_range = (-0.1, 1.0)
+
+    def __init__(
+        self,
+        a_min: float = 0.55,
+        a_max: float = 1.2,
+        b_min: float = 0.35,
+        b_max: float = 1.5,
+        start_max: float = 2.0,
+        speed_max: float = 1.5,
+        target_max: float = 8.0,
+        horizon_min: int = 12,
+        horizon_max: int = 12,
+        process_noise: float = 0.0,
+        world_memory: bool = True,
+        lenient: bool = False,
+        protocol: Literal["natural", "compact"] = "natural",
+        labels: Literal["fixed", "random"] = "fixed",
+        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+    ) -> None:
+        self.ranges = Ranges(a_min=a_min, a_max=a_max, b_min=b_min, b_max=b_max, noise=process_noise)
+        self._draws = Draws(
+            ranges=self.ranges,
+            start_max=start_max,
+            speed_max=speed_max,
+            target_max=target_max,
+            horizon_min=horizon_min,
+            horizon_max=horizon_max,
+            protocol=protocol,
+            labels=labels,
+        )
+        self._draws.check()
+        self.world_memory, self.max_turns, self.teacher = world_memory, 2 if lenient else 1, teacher
+        self.wording = _worded(self._draws)
+        self.name = self._draws.name
+        self._memory: _Memory | None = None
+        self._start(ControlTask(a=1.0, b=1.0, x=0.0, v=0.0, target_x=1.0, horizon=horizon_min))
+
+    # ------------------------------------------------------------------ what a policy is told
+
+    @property
+    def rules(self) -> str:
+        """System text, with the pack's symbols."""
+        return self.wording.rules(self._task.symbols, self.max_turns)
+
+    @property
+    def success(self) -> bool:
+        """True with a reward of 0.5 or more."""
+        return self._run is not None and self._run.reward >= SOLVED
+
+    @property
+    def status(self) -> EpisodeStatus:
+        """Malformed for an unreadable answer; else completed, also where the formula failed at a step."""
+        return EpisodeStatus.MALFORMED if self._malformed else EpisodeStatus.COMPLETED
+
+    def words(self) -> tuple[str, ...]:
+        """The compact vocabulary."""
+        return self.wording.words()
+
+    # ------------------------------------------------------------------ packs
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """One pair (a, b) of the split, and for every task a start, a target and a number of steps."""
+        world_seed = derive_seed("control pack", self.name, str(split), seed, index)
+        rng = random.Random(world_seed)
+        hidden = self._draws.hidden(rng, split)
+        symbols = self._draws.symbols(rng)
+        tasks = tuple(
+            Task(
+                id=str(n),
+                seed=(task_seed := derive_seed(world_seed, n)),
+                spec=self._draws.task(task_seed, hidden, symbols),
+            )
+            for n in range(num_tasks)
+        )
+        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another pair (a, b) of the same split from task `at` on, at least one of them in another half of its range (of
+        the four sizes and signs, for b); starts, targets, noise and symbols stay."""
+        old = _spec(pack.tasks[at])
+        rng = random.Random(derive_seed("control change", pack.id, seed))
+        before = class_words(self.ranges, Belief(old.a, old.b))
+        for _ in range(MOST_DRAWS):
+            a, b = self._draws.hidden(rng, pack.split)
+            if class_words(self.ranges, Belief(a, b)) != before:
+                return replace(pack, tasks=tuple(_given(t, a, b) if n >= at else t for n, t in enumerate(pack.tasks)))
+        raise ConfigError("data.env.b_max", self.ranges.b_max, "another plant of the same split", "Widen the ranges.")
+
+    # ------------------------------------------------------------------ gymnasium
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
+        super().reset(seed=seed)
+        if options and "task" in options:
+            self._start(_spec(options["task"]))
+        else:
+            own = int(self.np_random.integers(2**62))
+            rng = random.Random(own)
+            self._start(self._draws.task(own, self.ranges.draw(rng), self._draws.symbols(rng)))
+        return self._observed(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Read the formula, run it, and tell what happened."""
+        assert not self._over, "the task is over; call reset()"
+        text, complaint = self.wording.formula_in(action, self._task.symbols)
+        formula = None
+        if not complaint:
+            try:
+                formula = compile_expression(text, names_of(self._task.symbols))
+            except ExpressionError as error:
+                complaint = str(error)
+        if formula is None:
+            return self._unreadable(complaint)
+        self._over = True
+        try:
+            self._run = run_formula(self._task, formula)
+        except ActionError as error:
+            return self.wording.failed(error.step, str(error)), 0.0, True, False, {}
+        if self.world_memory:
+            self._memory = _memory(self._task, formula.text, self._run)
+        return self.wording.finished(self._task, self._run), self._run.reward, True, False, {}
+
+    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The task, and the run if there was one, as sentences."""
+        sentences = NaturalControl(self.ranges)
+        done = f"\n{sentences.finished(self._task, self._run)}" if self._run else ""
+        return sentences.observation(self._task, None) + done
+
+    # ------------------------------------------------------------------ policies
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """Random, scripted, or told the two numbers."""
+        if kind is Reference.RANDOM:
+            return RandomControlPolicy(self.wording)
+        if kind is Reference.SCRIPTED:
+            return ScriptedControlPolicy(self.wording)
+        return ControlOracle(self.wording, _truth(pack))
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        """A teacher that knows the two numbers."""
+        return ControlTeacher(self.wording, _truth(pack), _spec(pack.tasks[0]).symbols, self.teacher)
+
+    # ------------------------------------------------------------------ own matters
+
+    def _start(self, task: ControlTask) -> None:
+        self._task, self._turn, self._over, self._malformed = task, 0, False, False
+        self._run: Run | None = None
+        if self._memory and self._memory.hidden != _hidden_of(task):
+            self._memory = None
+
+    def _observed(self) -> str:
+        return self.wording.observation(self._task, self._memory.earlier if self._memory else None)
+
+    def _unreadable(self, complaint: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self._turn += 1
+        symbols = self._task.symbols
+        if self._turn < self.max_turns:
+            return self.wording.unreadable(complaint, symbols, self._observed()), 0.0, False, False, {}
+        self._over = self._malformed = True
+        return self.wording.unreadable(complaint, symbols, ""), self.reward_range[0], True, False, {}
+
+
+def _worded(draws: Draws) -> ControlWording:
+    if draws.protocol == "natural":
+        return NaturalControl(draws.ranges)
+    horizons = tuple(range(draws.horizon_min, draws.horizon_max + 1))
+    start, speed, target = int(draws.start_max), int(draws.speed_max), int(draws.target_max)
+    return CompactControl(draws.ranges, Grids(start=start, speed=speed, target=target, horizons=horizons))
+
+
+def _spec(task: Task) -> ControlTask:
+    assert isinstance(task.spec, ControlTask), f"task {task.id} is not about control"
+    return task.spec
+
+
+def _given(task: Task, a: float, b: float) -> Task:
+    return replace(task, spec=replace(_spec(task), a=a, b=b))
+
+
+def _truth(pack: Pack) -> Belief:
+    spec = _spec(pack.tasks[0])
+    return Belief(spec.a, spec.b)
+
+
+def _memory(task: ControlTask, formula: str, run: Run) -> _Memory:
+    earlier = Earlier(
+        formula=formula,
+        x=task.x,
+        v=task.v,
+        target_x=task.target_x,
+        horizon=task.horizon,
+        reward=run.reward,
+        miss_x=run.xs[-1] - task.target_x,
+        miss_v=run.vs[-1] - task.target_v,
+    )
+    return _Memory(_hidden_of(task), earlier)
+
+
+def _hidden_of(task: ControlTask) -> tuple[object, ...]:
+    return task.a, task.b, task.symbols

@@ -1,0 +1,171 @@
+"""The plant, the best plan, and what a run tells of the hidden numbers."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cod_lightning.envs.control.belief import Belief, Ranges, learned, noisy
+from cod_lightning.envs.control.evidence import Earlier, names_of, run_formula, told_by
+from cod_lightning.envs.control.laws import LAWS, formula_of, law_of
+from cod_lightning.envs.control.plans import best_plan, careful_formula, planned_formula
+from cod_lightning.envs.control.plant import TYPICAL, ControlTask, run
+from cod_lightning.envs.expressions import MOST_LETTERS, compile_expression
+
+RANGES = Ranges()
+TASKS = st.builds(
+    ControlTask,
+    a=st.floats(0.55, 1.2),
+    b=st.floats(0.35, 1.5) | st.floats(-1.5, -0.35),
+    x=st.floats(-2, 2),
+    v=st.floats(-1.5, 1.5),
+    target_x=st.floats(-8, 8),
+    horizon=st.integers(2, 30),
+)
+
+
+def drawn(seed: int, noise: float = 0.0) -> ControlTask:
+    rng = random.Random(seed)
+    a, b = RANGES.draw(rng)
+    limits = (2.0, 1.5, 8.0)
+    x, v, target = (round(rng.uniform(-most, most), 3) for most in limits)
+    noises = tuple(rng.gauss(0, noise) for _ in range(12)) if noise else ()
+    return ControlTask(a=a, b=b, x=x, v=v, target_x=target, horizon=12, noise=noises)
+
+
+def reward_of(task: ControlTask, formula: str) -> float:
+    return run_formula(task, compile_expression(formula, names_of(task.symbols))).reward
+
+
+@given(task=TASKS, u=st.floats(-3, 3))
+def test_a_run_follows_the_stated_dynamics_and_loss(task, u):
+    told = run(task, lambda t, x, v: u)
+    cut = max(-1.0, min(1.0, u))
+    assert told.us == (cut,) * task.horizon
+    for t in range(task.horizon):
+        assert told.vs[t + 1] == pytest.approx(task.a * told.vs[t] + task.b * cut, abs=1e-9)
+        assert told.xs[t + 1] == pytest.approx(told.xs[t] + told.vs[t + 1], abs=1e-9)
+    loss = (told.xs[-1] - task.target_x) ** 2 + 2 * told.vs[-1] ** 2 + 0.03 * task.horizon * cut**2
+    assert told.loss == pytest.approx(loss)
+    assert told.reward == pytest.approx(1 / (1 + loss))
+
+
+def test_noise_is_added_to_the_velocity_and_is_the_same_in_every_attempt():
+    task = replace(drawn(0), noise=(0.25,) * 12)
+    free = run(task, lambda t, x, v: 0.0)
+    assert free.vs[1] == pytest.approx(task.a * task.v + 0.25)
+    assert free == run(task, lambda t, x, v: 0.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(task=TASKS, seed=st.integers(0, 99))
+def test_no_other_controls_beat_the_plan(task, seed):
+    plan = np.array(best_plan(task))
+    assert (np.abs(plan) <= 1 + 1e-9).all()
+    least = run(task, lambda t, x, v: plan[t]).loss
+    for scale in (0.001, 0.1, 1.0):
+        other = np.clip(plan + np.random.default_rng(seed).normal(size=task.horizon) * scale, -1, 1)
+        assert run(task, lambda t, x, v, u=other: u[t]).loss >= least - 1e-6
+
+
+def test_the_optimum_and_simple_laws_are_worth_what_the_notes_on_the_reference_say():
+    tasks = [drawn(seed) for seed in range(1500)]
+
+    def mean(law) -> float:
+        return sum(run(task, law(task)).reward for task in tasks) / len(tasks)
+
+    known = mean(lambda task: lambda t, x, v: (0.3 * (task.target_x - x) - 0.7 * v) * (1 if task.b > 0 else -1))
+    assert mean(lambda task: lambda t, x, v: best_plan(task)[t]) == pytest.approx(0.977, abs=0.01)
+    assert known == pytest.approx(0.91, abs=0.02)
+    assert mean(lambda task: lambda t, x, v: 0.0) == pytest.approx(0.12, abs=0.03)
+    assert mean(lambda task: lambda t, x, v: 0.3 * (task.target_x - x) - 0.7 * v) == pytest.approx(0.45, abs=0.06)
+
+
+@settings(max_examples=60, deadline=None)
+@given(task=TASKS)
+def test_a_plan_as_a_formula_is_worth_what_the_plan_is(task):
+    formula = planned_formula(Belief(task.a, task.b), task)
+    assert len(formula) <= MOST_LETTERS
+    best = run(task, lambda t, x, v: best_plan(task)[t]).reward
+    assert reward_of(task, formula) == pytest.approx(best, abs=0.03)
+
+
+def test_feedback_makes_a_plan_hold_against_noise():
+    tasks = [drawn(seed, noise=0.1) for seed in range(150)]
+    corrected = [reward_of(task, planned_formula(Belief(task.a, task.b), task)) for task in tasks]
+    plans = [best_plan(replace(task, noise=())) for task in tasks]
+    blind = [run(task, lambda t, x, v, p=plan: p[t]).reward for task, plan in zip(tasks, plans, strict=True)]
+    assert np.mean(corrected) > 0.85 > 0.6 > np.mean(blind)
+
+
+def test_the_careful_law_serves_either_sign():
+    tasks = [drawn(seed) for seed in range(300)]
+    formulas = [careful_formula(task) for task in tasks]
+    assert formulas == [careful_formula(replace(task, a=0.0, b=0.0)) for task in tasks], "it knows nothing hidden"
+    assert np.mean([reward_of(*pair) for pair in zip(tasks, formulas, strict=True)]) > 0.72
+    mirrored = [reward_of(replace(task, b=-task.b), formula) for task, formula in zip(tasks, formulas, strict=True)]
+    assert np.mean(mirrored) > 0.72
+
+
+def test_a_law_of_a_word_and_its_formula_are_one():
+    task = drawn(3)
+    for word in LAWS:
+        assert reward_of(task, formula_of(word, TYPICAL)) == pytest.approx(
+            run(task, law_of(word, task.target_x)).reward
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(task=TASKS)
+def test_one_run_tells_both_numbers_from_three_decimals(task):
+    told = run(task, lambda t, x, v: 0.3 * (task.target_x - x) - 0.7 * v + (0.9 if t == 0 else 0))
+    vs, us = ([round(value, 3) for value in values] for values in (told.vs, told.us))
+    found = learned(RANGES.prior, RANGES, vs, us)
+    assert abs(found.a - task.a) < 6 * found.a_error
+    assert abs(found.b - task.b) < 6 * found.b_error
+
+
+def test_with_noise_more_runs_tell_more_and_a_contradiction_starts_anew():
+    ranges = Ranges(noise=0.1)
+    belief, errors = ranges.prior, []
+    for seed in range(4):
+        task = replace(drawn(seed, noise=0.1), a=0.8, b=-1.1)
+        told = run(task, lambda t, x, v: 0.1 * x - 0.5 * v + (0.9 if t == 0 else 0))
+        belief = learned(belief, ranges, told.vs, told.us)
+        errors.append(belief.b_error)
+    assert errors == sorted(errors, reverse=True)
+    assert belief.b == pytest.approx(-1.1, abs=0.15)
+    told = run(replace(drawn(9, noise=0.1), a=0.8, b=1.1), lambda t, x, v: 1.0 if t % 3 else -1.0)
+    assert learned(belief, ranges, told.vs, told.us).b == pytest.approx(1.1, abs=0.15)
+
+
+def test_the_last_law_and_its_end_mostly_settle_both_numbers():
+    right = 0
+    for seed in range(20):
+        task = drawn(seed)
+        formula = careful_formula(task)
+        told = run_formula(task, compile_expression(formula, names_of(TYPICAL)))
+        earlier = Earlier(
+            formula=formula,
+            x=task.x,
+            v=task.v,
+            target_x=task.target_x,
+            horizon=12,
+            reward=told.reward,
+            miss_x=round(told.xs[-1] - task.target_x, 3),
+            miss_v=round(told.vs[-1], 3),
+        )
+        found = told_by(earlier, RANGES, TYPICAL)
+        right += abs(found.a - task.a) < 0.02 and abs(found.b - task.b) < 0.02
+    assert right >= 11
+
+
+def test_noise_in_a_teachers_notes_is_what_the_dial_says():
+    truth, rng = Belief(0.8, 1.1), random.Random(0)
+    assert noisy(truth, RANGES, 1.0, rng) == truth
+    junk = [noisy(truth, RANGES, 0.0, rng) for _ in range(200)]
+    assert sum(belief.knows_b for belief in junk) == pytest.approx(160, abs=25)
+    assert sum(belief.b > 0 for belief in junk if belief.knows_b) == pytest.approx(80, abs=25)
