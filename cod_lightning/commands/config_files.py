@@ -33,10 +33,10 @@ class Expanded:
 
 
 def config_folders() -> list[Path]:
-    """Where shipped configs may be: a checkout's, then an installation's."""
+    """Where the shipped configs are: a checkout's, else an installation's (an editable one may hold stale copies)."""
     checkout = Path(__file__).resolve().parents[2] / "configs"
     installed = [Path(p) / "share" / "cod-lightning" / "configs" for p in (sys.prefix, sysconfig.get_path("data"))]
-    return [folder for folder in (checkout, *installed) if folder.is_dir()]
+    return [folder for folder in (checkout, *installed) if folder.is_dir()][:1]
 
 
 def config_names() -> list[str]:

@@ -13,8 +13,9 @@ from cod_lightning.types import Pack, Split
 class NonStationary(WrappedWorld):
     """The inner world's packs, with another hidden rule from some task on.
 
-    Nothing but the rule changes: labels, names and tasks stay, so that only what happens tells of it. The oracle and the
-    demonstrator know the first rule only.
+    Nothing but the rule changes: labels, names and tasks stay, so that only what happens tells of it (and, where the world
+    itself remembers, its memory starting anew: switch that off). Oracle and demonstrator know the first rule, and only some
+    worlds' oracles the second.
 
     Args:
         world: A world whose rule can change (`TextEnv.changed`).

@@ -47,8 +47,10 @@ def test_every_drawn_lake_is_in_the_split_that_was_asked_for(split, sizes):
 @pytest.mark.parametrize("num_tasks", [1, 2, 4, 8])
 def test_every_drawn_pack_of_levers_is_in_the_split_that_was_asked_for(split, num_tasks):
     for index in range(150):
-        specs = [t.spec for t in Levers().sample_pack(split=split, index=index, num_tasks=num_tasks).tasks]
+        pack = Levers().sample_pack(split=split, index=index, num_tasks=num_tasks)
+        specs = [t.spec for t in Levers().sample_pack(split=split, index=index, num_tasks=4).tasks]
         assert split_of_text(" ".join([*specs[0].colours, "|", *(spec.goal for spec in specs)])) is split
+        assert [t.spec for t in pack.tasks][:4] == specs[:num_tasks], "the split is that of the first four tasks"
 
 
 def test_a_split_without_worlds_is_refused_and_never_hangs(monkeypatch):

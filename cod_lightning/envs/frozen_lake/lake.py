@@ -1,9 +1,12 @@
-"""Lakes: drawing them, solving them breadth-first, and the split that each belongs to."""
+"""Lakes: drawing them, walking on them, solving them breadth-first, and the split that each belongs to."""
 
+import itertools
 import random
 from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
+
+from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.types import Split
@@ -12,7 +15,8 @@ Cell = tuple[int, int]
 STEPS: dict[str, Cell] = {"left": (0, -1), "down": (1, 0), "right": (0, 1), "up": (-1, 0)}
 """Directions in gymnasium's order: the index is FrozenLake's action."""
 DIRECTIONS = tuple(STEPS)
-OPPOSITE = {"left": "right", "right": "left", "up": "down", "down": "up"}
+MAPPINGS = tuple(itertools.permutations(("down", "right", "up", "left")))
+"""All 24 meanings of codes 1-4, in the order of itertools over the reference's base order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,16 @@ class Lake:
     def holes(self) -> tuple[Cell, ...]:
         """Holes in row order."""
         return tuple((r, c) for r, row in enumerate(self.rows) for c, letter in enumerate(row) if letter == "H")
+
+
+def neighbour(cell: Cell, direction: str, size: int) -> Cell:
+    """Where a step leads: the next cell, or the same one at the edge.
+
+    >>> neighbour((0, 0), "right", 3), neighbour((0, 0), "up", 3)
+    ((0, 1), (0, 0))
+    """
+    row, column = cell[0] + STEPS[direction][0], cell[1] + STEPS[direction][1]
+    return (row, column) if 0 <= row < size and 0 <= column < size else cell
 
 
 @lru_cache(maxsize=8_192)
@@ -69,3 +83,10 @@ def draw_lake(rng: random.Random, size: int, frozen_p: float) -> Lake:
     start, goal = rng.sample(range(size * size), 2)
     cells[start], cells[goal] = "S", "G"
     return Lake(tuple("".join(cells[r * size : (r + 1) * size]) for r in range(size)))
+
+
+@lru_cache(maxsize=16_384)
+def transitions(rows: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+    """The next state for [state][action], from gymnasium's own table, which holds much more: 58 kB for an 8x8 lake."""
+    table = FrozenLakeEnv(desc=list(rows), is_slippery=False).P
+    return tuple(tuple(int(table[state][action][0][1]) for action in range(4)) for state in range(len(table)))

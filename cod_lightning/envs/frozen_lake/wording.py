@@ -1,60 +1,11 @@
-"""Two renderings of one lake: sentences for language models, fused words for tiny policies."""
+"""Two renderings of one lake: sentences for language models, fused words for tiny policies. Each reads its own text back."""
 
 import re
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 from cod_lightning.envs.facts import FactTable
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Cell, Lake
-
-
-@dataclass(frozen=True, slots=True)
-class LastMove:
-    """What the last action did."""
-
-    code: int
-    direction: str
-    before: Cell
-    after: Cell
-
-
-@dataclass(frozen=True, slots=True)
-class LakeView:
-    """All that a rendering may show."""
-
-    lake: Lake
-    position: Cell
-    turn: int
-    """Turns used so far."""
-    max_turns: int
-    moves: tuple[LastMove, ...]
-
-
-class LakeWording(ABC):
-    """How the lake is put into words. `name_effects` tells directions; otherwise only positions are told."""
-
-    facts: FactTable
-
-    @abstractmethod
-    def rules(self, max_turns: int) -> str:
-        """System text."""
-
-    @abstractmethod
-    def observation(self, view: LakeView, name_effects: bool) -> str:
-        """What is seen before an action."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
-        """Words after the task; outcome is goal, hole, late or malformed."""
-
-    @abstractmethod
-    def respond(self, direction: str, code: int) -> str:
-        """A well-formed response that wants to go there and answers with that code."""
-
-    def words(self, size: int) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        del size
-        return ()
+from cod_lightning.envs.frozen_lake.labels import FIXED, LakeFacts, LakeLabels
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell
+from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove, Shore
 
 
 class CompactLake(LakeWording):
@@ -62,9 +13,9 @@ class CompactLake(LakeWording):
 
     facts = FactTable("Direction", DIRECTIONS, compact=True)
 
-    def __init__(self, fixed_size: int | None = None) -> None:
-        self.fixed_size = fixed_size
-        """Size of all lakes; None if it varies and is shown, as in `4x4 O(0,1) ...`."""
+    def __init__(self, fixed_size: int | None = None, warns: bool = False) -> None:
+        self.fixed_size, self.warns = fixed_size, warns
+        """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings."""
 
     def rules(self, max_turns: int) -> str:
         """One word."""
@@ -72,8 +23,10 @@ class CompactLake(LakeWording):
         return "lake"
 
     def observation(self, view: LakeView, name_effects: bool) -> str:
-        """At first the whole lake; later the last effect and the own cell."""
+        """At first the whole lake; later the last effect and the own cell; `unread @(0,1)` after a warning."""
         here = _cell("@", view.position)
+        if view.complaint:
+            return f"unread {here}"
         if not view.moves:
             holes = [_cell("O", hole) for hole in view.lake.holes()]
             size = [] if self.fixed_size else [f"{view.lake.size}x{view.lake.size}"]
@@ -90,6 +43,17 @@ class CompactLake(LakeWording):
         """A thought, then the answer."""
         return f"{direction} <answer>Direction_{code}</answer>"
 
+    def shore(self, observation: str) -> Shore:
+        """The size from its word, or the fixed one."""
+        shown = re.match(r"(\d)x\1 ", observation)
+        size = self.fixed_size or int(shown[1] if shown else 8)
+        holes, (goal, *_) = _cells("O", observation), _cells("G", observation)
+        return Shore(size, frozenset(holes), goal, self.position(observation))
+
+    def position(self, observation: str) -> Cell:
+        """The last `@`."""
+        return _cells("@", observation)[-1]
+
     def words(self, size: int) -> tuple[str, ...]:
         """Cells in their three roles, effects and facts, answers, thoughts, outcomes."""
         cells = [(r, c) for r in range(size) for c in range(size)]
@@ -101,55 +65,52 @@ class CompactLake(LakeWording):
             *(f"{code}=stay" for code in self.facts.codes),
             *(f"<answer>Direction_{code}</answer>" for code in self.facts.codes),
             *DIRECTIONS,
-            *("goal", "hole", "late", "malformed"),
+            *("goal", "hole", "late", "malformed", *["unread"][: self.warns]),
         )
-
-
-class NaturalLakeFacts(FactTable):
-    """Facts in sentences, also those that only the two cells of a move tell."""
-
-    def parse(self, text: str) -> dict[int, str]:
-        """As `FactTable.parse`; a move between cells overrules what was said."""
-        found = super().parse(text)
-        for code, *cells in re.findall(_TOOK, text, flags=re.ASCII):
-            before_row, before_column, row, column = map(int, cells)
-            for direction, step in STEPS.items():
-                if step == (row - before_row, column - before_column):
-                    found.pop(int(code), None)
-                    found[int(code)] = direction
-        return found
-
-
-_TOOK = r"Direction ([1-4]) took you, from row (\d), column (\d) to row (\d), column (\d)"
 
 
 class NaturalLake(LakeWording):
     """Full sentences and a drawn map, as a language model sees it. Facts as in the reference, sentences our own."""
 
-    facts = NaturalLakeFacts("Direction", DIRECTIONS, compact=False)
+    facts = LakeFacts("Direction", DIRECTIONS, compact=False)
+
+    def __init__(self, labels: LakeLabels = FIXED, one_each: bool = False) -> None:
+        self.labels, self.one_each = labels, one_each
+        """How actions and cells are called; whether every task has a mapping of its own."""
+        self.facts = LakeFacts(labels.noun, DIRECTIONS, compact=False, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
         """The game, what is hidden, and how to answer."""
+        called = self.labels
+        shared = (
+            "Every task has an assignment of its own."
+            if self.one_each
+            else "The same assignment holds in related tasks, so what you find out may pay later."
+        )
+        rules = (
+            "Stepping into a hole ends the task with reward 0; reaching the goal ends it with reward 1.",
+            "A step off the edge of the map leaves you where you are and still counts.",
+            f"You have {max_turns} steps, so look for a short and safe path.",
+            f"There are four actions: {called.listed}. Each is one of up, down, left and right, no two are the same, and which "
+            f"is which is hidden. Assume nothing about it: try, watch, and use hints if you are given any. {shared}",
+        )
+        listed = "".join(f"- {rules[i]}\n" for i in called.order)
         return (
             "You walk over a frozen lake to a goal.\n\n"
-            "Map symbols: P is you, G the goal, _ safe ice, O a hole. If you stand in a hole you are shown as X, on the goal "
-            "as √.\n\n"
-            "Rules:\n"
-            "- Stepping into a hole ends the task with reward 0; reaching the goal ends it with reward 1.\n"
-            "- A step off the edge of the map leaves you where you are and still counts.\n"
-            f"- You have {max_turns} steps, so look for a short and safe path.\n"
-            "- There are four actions: Direction 1, Direction 2, Direction 3, Direction 4. Each is one of up, down, left and "
-            "right, no two are the same, and which is which is hidden. Assume nothing about it: try, watch, and use hints if "
-            "you are given any. The same assignment holds in related tasks, so what you find out may pay later.\n\n"
-            "Answer with brief reasoning, then exactly one action in this form:\n<answer>Direction X</answer>"
+            f"Map symbols: {called.player} is you, {called.goal} the goal, {called.ice} safe ice, {called.hole} a hole. If you "
+            f"stand in a hole you are shown as {called.sunk}, on the goal as {called.arrived}.\n\n"
+            f"Rules:\n{listed}\n"
+            f"Answer with brief reasoning, then exactly one action in this form:\n<answer>{called.noun} X</answer>"
         )
 
     def observation(self, view: LakeView, name_effects: bool) -> str:
-        """Step, effect of the last action, map, goal."""
+        """Step, effect of the last action (or why there was none), map, goal."""
         goal = view.lake.find("G")
         parts = [f"Step {view.turn + 1} of {view.max_turns}."]
-        if view.moves:
-            parts.append(_told(view.moves[-1], name_effects))
+        if view.complaint:
+            parts.append(f"{self._unread(view.complaint)} That step is lost; a second such answer ends the task.")
+        elif view.moves:
+            parts.append(self._told(view.moves[-1], name_effects))
         parts.append(f"Map:\n{self.drawn(view)}")
         parts.append(f"The goal is at row {goal[0]}, column {goal[1]} (counted from 0). What is your next action?")
         return "\n".join(parts)
@@ -161,42 +122,73 @@ class NaturalLake(LakeWording):
             "goal": f"You reached the goal with {used}.",
             "hole": f"You fell into a hole after {used}. Plan a safe path around holes before you step.",
             "late": f"You ran out of steps ({used}). Look for a shorter path.",
-            "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>Direction X</answer> with X from 1 "
-            "to 4. The task is over.",
+            "malformed": f"{self._unread(complaint)} The task is over.",
         }[outcome]
-        last = [_told(view.moves[-1], name_effects)] if view.moves and outcome != "malformed" else []
+        if view.complaint and outcome == "late":
+            return f"{self._unread(view.complaint)}\n{ending}"
+        last = [self._told(view.moves[-1], name_effects)] if view.moves and outcome != "malformed" else []
         return "\n".join([*last, ending])
 
     def respond(self, direction: str, code: int) -> str:
         """One sentence, then the answer."""
-        return f"I want to go {direction}. <answer>Direction {code}</answer>"
+        return f"I want to go {direction}. <answer>{self.labels.label(code)}</answer>"
+
+    def shore(self, observation: str) -> Shore:
+        """From the drawn map; the goal from its sentence."""
+        rows = self._rows(observation)
+        goal = re.search(r"goal is at row (\d+), column (\d+)", observation)
+        assert goal is not None, "the observation does not name the goal"
+        holes = frozenset(_where(rows, self.labels.hole))
+        return Shore(len(rows), holes, (int(goal[1]), int(goal[2])), self.position(observation))
+
+    def position(self, observation: str) -> Cell:
+        """From the drawn map."""
+        return _where(self._rows(observation), self.labels.player)[0]
 
     def drawn(self, view: LakeView) -> str:
         """The map, the player on it."""
-        symbol = {"F": "_", "S": "_", "H": "O", "G": "G"}
-        on = {"H": "X", "G": "√"}
+        called = self.labels
+        symbol = {"F": called.ice, "S": called.ice, "H": called.hole, "G": called.goal}
+        on = {"H": called.sunk, "G": called.arrived}
         lines = []
         for r, row in enumerate(view.lake.rows):
-            cells = [on.get(c, "P") if (r, i) == view.position else symbol[c] for i, c in enumerate(row)]
+            cells = [on.get(c, called.player) if (r, i) == view.position else symbol[c] for i, c in enumerate(row)]
             lines.append("".join(f" {cell} \t" for cell in cells))
         return "\n".join(lines)
+
+    @staticmethod
+    def _rows(observation: str) -> list[list[str]]:
+        drawn = observation.partition("Map:\n")[2].partition("\nThe goal")[0]
+        return [line.split() for line in drawn.splitlines()]
+
+    def _unread(self, complaint: str) -> str:
+        form = f"<answer>{self.labels.noun} X</answer> with X from {self.labels.span}"
+        return f"Your answer could not be read: {complaint}. Expected one {form}."
+
+    def _told(self, move: LastMove, name_effects: bool) -> str:
+        """One sentence about what an action did."""
+        action, before, after = self.labels.label(move.code), _place(move.before), _place(move.after)
+        if move.before == move.after:
+            return f"{action} kept you at {before}; maybe that is the edge."
+        verb = f"moved you {move.direction}" if name_effects else "took you"
+        return f"{action} {verb}, from {before} to {after}."
+
+
+def _place(cell: Cell) -> str:
+    return f"row {cell[0]}, column {cell[1]}"
 
 
 def _cell(role: str, cell: Cell) -> str:
     return f"{role}({cell[0]},{cell[1]})"
 
 
+def _cells(role: str, text: str) -> list[Cell]:
+    return [(int(r), int(c)) for r, c in re.findall(rf"{role}\((\d),(\d)\)", text)]
+
+
+def _where(rows: list[list[str]], symbol: str) -> list[Cell]:
+    return [(r, c) for r, row in enumerate(rows) for c, cell in enumerate(row) if cell == symbol]
+
+
 def _effect(move: LastMove) -> str:
     return f"{move.code}={'stay' if move.before == move.after else move.direction}"
-
-
-def _told(move: LastMove, name_effects: bool) -> str:
-    """One sentence about what an action did."""
-    if move.before == move.after:
-        return (
-            f"Direction {move.code} kept you at row {move.before[0]}, column {move.before[1]}; maybe that is the edge."
-        )
-    moved = f"Direction {move.code} moved you {move.direction}" if name_effects else f"Direction {move.code} took you"
-    return (
-        f"{moved}, from row {move.before[0]}, column {move.before[1]} to row {move.after[0]}, column {move.after[1]}."
-    )

@@ -1,42 +1,41 @@
 """FrozenLake-Obscure: a lake whose four action codes mean the four directions in a hidden order, the same for a whole pack.
 
 Isolated tasks are partly a guess; whoever writes down which code went where walks straight to the goal in the tasks that
-follow. Dynamics are gymnasium's FrozenLake (not slippery). Source of the world: arXiv 2606.20002; differences: maps are
-accepted by breadth-first search, splits are disjoint by construction, and the feedback can name directions.
+follow. Dynamics are gymnasium's FrozenLake (not slippery). Source of the world: arXiv 2606.20002; differences: splits are
+disjoint by construction, the feedback can name directions, and maps are accepted by breadth-first search with exactly
+`max_shortest_path`. (The reference's depth-first search turns some good maps away, and lets ways that are one move longer pass;
+rewards of the reference policies agree within 0.02.)
 """
 
-import itertools
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from typing import Any, Literal
-
-from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
-from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.code_labels import NUMBERS
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Lake, distances, draw_lake, split_of
-from cod_lightning.envs.frozen_lake.policies import LakeOracle, LakeTeacher, RandomLakePolicy, ScriptedLakePolicy
-from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake
-from cod_lightning.errors import ConfigError
-from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
-
-MAPPINGS = tuple(itertools.permutations(("down", "right", "up", "left")))
-"""All 24 meanings of codes 1-4, in the order of itertools over the reference's base order."""
-_MOST_DRAWS = 5000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LakeTask:
-    """One lake, and what the codes mean."""
-
-    rows: tuple[str, ...]
-    mapping: tuple[str, ...]
-    """Directions of codes 1, 2, 3, 4."""
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, MAPPINGS, Lake, transitions
+from cod_lightning.envs.frozen_lake.packs import (
+    LakeTask,
+    change_pack,
+    draw_labels,
+    draw_mapping,
+    draw_pack,
+    draw_task,
+    spec_of,
+)
+from cod_lightning.envs.frozen_lake.parameters import LakeParameters, Scope
+from cod_lightning.envs.frozen_lake.policies import (
+    LakeOracle,
+    LakePlayer,
+    LakeTeacher,
+    RandomLakePolicy,
+    ScriptedLakePolicy,
+)
+from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove
+from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
+from cod_lightning.types import EpisodeStatus, Pack, Split
 
 
 class FrozenLakeObscure(TextEnv):
@@ -56,6 +55,14 @@ class FrozenLakeObscure(TextEnv):
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         mappings: Which of the 24 mappings may be drawn, by index; null for all.
         teacher: How good the demonstrations of the warm start are.
+        mapping_scope: One mapping for each pack (per_pack), for each task (per_task: nothing to carry over), or the first of
+            `mappings` for everything (global).
+        lenient: The first unreadable answer of a task costs a turn and is warned of; the second ends the task. Else the first
+            does.
+        stratify: Shortest paths of all lengths are equally frequent, instead of as they come. A length that maps of a size
+            hardly ever have (none in 5000 draws) is replaced by another, drawn likewise.
+        labels: Whether noun and names of the actions, map symbols and the order of the rules are the paper's (fixed) or
+            drawn for each pack (random). Random ones need the natural protocol.
     """
 
     observation_space = action_space = text_space("√")
@@ -75,23 +82,31 @@ class FrozenLakeObscure(TextEnv):
         protocol: Literal["natural", "compact"] = "natural",
         mappings: Sequence[int] | None = None,
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+        mapping_scope: Scope = "per_pack",
+        lenient: bool = False,
+        stratify: bool = False,
+        labels: Literal["fixed", "random"] = "fixed",
     ) -> None:
-        self.size_min, self.size_max = size_min, size_max
-        self.frozen_p_min, self.frozen_p_max = frozen_p_min, frozen_p_max
-        self.max_turns, self.length_penalty, self.feedback = max_turns, length_penalty, feedback
-        self.min_shortest_path, self.max_shortest_path = min_shortest_path, max_shortest_path
-        self.mappings = tuple(range(24)) if mappings is None else tuple(mappings)
-        self.teacher, self.protocol = teacher, protocol
-        self._check()
-        fixed = size_max if size_min == size_max else None
-        self.wording: LakeWording = NaturalLake() if protocol == "natural" else CompactLake(fixed)
-        drawn = "" if mappings is None else "-m" + ".".join(map(str, self.mappings))
-        self.name = (
-            f"frozen_lake-{size_min}-{size_max}-p{frozen_p_min:g}-{frozen_p_max:g}"
-            f"-path{min_shortest_path}-{max_shortest_path}{drawn}"
+        self.parameters = LakeParameters(
+            size_min=size_min,
+            size_max=size_max,
+            frozen_p_min=frozen_p_min,
+            frozen_p_max=frozen_p_max,
+            max_turns=max_turns,
+            max_shortest_path=max_shortest_path,
+            min_shortest_path=min_shortest_path,
+            stratify=stratify,
+            length_penalty=length_penalty,
+            feedback=feedback,
+            protocol=protocol,
+            mappings=None if mappings is None else tuple(mappings),
+            mapping_scope=mapping_scope,
+            labels=labels,
+            lenient=lenient,
         )
-        self._task = LakeTask(rows=("SG", "FF"), mapping=MAPPINGS[0])
-        self._restart()
+        self.size_min, self.size_max = size_min, size_max
+        self.max_turns, self.teacher, self.name = max_turns, teacher, self.parameters.name
+        self._start(LakeTask(rows=("SG", "FF"), mapping=MAPPINGS[0]))
 
     # ------------------------------------------------------------------ what a policy is told
 
@@ -118,29 +133,12 @@ class FrozenLakeObscure(TextEnv):
     # ------------------------------------------------------------------ packs
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """One mapping, and a lake of the split for every task."""
-        world_seed = derive_seed("frozen lake pack", self.name, str(split), seed, index)
-        mapping = MAPPINGS[random.Random(world_seed).choice(self.mappings)]
-        tasks = tuple(
-            Task(id=str(n), seed=(task_seed := derive_seed(world_seed, n)), spec=self._draw(task_seed, split, mapping))
-            for n in range(num_tasks)
-        )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        """A lake of the split for every task, and a mapping, shared as the scope says."""
+        return draw_pack(self.parameters, split, index, num_tasks, seed)
 
-    def _draw(self, seed: int, split: Split | None, mapping: tuple[str, ...]) -> LakeTask:
-        rng = random.Random(seed)
-        size = rng.randint(self.size_min, self.size_max)
-        for _ in range(_MOST_DRAWS):
-            lake = draw_lake(rng, size, rng.uniform(self.frozen_p_min, self.frozen_p_max))
-            path = distances(lake).get(lake.find("S"), 0)
-            if self.min_shortest_path <= path <= self.max_shortest_path and split in (None, split_of(lake)):
-                return LakeTask(rows=lake.rows, mapping=mapping)
-        raise ConfigError(
-            "data.env.min_shortest_path",
-            self.min_shortest_path,
-            f"a path length that a lake of size {size} has; none was found in {_MOST_DRAWS} maps",
-            "Lower it, or raise data.env.size_min or data.env.max_shortest_path.",
-        )
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another mapping from task `at` on; the lakes stay."""
+        return change_pack(self.parameters, pack, at, seed)
 
     # ------------------------------------------------------------------ gymnasium
 
@@ -148,125 +146,85 @@ class FrozenLakeObscure(TextEnv):
         """Start `options["task"]`, or, without one, a lake drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
-            self._task = _spec(options["task"])
+            self._start(spec_of(options["task"]))
         else:
             own = int(self.np_random.integers(2**62))
-            self._task = self._draw(own, None, MAPPINGS[random.Random(own).choice(self.mappings)])
-        self._restart()
-        return self.wording.observation(self._view, self.feedback == "effect"), {}
+            mapping = draw_mapping(self.parameters, own, own)
+            self._start(draw_task(self.parameters, own, None, mapping, draw_labels(self.parameters, own)))
+        return self._observed(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Read the answer, move, and tell what happened."""
         assert not self._outcome, "the task is over; call reset()"
-        code, complaint = code_of(action, "Direction", 4)
-        if not code:
+        code, complaint = self._read(action)
+        if not code and (self._warned or not self.parameters.lenient):
             return self._end("malformed", complaint)
-        self._move(code)
+        if code:
+            self._move(code)
+        else:
+            self._warned = True
+            self._view = replace(self._view, turn=self._view.turn + 1, complaint=complaint)
         letter = self._task.rows[self._view.position[0]][self._view.position[1]]
         if letter in "GH":
             return self._end("goal" if letter == "G" else "hole")
         if self._view.turn == self.max_turns:
             return self._end("late")
-        return self.wording.observation(self._view, self.feedback == "effect"), 0.0, False, False, {}
+        return self._observed(), 0.0, False, False, {}
 
     def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The lake as text, the player on it."""
-        return NaturalLake().drawn(self._view)
+        return NaturalLake(self._task.labels).drawn(self._view)
 
-    def _restart(self) -> None:
-        lake = Lake(self._task.rows)
-        self._outcome = ""
+    def _start(self, task: LakeTask) -> None:
+        lake = Lake(task.rows)
+        self._task, self._outcome, self._warned = task, "", False
+        self.wording = self._worded(task)
         self._view = LakeView(lake=lake, position=lake.find("S"), turn=0, max_turns=self.max_turns, moves=())
+
+    def _observed(self) -> str:
+        return self.wording.observation(self._view, self.parameters.names_effects)
+
+    def _read(self, action: str) -> tuple[int, str]:
+        labels = self._task.labels
+        return code_of(action, labels.noun, len(NUMBERS)) if labels.names == NUMBERS else labels.code_of(action)
 
     def _move(self, code: int) -> None:
         before, size = self._view.position, self._view.lake.size
         direction = self._task.mapping[code - 1]
-        state = _transitions(self._task.rows)[before[0] * size + before[1]][DIRECTIONS.index(direction)]
+        state = transitions(self._task.rows)[before[0] * size + before[1]][DIRECTIONS.index(direction)]
         after = divmod(state, size)
-        move = LastMove(code, direction, before, after)
-        self._view = replace(self._view, position=after, turn=self._view.turn + 1, moves=(*self._view.moves, move))
+        moves = (*self._view.moves, LastMove(code, direction, before, after))
+        self._view = replace(self._view, position=after, turn=self._view.turn + 1, moves=moves, complaint="")
 
     def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
         self._outcome = outcome
-        reward = 1 - self.length_penalty * self._view.turn / self.max_turns if outcome == "goal" else 0.0
-        words = self.wording.feedback(outcome, self._view, self.feedback == "effect", complaint)
-        return words, max(0.0, reward), outcome != "late", outcome == "late", {}
+        penalty = self.parameters.length_penalty * self._view.turn / self.max_turns
+        words = self.wording.feedback(outcome, self._view, self.parameters.names_effects, complaint)
+        return words, max(0.0, 1 - penalty) if outcome == "goal" else 0.0, outcome != "late", outcome == "late", {}
 
     # ------------------------------------------------------------------ policies
 
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Another mapping from task `at` on; the lakes stay."""
-        old = _spec(pack.tasks[at]).mapping
-        others = [MAPPINGS[i] for i in self.mappings if MAPPINGS[i] != old]
-        if not others:
-            raise ConfigError("data.env.mappings", self.mappings, "two or more, for a rule that changes", "Add one.")
-        mapping = random.Random(derive_seed("frozen lake change", pack.id, seed)).choice(others)
-        return replace(pack, tasks=tuple(_mapped(t, mapping) if n >= at else t for n, t in enumerate(pack.tasks)))
-
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the mapping."""
+        """Random, scripted, or told the mapping of every task."""
+        wording = self._worded(spec_of(pack.tasks[0]))
+        player = LakePlayer(wording=wording, max_turns=self.max_turns, length_penalty=self.parameters.length_penalty)
         if kind is Reference.RANDOM:
-            return RandomLakePolicy(self.wording)
+            return RandomLakePolicy(wording)
         if kind is Reference.SCRIPTED:
-            return ScriptedLakePolicy(self.wording)
-        return LakeOracle(self.wording, _truth(pack))
+            return ScriptedLakePolicy(player, remembers=self.parameters.mapping_scope != "per_task")
+        return LakeOracle.of(player, map(spec_of, pack.tasks))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's mapping."""
-        return LakeTeacher(self.wording, _truth(pack), self.teacher)
+        """A teacher that knows the mapping of this pack (of its first task, if it changes).
 
-    def _check(self) -> None:
-        if not 3 <= self.size_min <= self.size_max <= 8:
-            raise ConfigError(
-                "data.env.size_max",
-                self.size_max,
-                f"3 <= size_min ({self.size_min}) <= size_max <= 8",
-                "Choose both in 3..8.",
-            )
-        if not 0 < self.frozen_p_min <= self.frozen_p_max <= 1:
-            raise ConfigError(
-                "data.env.frozen_p_max",
-                self.frozen_p_max,
-                f"0 < frozen_p_min ({self.frozen_p_min}) <= frozen_p_max <= 1",
-                "Use 0.6 to 0.7.",
-            )
-        check_turns(self.max_turns, "8 is the reference's.")
-        if not 1 <= self.min_shortest_path <= self.max_shortest_path <= self.max_turns:
-            raise ConfigError(
-                "data.env.max_shortest_path",
-                self.max_shortest_path,
-                f"min_shortest_path ({self.min_shortest_path}) <= max_shortest_path <= max_turns ({self.max_turns}), since longer "
-                "maps cannot be solved",
-                "Lower it, or raise data.env.max_turns.",
-            )
-        check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
-        check_choice("data.env.feedback", self.feedback, ("effect", "positions"))
-        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        known = set(self.mappings) <= set(range(24))
-        if not self.mappings or not known or len(set(self.mappings)) < len(self.mappings):
-            raise ConfigError(
-                "data.env.mappings",
-                self.mappings,
-                "different indices in 0..23, at least one",
-                "Leave it out for all 24.",
-            )
+        Where every task has a mapping of its own, earlier tasks left contexts about any of them, and so does the teacher.
+        """
+        first = spec_of(pack.tasks[0])
+        own = self.parameters.mapping_scope == "per_task"
+        truths = [MAPPINGS[i] for i in self.parameters.allowed] if own else [first.mapping]
+        return LakeTeacher(self._worded(first), [dict(enumerate(m, start=1)) for m in truths], self.teacher)
 
-
-def _spec(task: Task) -> LakeTask:
-    assert isinstance(task.spec, LakeTask), f"task {task.id} is not a lake"
-    return task.spec
-
-
-def _mapped(task: Task, mapping: tuple[str, ...]) -> Task:
-    return replace(task, spec=replace(_spec(task), mapping=mapping))
-
-
-def _truth(pack: Pack) -> dict[int, str]:
-    return dict(enumerate(_spec(pack.tasks[0]).mapping, start=1))
-
-
-@lru_cache(maxsize=16_384)
-def _transitions(rows: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-    """The next state for [state][action], from gymnasium's own table, which holds much more: 58 kB for an 8x8 lake."""
-    table = FrozenLakeEnv(desc=list(rows), is_slippery=False).P
-    return tuple(tuple(int(table[state][action][0][1]) for action in range(4)) for state in range(len(table)))
+    def _worded(self, task: LakeTask) -> LakeWording:
+        if self.parameters.protocol == "natural":
+            return NaturalLake(task.labels, self.parameters.mapping_scope == "per_task")
+        return CompactLake(self.parameters.fixed_size, self.parameters.lenient)

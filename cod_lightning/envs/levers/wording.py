@@ -2,9 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any, Self
 
+from cod_lightning.envs.code_labels import CodeLabels, LabelledFacts
 from cod_lightning.envs.facts import FactTable
 
+FIXED = CodeLabels("Lever")
+NOUNS = ("Lever", "Switch", "Rope", "Handle", "Chain", "Knob")
+"""Whatever can be pulled."""
 COLOURS = ("red", "green", "blue", "gold")
 Pulls = Sequence[tuple[int, str]]
 """Levers pulled so far, and the colour that each gave."""
@@ -34,6 +39,10 @@ class LeverWording(ABC):
     @abstractmethod
     def goal_of(self, observation: str) -> str:
         """The wanted colour, read back from the first observation."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: it never changes, and worlds are copied often."""
+        return self
 
     def words(self) -> tuple[str, ...]:
         """Closed vocabulary, if there is one."""
@@ -75,36 +84,45 @@ class CompactLevers(LeverWording):
 class NaturalLevers(LeverWording):
     """Full sentences."""
 
-    facts = FactTable("Lever", COLOURS, compact=False)
+    def __init__(self, labels: CodeLabels = FIXED) -> None:
+        self.labels = labels
+        self.facts = LabelledFacts(labels.noun, COLOURS, compact=False, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
         """What there is, what is hidden, and how to answer."""
+        noun = self.labels.noun.lower()
+        nouns = f"{noun}{'es' if noun.endswith('ch') else 's'}"
         return (
-            f"There are four levers, 1 to 4. Each gives one of the colours {', '.join(COLOURS)}, no two the same; which gives "
-            "which is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
+            f"There are four {nouns}, {self.labels.span}. Each gives one of the colours {', '.join(COLOURS)}, no two the same; "
+            "which gives which is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
             f"You are told a colour and have {max_turns} pulls to get it: a reward if it comes, 0 if not.\n\n"
-            "Answer with brief reasoning, then exactly one action in this form:\n<answer>Lever X</answer>"
+            f"Answer with brief reasoning, then exactly one action in this form:\n<answer>{self.labels.noun} X</answer>"
         )
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
         """Pull i of N, the last effect, the goal."""
-        last = f"\nLever {pulls[-1][0]} gives {pulls[-1][1]}." if pulls else ""
-        return f"Pull {len(pulls) + 1} of {max_turns}.{last}\nThe wanted colour is {goal}. Which lever do you pull?"
+        last = f"\n{self._told(pulls)}" if pulls else ""
+        asked = f"Which {self.labels.noun.lower()} do you pull?"
+        return f"Pull {len(pulls) + 1} of {max_turns}.{last}\nThe wanted colour is {goal}. {asked}"
 
     def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
         """The last effect, and how the task ended."""
         ending = {
             "win": f"That is the wanted colour, with pull number {len(pulls)}.",
             "miss": f"You have no pulls left; the wanted colour was {goal}.",
-            "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>Lever X</answer> with X from 1 to 4. "
-            "The task is over.",
+            "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>{self.labels.noun} X</answer> with X "
+            f"from {self.labels.span}. The task is over.",
         }[outcome]
-        return ending if outcome == "malformed" else f"Lever {pulls[-1][0]} gives {pulls[-1][1]}. {ending}"
+        return ending if outcome == "malformed" else f"{self._told(pulls)} {ending}"
 
     def respond(self, goal: str, code: int) -> str:
         """One sentence, then the answer."""
-        return f"I want {goal}. <answer>Lever {code}</answer>"
+        return f"I want {goal}. <answer>{self.labels.label(code)}</answer>"
 
     def goal_of(self, observation: str) -> str:
         """From the sentence that names it."""
         return observation.partition("The wanted colour is ")[2].partition(".")[0]
+
+    def _told(self, pulls: Pulls) -> str:
+        code, colour = pulls[-1]
+        return f"{self.labels.label(code)} gives {colour}."

@@ -7,18 +7,20 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.code_labels import CodeLabels, drawn_names
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.levers.policies import LeverOracle, LeverTeacher, RandomLeverPolicy, ScriptedLeverPolicy
-from cod_lightning.envs.levers.wording import COLOURS, CompactLevers, LeverWording, NaturalLevers
+from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
 _MOST_DRAWS = 1000
+_OPENING = 4
+"""Goals that, with the order, decide the split, however many tasks a pack has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,22 +30,25 @@ class LeverTask:
     goal: str
     colours: tuple[str, ...]
     """Of levers 1, 2, 3, 4."""
+    labels: CodeLabels = FIXED
+    """What the levers are called."""
 
 
 class Levers(TextEnv):
     """Pull the lever that gives the wanted colour.
 
-    A world is an order of the levers together with the goals of a pack, so splits are disjoint among packs of one size only;
-    there are but 24 orders, and all occur in every split.
+    A world is an order of the levers together with the first four goals, and belongs to one split; there are but 24 orders,
+    and all occur in every split.
 
     Args:
         max_turns: Pulls per task.
         length_penalty: A success with t pulls is worth 1 - length_penalty * t / max_turns.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
+        labels: Whether they are levers 1 to 4 (fixed), or noun and names are drawn for each pack (random), which needs the
+            natural protocol. Colours stay.
     """
 
-    name = "levers-4"
     observation_space = action_space = text_space()
     """Of the class, so that a copy of an environment does not copy it."""
 
@@ -53,12 +58,22 @@ class Levers(TextEnv):
         length_penalty: float = 0.0,
         protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+        labels: Literal["fixed", "random"] = "fixed",
     ) -> None:
         check_turns(max_turns, "2 is the default.")
         check_share("data.env.length_penalty", length_penalty, "0 is the default.")
         check_choice("data.env.protocol", protocol, ("natural", "compact"))
+        check_choice("data.env.labels", labels, ("fixed", "random"))
+        if labels == "random" and protocol == "compact":
+            raise ConfigError(
+                "data.env.labels",
+                labels,
+                "fixed with data.env.protocol=compact, whose words are fixed",
+                "Leave it out, or use data.env.protocol=natural.",
+            )
         self.max_turns, self.length_penalty, self.teacher = max_turns, length_penalty, teacher
-        self.wording: LeverWording = NaturalLevers() if protocol == "natural" else CompactLevers()
+        self.protocol, self.labels = protocol, labels
+        self.name = "levers-4" if labels == "fixed" else "levers-4-labels"
         self._start(LeverTask(goal=COLOURS[0], colours=COLOURS))
 
     @property
@@ -82,20 +97,22 @@ class Levers(TextEnv):
         return self.wording.words()
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """A hidden order and N goal colours; both together belong to one split."""
+        """A hidden order and N goal colours; the order and the first four goals together belong to one split."""
         rng = random.Random(derive_seed("levers pack", str(split), seed, index))
         for _ in range(_MOST_DRAWS):
             colours = tuple(rng.sample(COLOURS, len(COLOURS)))
-            goals = rng.choices(COLOURS, k=num_tasks)
+            goals = rng.choices(COLOURS, k=_OPENING)
             if split_of_text(" ".join([*colours, "|", *goals])) is split:
                 break
         else:
             raise ConfigError(
                 "data.env", self.name, f"a pack of the split {split}", f"None was found in {_MOST_DRAWS} draws."
             )
+        goals = [*goals, *rng.choices(COLOURS, k=max(0, num_tasks - _OPENING))][:num_tasks]
         world_seed = derive_seed("levers world", *colours)
+        labels = self._draw_labels(derive_seed("levers labels", str(split), seed, index))
         tasks = tuple(
-            Task(id=str(n), seed=derive_seed(world_seed, n), spec=LeverTask(goal=goal, colours=colours))
+            Task(id=str(n), seed=derive_seed(world_seed, n), spec=LeverTask(goal=goal, colours=colours, labels=labels))
             for n, goal in enumerate(goals)
         )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
@@ -106,14 +123,16 @@ class Levers(TextEnv):
         if options and "task" in options:
             self._start(_spec(options["task"]))
         else:
-            rng = random.Random(int(self.np_random.integers(2**62)))
-            self._start(LeverTask(goal=rng.choice(COLOURS), colours=tuple(rng.sample(COLOURS, len(COLOURS)))))
+            own = int(self.np_random.integers(2**62))
+            rng = random.Random(own)
+            goal, colours = rng.choice(COLOURS), tuple(rng.sample(COLOURS, len(COLOURS)))
+            self._start(LeverTask(goal=goal, colours=colours, labels=self._draw_labels(derive_seed(own, "labels"))))
         return self.wording.observation(self._task.goal, self._pulls, self.max_turns), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Pull, and tell what came."""
         assert not self._outcome, "the task is over; call reset()"
-        code, complaint = code_of(action, "Lever", len(COLOURS))
+        code, complaint = self._task.labels.code_of(action)
         if not code:
             return self._end("malformed", complaint)
         self._pulls = (*self._pulls, (code, self._task.colours[code - 1]))
@@ -140,18 +159,25 @@ class Levers(TextEnv):
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         """Random, scripted, or told the order."""
+        wording = self._worded(_spec(pack.tasks[0]))
         if kind is Reference.RANDOM:
-            return RandomLeverPolicy(self.wording)
+            return RandomLeverPolicy(wording)
         if kind is Reference.SCRIPTED:
-            return ScriptedLeverPolicy(self.wording)
-        return LeverOracle(self.wording, _truth(pack))
+            return ScriptedLeverPolicy(wording)
+        return LeverOracle(wording, _truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher that knows this pack's order."""
-        return LeverTeacher(self.wording, _truth(pack), self.teacher)
+        return LeverTeacher(self._worded(_spec(pack.tasks[0])), _truth(pack), self.teacher)
+
+    def _draw_labels(self, seed: int) -> CodeLabels:
+        return FIXED if self.labels == "fixed" else CodeLabels(*drawn_names(random.Random(seed), NOUNS))
+
+    def _worded(self, task: LeverTask) -> LeverWording:
+        return NaturalLevers(task.labels) if self.protocol == "natural" else CompactLevers()
 
     def _start(self, task: LeverTask) -> None:
-        self._task, self._outcome = task, ""
+        self._task, self._outcome, self.wording = task, "", self._worded(task)
         self._pulls: tuple[tuple[int, str], ...] = ()
 
     def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, OPPOSITE, STEPS, Lake, distances, draw_lake, split_of
-from cod_lightning.envs.frozen_lake.world import LakeTask
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, STEPS, Lake, distances, draw_lake, neighbour, split_of
+from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.types import Split
 
 LAKES = st.builds(
@@ -43,9 +43,18 @@ def test_distances_are_those_of_repeated_relaxation(lake: Lake):
     assert distances(lake) == {cell: n for cell, n in expected.items() if n < longest}
 
 
-def test_directions_are_in_gymnasiums_order_and_have_opposites():
+def test_directions_are_in_gymnasiums_order():
     assert DIRECTIONS == ("left", "down", "right", "up")
-    assert all(STEPS[d] == (-STEPS[o][0], -STEPS[o][1]) for d, o in OPPOSITE.items())
+
+
+@given(st.integers(3, 8), st.integers(0, 7), st.integers(0, 7), st.sampled_from(DIRECTIONS))
+def test_a_step_leads_to_a_cell_beside_or_at_the_edge_nowhere(size, row, column, direction):
+    before = (row % size, column % size)
+    after = neighbour(before, direction, size)
+    at_edge = {"left": before[1] == 0, "up": before[0] == 0}.get(direction, max(before) == size - 1 and after == before)
+    assert (after == before) == at_edge
+    assert sum(abs(a - b) for a, b in zip(before, after, strict=True)) == 1 - at_edge
+    assert all(0 <= n < size for n in after)
 
 
 @pytest.mark.parametrize("size", [3, 4, 8])

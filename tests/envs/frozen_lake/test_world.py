@@ -1,18 +1,19 @@
 """FrozenLake-Obscure: rewards, endings, words, packs, and what it refuses."""
 
-import copy
 import random
 
 import pytest
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.envs.frozen_lake.lake import Lake, distances, draw_lake
-from cod_lightning.envs.frozen_lake.world import MAPPINGS, LakeTask, _transitions
+from cod_lightning.envs.frozen_lake.lake import draw_lake, transitions
+from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Split, Task
+from tests.envs.frozen_lake.cases import ANSWERS
 
 ROWS = ("SFF", "HFF", "FFG")
 RIGHT, DOWN, LEFT, UP = 1, 2, 3, 4
@@ -107,9 +108,66 @@ def test_moves_are_gymnasiums_own(seed, size):
     for action in random.Random(seed).choices(range(4), k=12):
         before = int(theirs.s)
         state, _, terminated, _, _ = theirs.step(action)
-        assert _transitions(lake.rows)[before][action] == state
+        assert transitions(lake.rows)[before][action] == state
         if terminated:
             break
+
+
+# ---------------------------------------------------------------------- warnings
+
+
+@pytest.mark.parametrize("protocol", ["natural", "compact"])
+def test_a_lenient_lake_warns_of_the_first_unreadable_answer_and_ends_with_the_second(protocol):
+    env, first = _started(protocol=protocol, lenient=True)
+    told, reward, terminated, truncated, _ = env.step("up")
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    if protocol == "compact":
+        assert told == "unread @(0,0)"
+        assert "unread" in env.words()
+    else:
+        assert "Step 2 of 8.\nYour answer could not be read: <answer> occurs 0 times" in told
+        assert "<answer>Direction X</answer> with X from 1 to 4" in told
+        assert "Map:\n P \t" in told
+    assert "unread" not in _walk(env, RIGHT)[0] + first
+    feedback, reward, terminated, truncated, _ = env.step("up")
+    assert (reward, terminated, truncated, env.status) == (0.0, True, False, EpisodeStatus.MALFORMED)
+    assert feedback.startswith("malformed" if protocol == "compact" else "Your answer could not be read")
+
+
+def test_a_warning_costs_a_turn_and_the_next_task_has_its_own():
+    env, _ = _started(lenient=True, max_turns=6)
+    for _ in range(2):
+        env.step("up")
+        assert _walk(env, RIGHT, RIGHT, DOWN, DOWN)[1] == pytest.approx(1 - 0.1 * 5 / 6)
+        env.reset(options={"task": Task(id="0", seed=0, spec=LakeTask(rows=ROWS, mapping=MAPPING))})
+
+
+def test_a_warning_on_the_last_turn_truncates_and_says_both():
+    env, _ = _started(lenient=True, protocol="natural", max_turns=6)
+    _walk(env, RIGHT, LEFT, RIGHT, LEFT, RIGHT)
+    feedback, _, terminated, truncated, _ = env.step("<answer>up</answer>")
+    assert (terminated, truncated, env.status) == (False, True, EpisodeStatus.TRUNCATED)
+    assert "the answer is not 'Direction' and a number" in feedback
+    assert "You ran out of steps (6 of 6 steps)" in feedback
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.one_of(ANSWERS, st.text()), min_size=8, max_size=8), st.integers(0, 2**31))
+def test_a_lenient_lake_ends_within_its_turns_whatever_it_is_told(answers, seed):
+    env = FrozenLakeObscure(lenient=True)
+    observation, unread = env.reset(seed=seed)[0], 0
+    for answer in answers:
+        assert env.observation_space.contains(observation)
+        unread += not code_of(answer, "Direction", 4)[0]
+        observation, _, terminated, truncated, _ = env.step(answer)
+        if terminated or truncated:
+            break
+    assert terminated or truncated
+    assert (env.status is EpisodeStatus.MALFORMED) == (unread == 2)
+
+
+def test_without_leniency_no_word_is_kept_for_warnings():
+    assert "unread" not in _started()[0].words()
 
 
 # ---------------------------------------------------------------------- words
@@ -206,64 +264,6 @@ def test_rendering_shows_the_player_on_ice_goal_and_hole():
     assert env.render().splitlines()[2].endswith(" √ \t")
 
 
-# ---------------------------------------------------------------------- packs
-
-
-def test_a_pack_is_a_function_of_its_identity():
-    env = FrozenLakeObscure()
-    identity = {"split": Split.TEST, "index": 3, "num_tasks": 4, "seed": 7}
-    pack = env.sample_pack(**identity)
-    assert pack == FrozenLakeObscure().sample_pack(**identity) == copy.deepcopy(env).sample_pack(**identity)
-    assert pack.id == f"{env.name}/test/7/3"
-    others = [{"split": Split.TRAIN}, {"index": 4}, {"seed": 8}]
-    assert all(env.sample_pack(**identity | other).tasks != pack.tasks for other in others)
-
-
-def test_a_longer_pack_begins_like_a_shorter_one():
-    env = FrozenLakeObscure()
-    short, long = (env.sample_pack(split=Split.TRAIN, index=0, num_tasks=n) for n in (4, 8))
-    assert long.tasks[:4] == short.tasks
-
-
-def test_a_pack_has_one_mapping_and_many_lakes_within_the_limits():
-    env = FrozenLakeObscure(min_shortest_path=2, max_shortest_path=4)
-    for index in range(50):
-        specs = [t.spec for t in env.sample_pack(split=Split.TRAIN, index=index, num_tasks=8).tasks]
-        assert len({spec.mapping for spec in specs}) == 1
-        assert len({spec.rows for spec in specs}) > 1
-        for spec in specs:
-            lake = Lake(spec.rows)
-            assert 4 <= lake.size <= 5
-            assert 2 <= distances(lake)[lake.find("S")] <= 4
-
-
-def test_all_mappings_are_drawn_and_only_those_that_may_be():
-    drawn = _mappings(FrozenLakeObscure(size_min=3, size_max=3), 400)
-    assert drawn == set(MAPPINGS)
-    held_out = _mappings(FrozenLakeObscure(size_min=3, size_max=3, mappings=(0, 5)), 60)
-    assert held_out == {MAPPINGS[0], MAPPINGS[5]}
-
-
-def _mappings(env: FrozenLakeObscure, num_packs: int) -> set[tuple[str, ...]]:
-    return {env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1).tasks[0].spec.mapping for i in range(num_packs)}
-
-
-def test_configurations_with_other_worlds_have_other_names_and_other_words_have_not():
-    plain = FrozenLakeObscure().name
-    others = (
-        {"size_min": 5},
-        {"size_max": 6},
-        {"frozen_p_min": 0.5},
-        {"frozen_p_max": 0.8},
-        {"min_shortest_path": 2},
-        {"max_shortest_path": 5},
-        {"mappings": (1, 2)},
-    )
-    names = [FrozenLakeObscure(**other).name for other in others]
-    assert len({plain, *names}) == 1 + len(others)
-    assert FrozenLakeObscure(feedback="positions", protocol="compact", length_penalty=0.5).name == plain
-
-
 # ---------------------------------------------------------------------- what it refuses
 
 
@@ -288,6 +288,9 @@ def test_configurations_with_other_worlds_have_other_names_and_other_words_have_
         ({"mappings": (1, 1)}, "mappings"),
         ({"feedback": "effects"}, "feedback"),
         ({"protocol": "fused"}, "protocol"),
+        ({"mapping_scope": "pack"}, "mapping_scope"),
+        ({"labels": "any"}, "labels"),
+        ({"labels": "random", "protocol": "compact"}, "labels"),
     ],
 )
 def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):

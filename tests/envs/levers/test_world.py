@@ -6,7 +6,9 @@ import pytest
 
 from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import Reference
+from cod_lightning.envs.code_labels import NAMES, CodeLabels
 from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.wording import NOUNS
 from cod_lightning.envs.levers.world import COLOURS, LeverTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
@@ -68,7 +70,7 @@ def test_no_world_of_levers_is_in_two_splits():
     env = Levers()
     drawn = []
     for seed, split in enumerate((Split.TRAIN, Split.VALIDATION, Split.TEST)):
-        packs = [env.sample_pack(split=split, index=i, num_tasks=2, seed=seed) for i in range(400)]
+        packs = [env.sample_pack(split=split, index=i, num_tasks=4, seed=seed) for i in range(400)]
         drawn.append({tuple((task.spec.goal, task.spec.colours) for task in pack.tasks) for pack in packs})
     assert sum(map(len, drawn)) == len(set.union(*drawn))
 
@@ -82,6 +84,39 @@ def test_a_pack_has_one_order_and_is_a_function_of_its_identity():
     assert all(len(order) == 1 for order in orders)
     assert len(set.union(*orders)) == 24
     assert {task.spec.goal for pack in packs for task in pack.tasks} == set(COLOURS)
+
+
+def test_random_labels_name_the_levers_and_leave_colours_goals_and_orders_alone():
+    env, plain = Levers(labels="random"), Levers()
+    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(150)]
+    labels = [{task.spec.labels for task in pack.tasks} for pack in packs]
+    assert all(len(one) == 1 for one in labels)
+    drawn = set.union(*labels)
+    assert ({one.noun for one in drawn}, {one.names for one in drawn}) == (set(NOUNS), set(NAMES))
+    assert env.name != plain.name
+    for i, pack in enumerate(packs):
+        others = plain.sample_pack(split=Split.TRAIN, index=i, num_tasks=3)
+        assert [(t.spec.goal, t.spec.colours) for t in pack.tasks] == [
+            (t.spec.goal, t.spec.colours) for t in others.tasks
+        ]
+
+
+def test_a_switch_is_shown_and_answered_like_a_lever():
+    env = Levers(labels="random")
+    spec = LeverTask(goal="blue", colours=COLOURS, labels=CodeLabels("Switch", ("w", "x", "y", "z")))
+    first = env.reset(options={"task": Task(id="0", seed=0, spec=spec)})[0]
+    assert "There are four switches, w to z." in env.rules
+    assert "Which switch do you pull?" in first
+    assert "Switch w gives red." in env.step("<answer>Switch w</answer>")[0]
+    assert env.step("<answer>switch_Y</answer>")[1] == 1.0
+    env.reset(options={"task": Task(id="0", seed=0, spec=spec)})
+    assert "<answer>Switch X</answer> with X from w to z" in env.step("<answer>Lever 1</answer>")[0]
+
+
+def test_the_scripted_policy_reads_any_labels_back():
+    first, *_, last = success_by_position(Levers(labels="random"), Reference.SCRIPTED, "natural", num_packs=100)
+    assert first < 0.7
+    assert last > 0.95
 
 
 @pytest.mark.parametrize("protocol", ["natural", "compact"])
@@ -110,7 +145,13 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
 
 @pytest.mark.parametrize(
     ("parameters", "key"),
-    [({"max_turns": 0}, "max_turns"), ({"length_penalty": 1.5}, "length_penalty"), ({"protocol": "x"}, "protocol")],
+    [
+        ({"max_turns": 0}, "max_turns"),
+        ({"length_penalty": 1.5}, "length_penalty"),
+        ({"protocol": "x"}, "protocol"),
+        ({"labels": "x"}, "labels"),
+        ({"labels": "random", "protocol": "compact"}, "labels"),
+    ],
 )
 def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
     with pytest.raises(ConfigError) as caught:

@@ -1,0 +1,126 @@
+"""What action codes are called in sentences, and the facts that are told about them by these names.
+
+The lake and the levers answer with a noun and a name, as in `Direction 3`. Where labels vary, noun and names are drawn for
+each pack, so that a policy cannot learn one template. Codes themselves are always 1, 2, 3, 4.
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cod_lightning.envs.answers import answer_of, code_of
+from cod_lightning.envs.facts import UNKNOWN, FactTable
+
+NUMBERS = ("1", "2", "3", "4")
+NAMES = (
+    NUMBERS,
+    ("A", "B", "C", "D"),
+    ("w", "x", "y", "z"),
+    ("K", "L", "M", "N"),
+    ("I", "II", "III", "IV"),
+    ("alpha", "beta", "gamma", "delta"),
+)
+"""Four names in an order that everybody knows, so that `A to D` names them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLabels:
+    """A noun and four names.
+
+    >>> CodeLabels("Move", ("A", "B", "C", "D")).label(2)
+    'Move B'
+    """
+
+    noun: str
+    names: tuple[str, ...] = NUMBERS
+
+    @property
+    def span(self) -> str:
+        """All names in short, as in `1 to 4`."""
+        return f"{self.names[0]} to {self.names[-1]}"
+
+    @property
+    def listed(self) -> str:
+        """All labels, with commas between them."""
+        return ", ".join(f"{self.noun} {name}" for name in self.names)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: it never changes, and worlds are copied often."""
+        return self
+
+    def label(self, code: int) -> str:
+        """Noun and name."""
+        return f"{self.noun} {self.names[code - 1]}"
+
+    def code_of(self, response: str) -> tuple[int, str]:
+        """(1..4, "") or (0, which rule was broken): as `answers.code_of`, for these names; case does not matter.
+
+        >>> CodeLabels("Move", ("A", "B", "C", "D")).code_of("<answer>move b, I think</answer>")
+        (2, '')
+        """
+        if self.names == NUMBERS:
+            return code_of(response, self.noun, len(NUMBERS))
+        answer, complaint = answer_of(response)
+        if complaint:
+            return 0, complaint
+        match = re.match(rf"{self.noun}[\s_]+([A-Za-z0-9]+)", answer, flags=re.IGNORECASE | re.ASCII)
+        if match is None:
+            return 0, f"the answer is not '{self.noun}' and a name"
+        named = [code for code, name in enumerate(self.names, start=1) if name.lower() == match[1].lower()]
+        return (named[0], "") if named else (0, f"the name is not one of {', '.join(self.names)}")
+
+
+def drawn_names(rng: random.Random, nouns: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """A noun and four names."""
+    return rng.choice(nouns), rng.choice(NAMES)
+
+
+@dataclass(frozen=True)
+class LabelledFacts(FactTable):
+    """Facts in sentences, as `- Move B: up` or `Move B moved you up`; reads and writes what `FactTable` does for numbers."""
+
+    names: tuple[str, ...] = NUMBERS
+
+    def parse(self, text: str) -> dict[int, str]:
+        """As `FactTable.parse`: the last statement about a code wins."""
+        pattern = rf"{self.noun} ({self.alternatives})(?: moves|:| gives| moved you) (\w+)"
+        found: dict[int, str] = {}
+        for name, value in re.findall(pattern, text, flags=re.ASCII):
+            if value in self.values:
+                found.pop(self.code(name), None)
+                found[self.code(name)] = value
+        return found
+
+    def write(self, facts: Mapping[int, str]) -> str:
+        """A line for every code."""
+        shown = ((self.names[code - 1], facts.get(code, UNKNOWN)) for code in self.codes)
+        return "\n".join(f"- {self.noun} {name}: {'unknown' if value == UNKNOWN else value}" for name, value in shown)
+
+    @property
+    def alternatives(self) -> str:
+        """The names, as a regular expression."""
+        return "|".join(map(re.escape, self.names))
+
+    def code(self, name: str) -> int:
+        """1 to 4."""
+        return self.names.index(name) + 1
+
+
+def statements(table: FactTable, text: str) -> dict[int, str]:
+    """Facts stated in the text, piece by piece; a piece that contradicts earlier ones clears them all.
+
+    Who was told one thing and saw another has learnt that what was told is out of date.
+
+    >>> table = FactTable("Lever", ("red", "green", "blue", "gold"), compact=True)
+    >>> statements(table, "1=red 2=green 1=blue 3=gold"), statements(table, "1=red 1=red 2=red")
+    ({1: 'blue', 3: 'gold'}, {2: 'red'})
+    """
+    known: dict[int, str] = {}
+    for piece in text.split() if table.compact else text.splitlines():
+        for code, value in table.parse(piece).items():
+            if known.get(code, value) != value or any(v == value and c != code for c, v in known.items()):
+                known = {}
+            known[code] = value
+    return known

@@ -1,0 +1,58 @@
+"""What a lake's actions, map symbols and rules look like in sentences: the paper's, or drawn for each pack."""
+
+import random
+import re
+from dataclasses import dataclass
+
+from cod_lightning.envs.code_labels import CodeLabels, LabelledFacts, drawn_names
+from cod_lightning.envs.frozen_lake.lake import STEPS
+
+NOUNS = ("Direction", "Move", "Action", "Command", "Signal", "Key")
+NUM_RULES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LakeLabels(CodeLabels):
+    """Noun and names of the actions, symbols of the map, order of the rules. Plain values, so that a task can hold them."""
+
+    noun: str = "Direction"
+    player: str = "P"
+    goal: str = "G"
+    ice: str = "_"
+    hole: str = "O"
+    sunk: str = "X"
+    """The player in a hole."""
+    arrived: str = "√"
+    """The player on the goal."""
+    order: tuple[int, ...] = tuple(range(NUM_RULES))
+    """Of the rules in the system text."""
+
+    @classmethod
+    def draw(cls, seed: int) -> "LakeLabels":
+        """Labels of a pack."""
+        rng = random.Random(seed)
+        noun, names = drawn_names(rng, NOUNS)
+        player, goal, ice, hole, sunk, arrived = map(rng.choice, ("P@&A", "G*$T", "_.-~", "O#0%", "X!x", "√+^"))
+        order = tuple(rng.sample(range(NUM_RULES), NUM_RULES))
+        return cls(noun, names, player, goal, ice, hole, sunk, arrived, order)
+
+
+FIXED = LakeLabels()
+"""The paper's."""
+
+
+@dataclass(frozen=True)
+class LakeFacts(LabelledFacts):
+    """Facts in sentences, also those that only the two cells of a move tell."""
+
+    def parse(self, text: str) -> dict[int, str]:
+        """As `LabelledFacts.parse`; a move between cells overrules what was said."""
+        found = super().parse(text)
+        took = rf"{self.noun} ({self.alternatives}) took you, from row (\d), column (\d) to row (\d), column (\d)"
+        for name, *cells in re.findall(took, text, flags=re.ASCII):
+            before_row, before_column, row, column = map(int, cells)
+            for direction, step in STEPS.items():
+                if step == (row - before_row, column - before_column):
+                    found.pop(self.code(name), None)
+                    found[self.code(name)] = direction
+        return found

@@ -1,0 +1,111 @@
+"""A lake world's parameters, checked, and the name that tells which worlds they draw."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.errors import ConfigError
+
+Scope = Literal["per_pack", "per_task", "global"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeParameters:
+    """What `FrozenLakeObscure` was given; see there. Raises `ConfigError` for what cannot work."""
+
+    size_min: int
+    size_max: int
+    frozen_p_min: float
+    frozen_p_max: float
+    max_turns: int
+    max_shortest_path: int
+    min_shortest_path: int
+    stratify: bool
+    length_penalty: float
+    feedback: str
+    protocol: str
+    mappings: tuple[int, ...] | None
+    mapping_scope: str
+    labels: str
+    lenient: bool
+
+    @property
+    def name(self) -> str:
+        """Identity of the worlds: equal for parameters that draw the same ones."""
+        drawn = "" if self.mappings is None else "-m" + ".".join(map(str, self.mappings))
+        return (
+            f"frozen_lake-{self.size_min}-{self.size_max}-p{self.frozen_p_min:g}-{self.frozen_p_max:g}"
+            f"-path{self.min_shortest_path}-{self.max_shortest_path}{'-stratified' if self.stratify else ''}{drawn}"
+            f"{'' if self.mapping_scope == 'per_pack' else f'-{self.mapping_scope}'}"
+            f"{'' if self.labels == 'fixed' else '-labels'}"
+        )
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """Mappings that may be drawn, by index."""
+        return tuple(range(24)) if self.mappings is None else self.mappings
+
+    @property
+    def names_effects(self) -> bool:
+        """Whether observations name directions."""
+        return self.feedback == "effect"
+
+    @property
+    def fixed_size(self) -> int | None:
+        """The side of all maps, if all have the same."""
+        return self.size_max if self.size_min == self.size_max else None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself: it never changes, and worlds are copied often."""
+        return self
+
+    def __post_init__(self) -> None:
+        self._check_lakes()
+        self._check_tasks()
+        check_choice("data.env.feedback", self.feedback, ("effect", "positions"))
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        check_choice("data.env.mapping_scope", self.mapping_scope, ("per_pack", "per_task", "global"))
+        check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        if self.labels == "random" and self.protocol == "compact":
+            raise ConfigError(
+                "data.env.labels",
+                self.labels,
+                "fixed with data.env.protocol=compact: its words are fixed, and other digits would be but another mapping",
+                "Leave it out, or use data.env.protocol=natural.",
+            )
+        known = set(self.allowed) <= set(range(24))
+        if not self.allowed or not known or len(set(self.allowed)) < len(self.allowed):
+            raise ConfigError(
+                "data.env.mappings",
+                self.allowed,
+                "different indices in 0..23, at least one",
+                "Leave it out for all 24.",
+            )
+
+    def _check_lakes(self) -> None:
+        if not 3 <= self.size_min <= self.size_max <= 8:
+            raise ConfigError(
+                "data.env.size_max",
+                self.size_max,
+                f"3 <= size_min ({self.size_min}) <= size_max <= 8",
+                "Choose both in 3..8.",
+            )
+        if not 0 < self.frozen_p_min <= self.frozen_p_max <= 1:
+            raise ConfigError(
+                "data.env.frozen_p_max",
+                self.frozen_p_max,
+                f"0 < frozen_p_min ({self.frozen_p_min}) <= frozen_p_max <= 1",
+                "Use 0.6 to 0.7.",
+            )
+
+    def _check_tasks(self) -> None:
+        check_turns(self.max_turns, "8 is the reference's.")
+        if not 1 <= self.min_shortest_path <= self.max_shortest_path <= self.max_turns:
+            raise ConfigError(
+                "data.env.max_shortest_path",
+                self.max_shortest_path,
+                f"min_shortest_path ({self.min_shortest_path}) <= max_shortest_path <= max_turns ({self.max_turns}), since longer "
+                "maps cannot be solved",
+                "Lower it, or raise data.env.max_turns.",
+            )
+        check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")

@@ -1,0 +1,251 @@
+"""Who plays PDE Discovery without a model: at random, with perfect memory, or as one that knows the equation."""
+
+import math
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cod_lightning.envs.base import Demonstrator, TextPolicy
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.pde.evidence import Belief, believe, misfit
+from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, named, parse_equation, support, written
+from cod_lightning.envs.pde.notes import Note, Pairs, finalised_in, pairs_in, read_note, write_note
+from cod_lightning.types import Message, Role
+
+_SCOUTS = ((0.25, 0.0), (0.5, 0.0), (0.75, 0.0))
+_BLIND = ((0.5, 0.0), (0.25, 0.02), (0.75, 0.02), (0.5, 0.03), (0.5, 0.06), (0.5, 0.1))
+_BAD_MISFIT = 6.0
+"""Above it the noise cannot explain the errors."""
+_ROW = re.compile(r"x=(\d\.\d+) t=(\d\.\d+) u=(-?\d\.\d+) y=(-?\d\.\d+)", flags=re.ASCII)
+
+
+@dataclass(frozen=True)
+class RandomPDE(TextPolicy):
+    """Random points, a random dictionary, and whatever the regression liked best; notes nothing."""
+
+    max_terms: int
+    point_budget: int
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """A legal answer."""
+        state = _State.of(messages)
+        if not state.sampled:
+            points = [(rng.uniform(0.01, 0.99), rng.uniform(0.0, 1.0)) for _ in range(self.point_budget)]
+            return sample(points)
+        if state.best:
+            return finalise(state.best)
+        return fit_terms(rng.sample(TERMS, rng.randint(1, self.max_terms)))
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Nothing."""
+        return write_note(Note())
+
+
+@dataclass(frozen=True)
+class ScriptedPDE(TextPolicy):
+    """Keeps every measurement it sees; weighs all sets of terms by their evidence; submits the most probable equation."""
+
+    min_terms: int
+    max_terms: int
+    max_turns: int
+    point_budget: int
+    show_samples: bool
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The next action."""
+        return self.play(messages, read_note(messages[0].content))
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """All measurements and the equation they speak for."""
+        return write_note(self.record(messages))
+
+    def play(self, messages: Sequence[Message], told: Note) -> str:
+        """Sample (first to see how high the state is), fit, finalise."""
+        state = _State.of(messages)
+        left = self.max_turns - state.turn
+        if state.points_left and left > 2 and not state.best:
+            if not self.show_samples:
+                return sample(_BLIND[-state.points_left :]) if not state.sampled else fit_terms(TERMS)
+            if not state.sampled and left > 3 and state.points_left > len(_SCOUTS):
+                return sample(_SCOUTS)
+            return sample(_spread(state.rows, state.points_left))
+        believed = self.belief(told, pairs_in(state.seen))
+        if believed is None or (not state.best and not self.show_samples and left > 2):
+            return finalise(state.best) if state.best else fit_terms(TERMS)
+        if state.best and (left == 1 or state.proposed == believed.equations[0]):
+            return finalise(state.proposed or state.best)
+        return fit_equations(believed.equations)
+
+    def belief(self, told: Note, seen: Pairs) -> Belief | None:
+        """What measurements and a trusted equation say; where they contradict one another, only what was seen counts."""
+        both = tuple(dict.fromkeys((*told.pairs, *seen)))
+        if not both:
+            return None
+        boost = (
+            {"confirmed": 12.0, "likely": 3.0}.get(told.trust, 0.0)
+            if not told.pairs or told.trust == "confirmed"
+            else 0.0
+        )
+        if told.equation and seen and len(seen) < len(both) and misfit(told.equation, seen) > 100:
+            boost = 0.0
+        believed = believe(both, self.min_terms, self.max_terms, {support(told.equation): boost} if boost else None)
+        if believed.misfit > _BAD_MISFIT and len(seen) < len(both) and seen:
+            alone = believe(seen, self.min_terms, self.max_terms)
+            return alone if alone.misfit < believed.misfit else believed
+        return believed
+
+    def record(self, messages: Sequence[Message]) -> Note:
+        """The old note in the fenced hints, and what the record of the task adds."""
+        text = "\n".join(message.content for message in messages[1:])
+        old_text, _, rest = text.partition("# Record of the task")
+        old, seen = read_note(old_text), pairs_in(rest)
+        believed = self.belief(old, seen)
+        equation, verdict = finalised_in([message.content for message in messages])
+        if believed is None:
+            return replace(old, trust="open") if verdict == "refuted" else old
+        both = tuple(dict.fromkeys((*old.pairs, *seen)))
+        kept = both if not both or misfit(believed.equations[0], both) <= max(_BAD_MISFIT, believed.misfit) else seen
+        if verdict == "confirmed":
+            return Note(kept, equation, "confirmed")
+        if verdict == "open" and old.trust == "confirmed" and support(old.equation) == support(believed.equations[0]):
+            return Note(kept, believed.equations[0], "confirmed")
+        return Note(kept, believed.equations[0], "likely" if believed.probabilities[0] > 0.8 else "open")
+
+
+@dataclass(frozen=True)
+class PDEOracle(TextPolicy):
+    """Knows the equation; measures one point and scores it, since that is required."""
+
+    truth: Equation
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The next action."""
+        state = _State.of(messages)
+        if state.proposed:
+            return finalise(self.truth)
+        # late enough that the reading is not cut
+        return fit_equations([self.truth]) if state.sampled else sample([(0.5, 0.3)])
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The truth."""
+        return write_note(Note(equation=self.truth, trust="confirmed"))
+
+
+@dataclass(frozen=True)
+class PDETeacher(Demonstrator):
+    """Shows the protocol: plays like the scripted player, notes only part of what it saw."""
+
+    player: ScriptedPDE
+    truth: Equation
+    dials: TeacherDials
+
+    def context(self, rng: random.Random) -> str:
+        """An equation that may be true, junk, or nothing."""
+        draw = rng.random()
+        if draw < self.dials.context_true:
+            true = rng.random() < self.dials.context_accuracy
+            return write_note(Note(equation=self.truth if true else self._any(rng), trust="likely"))
+        if draw < self.dials.context_true + self.dials.context_junk:
+            return write_note(Note(equation=self._any(rng), trust="likely"))
+        return ""
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """The next action, with or without the context."""
+        trusting = rng.random() < self.dials.follow
+        return self.player.play(messages, read_note(messages[0].content) if trusting else Note())
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Equation and measurements, each as the record has it with probability `note_accuracy`, else anything or nothing."""
+        record, accuracy = self.player.record(messages), self.dials.note_accuracy
+        pairs = tuple(pair for pair in record.pairs if rng.random() < accuracy)
+        if rng.random() >= accuracy:
+            record = replace(record, equation=self._any(rng), trust="likely")
+        return write_note(replace(record, pairs=pairs))
+
+    def _any(self, rng: random.Random) -> Equation:
+        terms = rng.sample(TERMS, rng.randint(self.player.min_terms, self.player.max_terms))
+        return equation_of({term: rng.choice((-1, 1)) * round(rng.uniform(0.5, 2.0), 2) for term in terms})
+
+
+def sample(points: Sequence[tuple[float, float]]) -> str:
+    """A sampling action."""
+    inner = "".join(f'<point x="{x:.3f}" t="{t:.4f}"/>' for x, t in points)
+    return f"I measure. <answer><sample_pde_data>{inner}</sample_pde_data></answer>"
+
+
+def fit_terms(terms: Sequence[str]) -> str:
+    """A regression over a dictionary."""
+    inner = "all" if len(terms) == len(TERMS) else named(terms)
+    return f"I fit. <answer><run_sparse_regression><dictionary>{inner}</dictionary></run_sparse_regression></answer>"
+
+
+def fit_equations(equations: Sequence[Equation]) -> str:
+    """A regression over equations."""
+    inner = "; ".join(map(written, equations))
+    return (
+        "I score my equations. <answer><run_sparse_regression><candidate_equations>"
+        f"{inner}</candidate_equations></run_sparse_regression></answer>"
+    )
+
+
+def finalise(equation: Equation) -> str:
+    """The last action."""
+    return (
+        "I commit. <answer><update_scientific_context><preferred_equation>"
+        f"{written(equation)}</preferred_equation></update_scientific_context></answer>"
+    )
+
+
+@dataclass(frozen=True)
+class _State:
+    """A task as read back from its dialogue."""
+
+    turn: int
+    """Steps taken."""
+    points_left: int
+    sampled: bool
+    best: Equation
+    """Of this task's last regression."""
+    proposed: Equation
+    """The first of the player's own equations, once a regression scored them."""
+    seen: str
+    rows: tuple[tuple[float, float, float, float], ...]
+    """(x, t, u, y) listed by sampling in this task."""
+
+    @classmethod
+    def of(cls, messages: Sequence[Message]) -> "_State":
+        told = [m.content for m in messages[1:] if m.role is Role.USER]
+        said = [m.content for m in messages if m.role is Role.ASSISTANT]
+        step = re.search(r"Step (\d+) of \d+\. Points left: (\d+)", told[-1])
+        best: Equation = ()
+        proposed: Equation = ()
+        for mine, theirs in zip(said, told[1:], strict=False):
+            if match := re.search(r"^Best: (f\(u\) = .+) \(largest error", theirs, flags=re.MULTILINE):
+                best = parse_equation(match[1])[0]
+                own = re.search(r"<candidate_equations>([^;<]+)", mine)
+                proposed = parse_equation(own[1])[0] if own else ()
+        rows = [row for text in told if "\nDataset " in text for row in _ROW.findall(text)]
+        return cls(
+            turn=int(step[1]) - 1 if step else 0,
+            points_left=int(step[2]) if step else 0,
+            sampled=any("\nDataset D" in text for text in told),
+            best=best,
+            proposed=proposed,
+            seen="\n".join(told),
+            rows=tuple((float(x), float(t), float(u), float(y)) for x, t, u, y in rows),
+        )
+
+
+def _spread(rows: Sequence[tuple[float, float, float, float]], count: int) -> list[tuple[float, float]]:
+    """Points at the highest place seen, at times that spread u below the highest value that is not cut."""
+    if not rows:
+        return list(_BLIND[-count:])
+    x, _, height, _ = max(rows, key=lambda row: row[2])
+    honest = [u for _, _, u, y in rows if abs(y) < 2.9 and u > 0.02]
+    cut = [u for _, _, u, y in rows if abs(y) >= 2.9]
+    ceiling = min(cut) if cut else height
+    top = max(honest, default=ceiling * 0.8)
+    ceiling = max(top, (top + ceiling) / 2) if cut else height * 0.93
+    targets = [ceiling * (count - i) / (count + 0.5) for i in range(count)]
+    return [(x, min(1.0, max(0.0, math.log(max(height, 0.03) / max(u, 0.02)) / math.pi**2))) for u in targets]

@@ -1,0 +1,201 @@
+"""The terminal in fused words: which way of sending, entering and changing works at this site; one word a turn.
+
+`goal=upload`, answered `send <answer>scp</answer>`, gives `scp=no` or success; feedback lists what every word did. A word
+is carried out on the same simulated machines by the usual commands, in which it stands for one belief about the site while
+all others are true.
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.terminal.goals import missing
+from cod_lightning.envs.terminal.plans import LOCAL, next_commands
+from cod_lightning.envs.terminal.quirks import Quirks, Site
+from cod_lightning.envs.terminal.setting import set_up
+from cod_lightning.envs.terminal.shell import Result
+from cod_lightning.envs.terminal.tasks import TerminalTask
+from cod_lightning.envs.terminal.wording import TerminalView, TerminalWording, view_of
+
+WAYS: dict[str, tuple[str, ...]] = {
+    "send": ("scp", "rsync", "scp-O", "drop"),
+    "enter": ("direct", "jump", "port", "account"),
+    "change": ("plain", "safe", "site", "busybox"),
+}
+"""Ways of each kind of operation; the first is the usual one. Exactly one works at a site."""
+GOALS: dict[str, tuple[str, ...]] = {
+    "send": ("upload", "pack_upload", "upload_chmod"),
+    "enter": ("chmod", "pack"),
+    "change": ("rename", "move", "delete"),
+}
+"""Kinds of tasks that need the operation (chmod and pack on the remote host, the last three locally)."""
+SLOT_OF = {kind: slot for slot, kinds in GOALS.items() for kind in kinds}
+SLOT_OF_WAY = {way: slot for slot, ways in WAYS.items() for way in ways}
+SIDE_OF = {"send": "local", "enter": "remote", "change": "local"}
+_ROUTES = {"jump": "jump bastion", "port": "port 2222"}
+_TOOLS = {"safe": "safe-", "site": "site-", "busybox": "busybox"}
+OUTCOMES = ("win", "late", "malformed")
+VOID = "void"
+"""What a word for another operation than the task's does: nothing, and tells nothing."""
+
+
+def draw_ways(rng: random.Random, num_quirks: int) -> dict[str, str]:
+    """A way for each operation: any in `num_quirks` of them, the usual one in the rest."""
+    open_slots = rng.sample(tuple(WAYS), num_quirks)
+    return {slot: rng.choice(ways) if slot in open_slots else ways[0] for slot, ways in WAYS.items()}
+
+
+def site_with(site: Site, ways: Mapping[str, str]) -> Site:
+    """The site at which exactly these ways work."""
+    account = "ops" if site.user != "ops" else "admin"
+    login = account if ways["enter"] == "account" else ""
+    drop = f"drop /home/{login or site.user}/incoming"
+    quirks = Quirks(
+        transfer={"rsync": "rsync", "scp-O": "scp -O"}.get(ways["send"], "scp"),
+        route=_ROUTES.get(ways["enter"], ""),
+        login=login,
+        tools=_TOOLS.get(ways["change"], ""),
+        place=drop if ways["send"] == "drop" else "",
+    )
+    return replace(site, quirks=quirks)
+
+
+def ways_of(site: Site) -> dict[str, str]:
+    """The ways that work at a site, read back."""
+    quirks = site.quirks
+    routes, tools = ({value: way for way, value in table.items()} for table in (_ROUTES, _TOOLS))
+    return {
+        "send": "drop" if quirks.place else quirks.transfer.replace(" -", "-"),
+        "enter": "account" if quirks.login else routes.get(quirks.route, "direct"),
+        "change": tools.get(quirks.tools, "plain"),
+    }
+
+
+def canonical(site: Site) -> str:
+    """The hidden ways as a text that decides the split; with 18 every number of quirks has worlds in every split."""
+    return " ".join(["site 18", *ways_of(site).values()])
+
+
+@lru_cache(maxsize=4_096)
+def attempt(task: TerminalTask, way: str, max_commands: int) -> tuple[bool, Result]:
+    """Do the task on fresh machines with that way, all else as it is at the site: (whether it worked, the last result)."""
+    if SLOT_OF_WAY[way] != SLOT_OF[task.type]:
+        return False, Result("", 1, 1)
+    site = task.site
+    believed = site_with(site, {**ways_of(site), SLOT_OF_WAY[way]: way}).quirks
+    shell, view, done, side = set_up(task, max_commands), view_of(task), set[str](), LOCAL
+    result = Result("", 0)
+    while commands := next_commands(view, believed, done, side, 1):
+        ((name, command),) = commands
+        result = shell.run(command)
+        if result.code:
+            return False, result
+        side = {"enter": "remote", "leave": LOCAL}.get(name, side)
+        done.add(name)
+    return not missing(task, shell), result
+
+
+class CompactTerminal(TerminalWording):
+    """Fused words."""
+
+    def rules(self, max_turns: int, max_commands: int) -> str:
+        """One word."""
+        del max_turns, max_commands
+        return "shell"
+
+    def observation(self, view: TerminalView) -> str:
+        """The goal at first, then what the last word did."""
+        if view.warning:
+            return "malformed"
+        return _told(view, view.attempts[-1].said, ok=False) if view.attempts else f"goal={view.task.type}"
+
+    def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
+        """The outcome and what every different word did."""
+        del reason
+        shown = [_told(view, a.said, ok=outcome == "win" and a is view.attempts[-1]) for a in view.attempts]
+        return " ".join([outcome, *dict.fromkeys(shown)])
+
+    def words(self) -> tuple[str, ...]:
+        """Goals, effects, answers, thoughts, outcomes."""
+        ways = tuple(SLOT_OF_WAY)
+        effects = tuple(effect(way, ok=ok) for way in ways for ok in (True, False))
+        answers = tuple(f"<answer>{way}</answer>" for way in ways)
+        return ("shell", *(f"goal={kind}" for kind in SLOT_OF), *effects, *answers, *WAYS, *OUTCOMES, VOID)
+
+
+def _told(view: TerminalView, way: str, *, ok: bool) -> str:
+    return effect(way, ok=ok) if SLOT_OF_WAY[way] == SLOT_OF[view.task.type] else VOID
+
+
+def effect(way: str, *, ok: bool) -> str:
+    """`scp=ok` or `scp=no`."""
+    return f"{way}={'ok' if ok else 'no'}"
+
+
+def respond(way: str) -> str:
+    """The operation as a thought, then the answer."""
+    return f"{SLOT_OF_WAY[way]} <answer>{way}</answer>"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Ways known to work or not to; what is noted is as short as possible."""
+
+    effects: Mapping[str, bool]
+
+    @classmethod
+    def read(cls, texts: Sequence[str]) -> "Known":
+        """From effects in texts; the later statement wins, and a way that works rules out the others of its kind."""
+        found: dict[str, bool] = {}
+        for way, what in re.findall(r"(?<!\S)([\w-]+)=(ok|no)(?!\S)", " ".join(texts), flags=re.ASCII):
+            if way not in SLOT_OF_WAY:
+                continue
+            if what == "ok" or all(found.get(other) is False for other in WAYS[SLOT_OF_WAY[way]] if other != way):
+                for other in WAYS[SLOT_OF_WAY[way]]:
+                    found.pop(other, None)
+            found.pop(way, None)
+            found[way] = what == "ok"
+        return cls(found)
+
+    def works(self, slot: str) -> str:
+        """The way that is known to work, or the only one left."""
+        left = [way for way in WAYS[slot] if self.effects.get(way) is not False]
+        sure = [way for way in WAYS[slot] if self.effects.get(way)]
+        return sure[-1] if sure else left[0] if len(left) == 1 else ""
+
+    def open(self, slot: str) -> list[str]:
+        """Ways that may work."""
+        return [way for way in WAYS[slot] if self.effects.get(way) is not False] or list(WAYS[slot])
+
+    def write(self) -> str:
+        """For each operation the way that works, else those that do not."""
+        shown: list[str] = []
+        for slot, ways in WAYS.items():
+            works = self.works(slot)
+            shown += [effect(works, ok=True)] if works else [effect(w, ok=False) for w in ways if w in self.effects]
+        return " ".join(shown)
+
+
+def noisy(known: Known, accuracy: float, rng: random.Random) -> Known:
+    """Each operation as known with that probability, else anything or nothing."""
+    found: dict[str, bool] = {}
+    for slot, ways in WAYS.items():
+        if rng.random() < accuracy:
+            works = known.works(slot)
+            found.update({works: True} if works else {way: False for way in ways if known.effects.get(way) is False})
+        elif (way := rng.choice((*ways, ""))) != "":
+            found[way] = True
+    return Known(found)
+
+
+def demonstrated(truth: Mapping[str, str], dials: TeacherDials, rng: random.Random) -> str:
+    """A context as an earlier task might have left it: true in part, junk, or none."""
+    draw = rng.random()
+    if draw < dials.context_true:
+        return noisy(Known(dict.fromkeys(truth.values(), True)), dials.context_accuracy, rng).write()
+    if draw < dials.context_true + dials.context_junk:
+        return Known({rng.choice(ways): True for ways in WAYS.values()}).write()
+    return ""

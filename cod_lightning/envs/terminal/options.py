@@ -1,0 +1,53 @@
+"""Reading the options of a command."""
+
+import re
+
+from cod_lightning.envs.terminal.machine import Machine, ShellError
+
+_LONG = {
+    "--recursive": "r",
+    "--parents": "p",
+    "--force": "f",
+    "--all": "a",
+    "--archive": "a",
+    "--verbose": "v",
+    "--keep": "k",
+    "--compress": "z",
+    "--quiet": "q",
+}
+
+
+def options(
+    here: Machine, name: str, arguments: list[str], allowed: str, slashed: str = "", valued: str = ""
+) -> tuple[set[str], dict[str, str], list[str]]:
+    """(flags, values of options that take one, operands).
+
+    Flags may be joined (`-rf`); `slashed` ones are written `/q` on Windows; `--` ends the options.
+    """
+    flags: set[str] = set()
+    values: dict[str, str] = {}
+    operands: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--":
+            operands += rest
+        elif here.windows and re.fullmatch(r"/[a-zA-Z]", argument) and argument[1].lower() in slashed:
+            flags.add(argument[1].lower())
+        elif argument.startswith("--"):
+            if _LONG.get(argument, "-") not in allowed:
+                raise ShellError(f"{name}: unrecognized option '{argument[:40]}'", 2)
+            flags.add(_LONG[argument])
+        elif argument.startswith("-") and len(argument) > 1:
+            for n, letter in enumerate(argument[1:], start=2):
+                if letter in valued:
+                    value = argument[n:] or next(rest, "")
+                    if not value:
+                        raise ShellError(f"{name}: option requires an argument -- '{letter}'", 2)
+                    values[letter] = value
+                    break
+                if letter not in allowed:
+                    raise ShellError(f"{name}: invalid option -- '{letter}'", 2)
+                flags.add(letter)
+        else:
+            operands.append(argument)
+    return flags, values, operands

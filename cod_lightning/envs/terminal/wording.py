@@ -1,0 +1,144 @@
+"""Sentences for language models: rules, what is seen before a command line, and words after the task."""
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from cod_lightning.envs.terminal.plans import View
+from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS, Result
+from cod_lightning.envs.terminal.tasks import TerminalTask, goal_text, read_goal
+
+_SYSTEMS = {"linux": "Linux", "mac": "macOS", "windows": "Windows"}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What was typed (a line, or a compact word) and what came of it."""
+
+    said: str
+    result: Result
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalView:
+    """All that a rendering may show."""
+
+    task: TerminalTask
+    turn: int
+    """Turns used so far."""
+    max_turns: int
+    prompt: str
+    last: Attempt | None
+    attempts: tuple[Attempt, ...]
+    """In compact form only; else empty."""
+    warning: str = ""
+    """Why the last answer could not be read, where that was forgiven."""
+
+
+class TerminalWording(ABC):
+    """How the terminal is put into words."""
+
+    @abstractmethod
+    def rules(self, max_turns: int, max_commands: int) -> str:
+        """System text."""
+
+    @abstractmethod
+    def observation(self, view: TerminalView) -> str:
+        """What is seen before a command line."""
+
+    @abstractmethod
+    def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
+        """Words after the task; outcome is win, late or malformed, and reason what is wrong, if it may be told."""
+
+    def words(self) -> tuple[str, ...]:
+        """Closed vocabulary, if there is one."""
+        return ()
+
+
+class NaturalTerminal(TerminalWording):
+    """Full sentences, output and prompt as a terminal shows them."""
+
+    def rules(self, max_turns: int, max_commands: int) -> str:
+        """What there is, what may differ from the usual, and how to answer."""
+        aliases = ", ".join(f"{alias} for {name}" for alias, name in ALIASES.items())
+        return (
+            "You work at a terminal of a local machine that can reach one remote Linux host. Bring about what the task asks "
+            "for; nothing else is judged.\n\n"
+            f"Commands: {' '.join(COMMANDS)}; also {aliases}. Not every system has all of them, and a site may have ways of its "
+            "own, which you find out by trying; what holds at this site may hold in related tasks, too.\n"
+            f"A line may hold up to {max_commands} commands joined by && (stops at the first failure) or ;. Quotes, variables "
+            "and the patterns * ? [..] work; pipes and redirects do not. ssh takes you to the remote host, exit back; scp and "
+            "rsync work from the local machine.\n\n"
+            f"You have {max_turns} steps, one command line each.\n\n"
+            "Answer with brief reasoning, then exactly one command line in this form:\n<answer>command line</answer>"
+        )
+
+    def observation(self, view: TerminalView) -> str:
+        """The task at first, later the last output; then the step and the prompt."""
+        parts: list[str] = []
+        task = view.task
+        if view.warning:
+            parts.append(f"Your answer could not be read: {view.warning}. {_FORM}")
+        if view.last is not None:
+            parts.append(_told(view.last.result))
+        elif not view.warning:
+            parts.append(
+                f"Local machine: {_SYSTEMS[task.site.system]}. Remote host: {task.site.host}, account {task.site.user}, keys are "
+                f"set up.\nTask: {goal_text(task)}"
+            )
+        parts.append(f"Step {view.turn + 1} of {view.max_turns}.\n{clean(view.prompt[:-1])}{view.prompt[-1:]}")
+        return "\n".join(parts)
+
+    def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
+        """The last output, and how the task ended."""
+        because = f": {reason}" if reason else ""
+        ending = {
+            "win": f"The task is done, after {view.turn} of {view.max_turns} steps.",
+            "late": f"You have no steps left ({view.turn} of {view.max_turns}), and the goal is not reached{because}.",
+            "malformed": f"Your answer could not be read: {reason}. {_FORM} The task is over.",
+        }[outcome]
+        return ending if outcome == "malformed" or view.last is None else f"{_told(view.last.result, 700)}\n{ending}"
+
+
+_FORM = "Expected one command line as <answer>command line</answer>."
+
+
+def _told(result: Result, most: int = 4_000) -> str:
+    output = clean(result.output)
+    output = output if len(output) <= most else f"{output[:most]}\n..."
+    if not result.failed:
+        ending = "Exit code 0."
+    elif result.count == 1:
+        ending = f"Exit code {result.code}."
+    else:
+        ending = f"Exit code {result.code}; command {result.failed} of {result.count} failed."
+    return f"Output:\n{output}\n{ending}" if output else f"No output.\n{ending}"
+
+
+_UNSHOWN = re.compile(r"[^ -~\n]|[<>|]")
+
+
+def clean(text: str) -> str:
+    """Plain ASCII without tags, for what a policy may have put into names.
+
+    >>> clean("<|end|> caf\\u00e9\\n")
+    '??end?? caf?\\n'
+    """
+    return _UNSHOWN.sub("?", text)
+
+
+def read_view(first: str) -> View:
+    """What the first observation of a task tells."""
+    match = re.match(
+        r"Local machine: (\w+)\. Remote host: ([\d.]+), account (\w+), keys are set up\.\nTask: (.*)\n", first
+    )
+    assert match is not None, "this is no first observation"
+    kind, parts = read_goal(match[4])
+    system = next(name for name, shown in _SYSTEMS.items() if shown == match[1])
+    return View(system, match[2], match[3], kind, parts)
+
+
+def view_of(task: TerminalTask) -> View:
+    """As read from the task's text."""
+    kind, parts = read_goal(goal_text(task))
+    return View(task.site.system, task.site.host, task.site.user, kind, parts)

@@ -1,0 +1,305 @@
+"""Terminal: file tasks at a simulated shell whose site has hidden ways of its own, the same for a whole pack.
+
+Source of the world: arXiv 2606.20002 (TerminalSimulator, which redraws everything for each task). Differences: a pack is
+one site with quirks that cost turns to find out; feedback may say what is wrong; `&&` follows exit codes; quotes, patterns
+and `tar -C` work; the task stands in the first observation, so that the system text is the same for all tasks.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.terminal import compact, policies
+from cod_lightning.envs.terminal.goals import missing
+from cod_lightning.envs.terminal.plans import num_lines
+from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quirks
+from cod_lightning.envs.terminal.setting import set_up
+from cod_lightning.envs.terminal.shell import Shell
+from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, TerminalTask, draw_task
+from cod_lightning.envs.terminal.wording import Attempt, NaturalTerminal, TerminalView, TerminalWording, view_of
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+
+_MOST_DRAWS = 2_000
+_MOST_LETTERS = 1_000
+"""Of a command line."""
+
+
+class Terminal(TextEnv):
+    """Do file tasks on a local machine and a remote host whose quirks are hidden and shared by a pack.
+
+    A hidden fact is, for example, that only rsync copies to the host, that it is reached through a jump host, or that its
+    folder is read-only and writable by another path. A pack has one system, host, account and habitual folders, and every
+    task can be solved within its turns by whoever knows the quirks. With 0 quirks everything is redrawn for each task and
+    nothing is hidden, as in the reference. In compact form an answer is one word for a way of doing it, and quirks is the
+    number of operations (of send, enter, change) whose way is drawn from four.
+
+    Args:
+        quirks: Hidden facts of a pack: 0 to 6, in compact form 0 to 3.
+        max_turns: Command lines per task; 12 is the reference's.
+        max_commands: Commands that one line may hold. With many, trying costs fewer turns.
+        composite_ratio: Probability that a task is of a composite type.
+        task_types: Which of the 17 types (in compact form 8) may be drawn; null for all.
+        feedback: Whether the words after a failed task say which test of the goal failed (reason), or only that it did (plain).
+        length_penalty: A success with t turns is worth 1 - length_penalty * t / max_turns. 0 is the reference's; with quirks a
+            small one such as 0.1 makes learning visible in the reward also where every task is solved.
+        lenient: Whether the first answer of a task that cannot be read costs a turn only.
+        labels: Hidden names (jump host, folders, tools) from short lists (fixed) or made up for each pack (random).
+        protocol: Command lines for language models (natural) or single words for tiny policies (compact).
+        teacher: How good the demonstrations of the warm start are.
+    """
+
+    observation_space = action_space = text_space()
+    """Of the class, so that a copy of an environment does not copy it."""
+
+    def __init__(
+        self,
+        quirks: int = 2,
+        max_turns: int = 12,
+        max_commands: int = 8,
+        composite_ratio: float = 0.5,
+        task_types: Sequence[str] | None = None,
+        feedback: Literal["reason", "plain"] = "reason",
+        length_penalty: float = 0.0,
+        lenient: bool = False,
+        labels: Literal["fixed", "random"] = "fixed",
+        protocol: Literal["natural", "compact"] = "natural",
+        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+    ) -> None:
+        self.quirks, self.max_turns, self.max_commands = quirks, max_turns, max_commands
+        self.composite_ratio, self.length_penalty, self.lenient = composite_ratio, length_penalty, lenient
+        self.task_types = None if task_types is None else tuple(task_types)
+        self.feedback, self.labels, self.protocol, self.teacher = feedback, labels, protocol, teacher
+        self._check()
+        self.compact = protocol == "compact"
+        self.wording: TerminalWording = compact.CompactTerminal() if self.compact else NaturalTerminal()
+        kinds = self._kinds()
+        drawn = "" if task_types is None else "-" + ".".join(str(TYPES.index(kind)) for kind in sorted(set(kinds)))
+        self.name = f"terminal-{protocol}-q{quirks}-t{max_turns}-{max_commands}-c{composite_ratio:g}-{labels}{drawn}"
+        self._task: TerminalTask | None = None
+        self._shell: Shell | None = None
+        self._restart()
+
+    # ------------------------------------------------------------------ what a policy is told
+
+    @property
+    def rules(self) -> str:
+        """System text."""
+        return self.wording.rules(self.max_turns, self.max_commands)
+
+    @property
+    def success(self) -> bool:
+        """True once every test of the goal holds."""
+        return self._outcome == "win"
+
+    @property
+    def status(self) -> EpisodeStatus:
+        """Completed with the goal, truncated without turns left, malformed for an unreadable answer."""
+        ends = {"late": EpisodeStatus.TRUNCATED, "malformed": EpisodeStatus.MALFORMED}
+        return ends.get(self._outcome, EpisodeStatus.COMPLETED)
+
+    def words(self) -> tuple[str, ...]:
+        """The compact vocabulary."""
+        return self.wording.words()
+
+    # ------------------------------------------------------------------ packs
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """One site of the split and N tasks at it; with 0 quirks a site for each task."""
+        world_seed = derive_seed("terminal pack", self.name, str(split), seed, index)
+        site = self._site(random.Random(world_seed), split) if self.quirks else None
+        tasks = tuple(
+            Task(id=str(n), seed=(task_seed := derive_seed(world_seed, n)), spec=self._draw(task_seed, split, site))
+            for n in range(num_tasks)
+        )
+        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+
+    def _site(self, rng: random.Random, split: Split | None) -> Site:
+        """A site of that split; of the hidden ways alone in compact form, which has few of them."""
+        for _ in range(_MOST_DRAWS):
+            if self.compact:
+                plain = replace(draw_site(rng, 0, False), system="linux")
+                site = compact.site_with(plain, compact.draw_ways(rng, self.quirks))
+            else:
+                site = draw_site(rng, self.quirks, self.labels == "random")
+            if split in (None, self._split_of(site)):
+                return site
+        raise ConfigError("data.env.quirks", self.quirks, f"a number with a site in the split {split}", "Raise it.")
+
+    def _split_of(self, site: Site) -> Split:
+        return split_of_text(compact.canonical(site) if self.compact else repr(site))
+
+    def _draw(self, seed: int, split: Split | None, site: Site | None) -> TerminalTask:
+        """A task that can be solved in time; where there is no site, with one of its own, in the split as a whole."""
+        rng = random.Random(seed)
+        for _ in range(_MOST_DRAWS):
+            kinds = self._kinds()
+            composite = rng.random() < self.composite_ratio
+            kind = rng.choice([kind for kind in kinds if (kind in COMPOSITE) == composite] or kinds)
+            task = draw_task(rng, site or self._site(rng, None), kind)
+            if self.compact:
+                task = replace(task, side=compact.SIDE_OF[compact.SLOT_OF[kind]])
+            fits = site is not None or split in (None, split_of_text(repr(task)))
+            if fits and self._in_time(task):
+                return task
+        raise ConfigError(
+            "data.env.max_turns",
+            self.max_turns,
+            f"enough for a task of the types {', '.join(self._kinds())}; none was found in {_MOST_DRAWS} draws",
+            "Raise it or data.env.max_commands.",
+        )
+
+    def _in_time(self, task: TerminalTask) -> bool:
+        return self.compact or num_lines(view_of(task), task.site.quirks, self.max_commands) <= self.max_turns
+
+    def _kinds(self) -> tuple[str, ...]:
+        return self.task_types or (tuple(compact.SLOT_OF) if self.protocol == "compact" else TYPES)
+
+    # ------------------------------------------------------------------ gymnasium
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
+        super().reset(seed=seed)
+        if options and "task" in options:
+            self._task = _spec(options["task"])
+        else:
+            own = int(self.np_random.integers(2**62))
+            self._task = self._draw(own, None, self._site(random.Random(own), None))
+        self._shell = None if self.compact else set_up(self._task, self.max_commands)
+        self._restart()
+        return self.wording.observation(self._view()), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Read the answer, carry it out, and tell what came of it."""
+        assert self._task is not None, "call reset() first"
+        assert not self._outcome, "the task is over; call reset()"
+        self._warning = ""
+        self._turn += 1
+        said, complaint = answer_of(action)
+        complaint = complaint or self._complaint(said)
+        if complaint and (self._warned or not self.lenient):
+            return self._end("malformed", complaint)
+        if complaint:
+            self._warned, self._warning, self._last = True, complaint, None
+        elif self._reached(said):
+            return self._end("win")
+        if self._turn == self.max_turns:
+            return self._end("late", self._lack)
+        return self.wording.observation(self._view()), 0.0, False, False, {}
+
+    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Task and terminal as text."""
+        return NaturalTerminal().observation(self._view()) if self._task else "no task"
+
+    def _complaint(self, said: str) -> str:
+        if not said:
+            return "the answer is empty"
+        if self.compact:
+            return "" if said in compact.SLOT_OF_WAY else "the answer is none of the words for a way"
+        return "" if len(said) <= _MOST_LETTERS else f"the command line is longer than {_MOST_LETTERS} letters"
+
+    def _reached(self, said: str) -> bool:
+        """Carry out what was said; whether the goal is reached then."""
+        assert self._task is not None
+        if self.compact:
+            done, result = compact.attempt(self._task, said, self.max_commands)
+            self._last = Attempt(said, result)
+            self._attempts = (*self._attempts, self._last)
+            return done
+        assert self._shell is not None
+        self._last = Attempt(said, self._shell.run(said))
+        self._lack = missing(self._task, self._shell)
+        return not self._lack
+
+    def _restart(self) -> None:
+        self._outcome, self._turn, self._warning, self._warned = "", 0, "", False
+        self._last: Attempt | None = None
+        self._attempts: tuple[Attempt, ...] = ()
+        self._lack = ""
+
+    def _view(self) -> TerminalView:
+        assert self._task is not None
+        return TerminalView(
+            task=self._task,
+            turn=self._turn,
+            max_turns=self.max_turns,
+            prompt=self._shell.prompt() if self._shell else "",
+            last=self._last,
+            attempts=self._attempts,
+            warning=self._warning,
+        )
+
+    def _end(self, outcome: str, reason: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self._outcome = outcome
+        reward = max(0.0, 1 - self.length_penalty * self._turn / self.max_turns) if outcome == "win" else 0.0
+        told = reason if outcome == "malformed" or self.feedback == "reason" else ""
+        words = self.wording.feedback(outcome, self._view(), told)
+        return words, reward, outcome != "late", outcome == "late", {}
+
+    # ------------------------------------------------------------------ policies
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Other quirks of the same site from task `at` on; the goals stay."""
+        if not self.quirks:
+            raise ConfigError("data.env.quirks", 0, "at least 1, for a hidden rule that can change", "Set it to 2.")
+        old = _spec(pack.tasks[0]).site
+        rng = random.Random(derive_seed("terminal change", pack.id, at, seed))
+        for _ in range(_MOST_DRAWS):
+            new = self._other(old, rng)
+            later = [replace(_spec(task), site=new) for task in pack.tasks[at:]]
+            if new.quirks != old.quirks and self._split_of(new) is pack.split and all(map(self._in_time, later)):
+                tasks = tuple(replace(t, spec=spec) for t, spec in zip(pack.tasks[at:], later, strict=True))
+                return replace(pack, tasks=pack.tasks[:at] + tasks)
+        raise ConfigError("data.env.quirks", self.quirks, "a number with two sites in a split", "Raise it.")
+
+    def _other(self, site: Site, rng: random.Random) -> Site:
+        if self.compact:
+            return compact.site_with(site, compact.draw_ways(rng, self.quirks))
+        return with_quirks(site, rng, self.quirks, self.labels == "random")
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """Random, scripted, or told the quirks (of each task's own site where a pack has several)."""
+        return policies.reference(kind, self.compact, self.max_commands, _sites(pack))
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        """A teacher that knows this pack's quirks."""
+        return policies.demonstrator(self.compact, self.max_commands, _sites(pack), self.teacher)
+
+    # ------------------------------------------------------------------ checks
+
+    def _check(self) -> None:
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
+        check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        check_turns(self.max_turns, "12 is the reference's.")
+        check_share("data.env.length_penalty", self.length_penalty, "0 is the reference's.")
+        check_share("data.env.composite_ratio", self.composite_ratio, "0.5 is the reference's.")
+        most = len(compact.WAYS) if self.protocol == "compact" else len(SLOTS)
+        if not 0 <= self.quirks <= most:
+            raise ConfigError("data.env.quirks", self.quirks, f"0 to {most}", "2 is the default.")
+        if not 1 <= self.max_commands <= 32:
+            raise ConfigError("data.env.max_commands", self.max_commands, "1 to 32", "8 is the default.")
+        if self.protocol == "compact" and self.labels == "random":
+            raise ConfigError("data.env.labels", self.labels, "fixed, since compact words are closed", "Leave it out.")
+        known = tuple(compact.SLOT_OF) if self.protocol == "compact" else (*SINGLE, *COMPOSITE)
+        chosen = known if self.task_types is None else self.task_types
+        if not chosen or not set(chosen) <= set(known):
+            raise ConfigError(
+                "data.env.task_types", list(chosen), f"one or more of {', '.join(known)}", "Leave it out for all."
+            )
+
+
+def _spec(task: Task) -> TerminalTask:
+    assert isinstance(task.spec, TerminalTask), f"task {task.id} is not at a terminal"
+    return task.spec
+
+
+def _sites(pack: Pack) -> tuple[Site, ...]:
+    return tuple(_spec(task).site for task in pack.tasks)

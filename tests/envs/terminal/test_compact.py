@@ -1,0 +1,118 @@
+"""The terminal in fused words."""
+
+import itertools
+import random
+from dataclasses import replace
+
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.terminal import Terminal
+from cod_lightning.envs.terminal.compact import GOALS, SLOT_OF, WAYS, Known, attempt, canonical, site_with, ways_of
+from cod_lightning.envs.terminal.quirks import draw_site
+from cod_lightning.envs.terminal.tasks import draw_task
+from cod_lightning.types import EpisodeStatus, Split, Task
+from tests.envs.scripted_life import solve, success_by_position
+
+
+def _site(ways: tuple[str, ...], seed: int = 0):
+    plain = replace(draw_site(random.Random(seed), 0, False), system="linux")
+    return site_with(plain, dict(zip(WAYS, ways, strict=True)))
+
+
+def _task(kind: str, ways: tuple[str, ...], seed: int = 0):
+    side = "remote" if SLOT_OF[kind] == "enter" else "local"
+    return replace(draw_task(random.Random(seed), _site(ways, seed), kind), side=side)
+
+
+@pytest.mark.parametrize("kind", SLOT_OF)
+def test_exactly_the_sites_own_way_works_on_the_simulated_machines(kind):
+    for n, ways in enumerate(itertools.product(*WAYS.values())):
+        task = _task(kind, ways, n % 5)
+        worked = [way for way in WAYS[SLOT_OF[kind]] if attempt(task, way, 8)[0]]
+        assert worked == [ways_of(task.site)[SLOT_OF[kind]]], ways
+
+
+def test_the_ways_of_a_site_read_back():
+    for ways in itertools.product(*WAYS.values()):
+        assert tuple(ways_of(_site(ways)).values()) == ways
+
+
+@pytest.mark.parametrize("quirks", [1, 2, 3])
+def test_sites_of_splits_have_different_ways_and_every_split_has_some(quirks):
+    env = Terminal(protocol="compact", quirks=quirks)
+    found = {}
+    for split in Split:
+        packs = [env.sample_pack(split=split, index=i, num_tasks=2) for i in range(120)]
+        found[split] = {canonical(pack.tasks[0].spec.site) for pack in packs}
+        assert {split_of_text(text) for text in found[split]} == {split}
+    assert sum(map(len, found.values())) == len(set.union(*found.values()))
+
+
+def test_a_wrong_word_tells_so_and_the_right_one_wins():
+    env = Terminal(protocol="compact", quirks=3, max_turns=3)
+    task = _task("upload", ("scp-O", "jump", "safe"))
+    assert env.reset(options={"task": Task(id="0", seed=0, spec=task)})[0] == "goal=upload"
+    assert env.rules == "shell"
+    assert env.step("send <answer>scp</answer>") == ("scp=no", 0.0, False, False, {})
+    assert env.step("send <answer>jump</answer>")[0] == "void", "a word for another operation does nothing"
+    assert env.step("send <answer>scp-O</answer>") == ("win scp=no void scp-O=ok", 1.0, True, False, {})
+    assert env.success
+
+
+def test_without_turns_left_the_feedback_sums_up_what_was_found():
+    env = Terminal(protocol="compact", quirks=3, max_turns=2)
+    env.reset(options={"task": Task(id="0", seed=0, spec=_task("delete", ("scp", "direct", "busybox")))})
+    env.step("<answer>plain</answer>")
+    assert env.step("<answer>safe</answer>") == ("late plain=no safe=no", 0.0, False, True, {})
+    assert env.status is EpisodeStatus.TRUNCATED
+    env.reset()
+    assert env.step("<answer>ls</answer>")[0] == "malformed"
+
+
+@pytest.mark.parametrize(
+    ("told", "noted"),
+    [
+        ("", ""),
+        ("late scp=no rsync=no", "scp=no rsync=no"),
+        ("scp=no rsync=no late scp-O=no", "drop=ok"),
+        ("scp=no win scp=no rsync=ok", "rsync=ok"),
+        ("scp=ok late scp=no", "scp=no"),
+        ("jump=ok scp=no win plain=ok", "scp=no jump=ok plain=ok"),
+        ("scp=no rsync=no scp-O=no late drop=no", "drop=no"),
+    ],
+)
+def test_notes_are_as_short_as_possible_and_the_later_statement_wins(told, noted):
+    assert Known.read([told]).write() == noted
+
+
+def test_prompts_and_notes_are_short():
+    env = Terminal(protocol="compact", quirks=3, max_turns=2)
+    assert len(env.words()) < 80
+    most = max(len(Known.read([f"{a}=no {b}=no" for a, b in pairs]).write().split()) for pairs in _pairs())
+    assert most <= 6
+
+
+def _pairs():
+    return itertools.product(*(itertools.combinations(ways, 2) for ways in WAYS.values()))
+
+
+def test_success_rises_with_the_position_and_only_with_the_context():
+    env = Terminal(protocol="compact", quirks=3, max_turns=2)
+    first, *_, fourth = success_by_position(env, Reference.SCRIPTED, "compact", 150)
+    assert 0.38 < first < 0.62
+    assert fourth > 0.78
+    assert success_by_position(env, Reference.ORACLE, "compact", 60) == [1.0] * 4
+    assert max(success_by_position(env, Reference.RANDOM, "compact", 150)) < 0.62
+    solved = 0
+    for index in range(150):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
+        player = env.reference(Reference.SCRIPTED, pack)
+        solved += solve(env, pack.tasks[3], player, HintContext("compact"), "", random.Random(index))[1].success
+    assert solved / 150 < 0.62
+
+
+def test_goals_are_among_the_17_types():
+    assert {kind for kinds in GOALS.values() for kind in kinds} == set(SLOT_OF)

@@ -1,0 +1,511 @@
+"""The terminal as a world: tasks, goals, rewards, endings, packs, references."""
+
+import random
+import re
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs import TeacherDials
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.terminal import Terminal
+from cod_lightning.envs.terminal.goals import missing
+from cod_lightning.envs.terminal.plans import num_lines, plan
+from cod_lightning.envs.terminal.quirks import SLOTS, Quirks, draw_site, read_facts, with_quirks, write_facts
+from cod_lightning.envs.terminal.setting import set_up
+from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, draw_task, goal_text, read_goal
+from cod_lightning.envs.terminal.wording import read_view, view_of
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
+from tests.envs.scripted_life import live, reward_by_position, solve, success_by_position
+
+
+def _task(kind: str, seed: int = 0, num_quirks: int = 0, system: str = ""):
+    rng = random.Random(seed)
+    site = draw_site(rng, 0, False)
+    site = with_quirks(replace(site, system=system or site.system), rng, num_quirks, False)
+    return draw_task(rng, site, kind)
+
+
+def _started(kind: str = "upload", **parameters):
+    env = Terminal(**{"quirks": 1, **parameters})
+    spec = _task(kind, system="linux")
+    return env, env.reset(options={"task": Task(id="0", seed=0, spec=spec)})[0], spec
+
+
+def _say(env: Terminal, line: str):
+    return env.step(f"Let me see. <answer>{line}</answer>")
+
+
+# ---------------------------------------------------------------------- tasks and goals
+
+
+def test_there_are_9_single_and_8_composite_types():
+    assert (len(SINGLE), len(COMPOSITE), len(set(TYPES))) == (9, 8, 17)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("num_quirks", [0, 1, 3, 6])
+def test_every_task_begins_unsolved_and_its_plan_solves_it_under_any_quirks(kind, num_quirks):
+    for seed in range(40):
+        task = _task(kind, seed, num_quirks)
+        env = Terminal(quirks=min(1, num_quirks))
+        env.reset(options={"task": Task(id="0", seed=0, spec=task)})
+        assert missing(task, set_up(task, 8))
+        pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+        oracle = env.reference(Reference.ORACLE, replace(pack, tasks=(Task(id="0", seed=0, spec=task),)))
+        _, lived = solve(env, Task(id="0", seed=0, spec=task), oracle, HintContext("natural"), "", random.Random(0))
+        assert lived.success, lived
+        assert len(lived.messages) // 2 == num_lines(view_of(task), task.site.quirks, 8) <= 2
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_step_of_a_plan_is_needed(kind):
+    for seed in range(12):
+        task = _task(kind, seed, seed % 3 * 2)
+        steps = plan(view_of(task), task.site.quirks)
+        for left_out in steps:
+            shell, solved = set_up(task, 8), False
+            for step in steps:
+                if step is not left_out:
+                    on_host = step.side == "remote"
+                    shell.sessions = [shell.remote] if on_host else []
+                    shell.run(step.command)
+                    solved = solved or not missing(task, shell)
+            assert not solved, (kind, left_out)
+
+
+@given(st.sampled_from(TYPES), st.integers(0, 10**6), st.integers(0, 6))
+def test_a_goals_sentence_and_the_facts_of_a_site_read_back(kind, seed, num_quirks):
+    task = _task(kind, seed, num_quirks)
+    read, parts = read_goal(goal_text(task))
+    assert read == kind
+    assert parts.get("file", task.file) == task.file
+    assert parts.get("mode", task.mode) == task.mode
+    assert read_facts(write_facts(task.site.quirks)) == task.site.quirks
+    assert len(task.site.quirks.found) == num_quirks
+
+
+@pytest.mark.parametrize("system", ["linux", "mac", "windows"])
+def test_local_windows_has_no_chmod_and_only_zip(system):
+    for seed in range(60):
+        assert _task("chmod", seed, system=system).side == "remote" or system != "windows"
+        endings = {
+            _task(kind, seed, system=system).other.partition(".")[2] for kind in ("pack_upload", "pack_upload_extract")
+        }
+        assert endings <= ({"zip"} if system == "windows" else {"zip", "tar", "tar.gz"})
+
+
+def test_hidden_facts_do_not_stand_in_what_is_shown_at_first():
+    env = Terminal(quirks=6)
+    for index in range(60):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
+        first = env.reset(options={"task": pack.tasks[1]})[0]
+        quirks = pack.tasks[1].spec.site.quirks
+        shown = env.rules + first
+        for value in (quirks.route, quirks.place, quirks.home):
+            assert value.split()[-1] not in shown
+        assert f"account {quirks.login}," not in shown
+        assert read_facts(shown) == Quirks()
+
+
+# ---------------------------------------------------------------------- turns, rewards, feedback
+
+
+def test_the_first_observation_tells_systems_account_task_step_and_prompt():
+    _, first, spec = _started()
+    assert first.splitlines() == [
+        f"Local machine: Linux. Remote host: {spec.site.host}, account {spec.site.user}, keys are set up.",
+        f"Task: {goal_text(spec)}",
+        "Step 1 of 12.",
+        "user@local:~$",
+    ]
+    assert read_view(first) == view_of(spec)
+
+
+def test_a_reached_goal_ends_the_task_with_reward_1_however_long_it_took():
+    env, _, spec = _started()
+    folder = spec.site.local_folder
+    told, reward, terminated, truncated, _ = _say(env, f"cd ~/{folder}")
+    assert (told, reward, terminated, truncated) == (
+        f"No output.\nExit code 0.\nStep 2 of 12.\nuser@local:~/{folder}$",
+        0,
+        False,
+        False,
+    )
+    told, reward, terminated, truncated, info = _say(
+        env, f"scp {spec.file} {spec.site.user}@{spec.site.host}:{spec.site.remote_folder}"
+    )
+    assert (reward, terminated, truncated, info) == (1.0, True, False, {})
+    assert told.endswith("The task is done, after 2 of 12 steps.")
+    assert env.success
+    assert env.status is EpisodeStatus.COMPLETED
+
+
+@pytest.mark.parametrize(("penalty", "turns", "reward"), [(0.1, 1, 0.975), (0.4, 3, 0.7), (1.0, 4, 0.0)])
+def test_a_length_penalty_counts_turns(penalty, turns, reward):
+    env, _, spec = _started(length_penalty=penalty, max_turns=4)
+    for _ in range(turns - 1):
+        _say(env, "pwd")
+    line = f"scp ~/{spec.site.local_folder}/{spec.file} {spec.site.user}@{spec.site.host}:{spec.site.remote_folder}"
+    assert _say(env, line)[1] == pytest.approx(reward)
+    assert env.success
+
+
+@pytest.mark.parametrize("feedback", ["reason", "plain"])
+def test_out_of_turns_the_feedback_says_which_test_failed_if_it_may(feedback):
+    env, _, spec = _started(max_turns=2, feedback=feedback)
+    _say(env, "cat nothing")
+    told, reward, terminated, truncated, _ = _say(env, "pwd ; cat a b ; pwd")
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert "Exit code 0; command 2 of 3 failed." in told
+    assert "no steps left (2 of 2)" in told
+    reason = f": there is no file {spec.site.remote_folder}/{spec.file} on the remote host."
+    assert (reason in told) == (feedback == "reason")
+    assert env.status is EpisodeStatus.TRUNCATED
+
+
+@pytest.mark.parametrize(
+    ("kind", "done", "reason"),
+    [
+        ("upload_delete_source", "push", "still exists"),
+        ("upload_chmod", "push", "the permissions of"),
+        ("copy", "move", "there is no file"),
+        ("pack", "pack nothing", "is not in"),
+        ("pack", "touch", "is not a"),
+        ("upload", "push another", "has other content"),
+        ("mkdir", "nothing", "there is no folder"),
+        ("download_extract", "nothing", "or the folder above"),
+    ],
+)
+def test_each_kind_of_goal_gives_its_own_reason(kind, done, reason):
+    drawn = (_task(kind, n, system="linux") for n in range(500))
+    task = next(t for t in drawn if t.side == "local" and t.decoys and not t.other.endswith("zip"))
+    env = Terminal(max_turns=1)
+    env.reset(options={"task": Task(id="0", seed=0, spec=task)})
+    far, near = f"{task.site.user}@{task.site.host}:{task.site.remote_folder}", f"~/{task.site.local_folder}"
+    lines = {
+        "push": f"scp {near}/{task.file} {far}",
+        "move": f"mv {near}/{task.file} {near}/{task.other}",
+        "pack nothing": f"mkdir /tmp/e ; tar -cf {near}/{task.other} /tmp/e",
+        "touch": f"touch {near}/{task.other}",
+        "push another": f"scp {near}/{task.decoys[0]} {far}/{task.file}",
+        "nothing": "pwd",
+    }
+    assert reason in _say(env, lines[done])[0]
+
+
+@pytest.mark.parametrize(
+    ("action", "rule"),
+    [
+        ("ls", "<answer> occurs 0 times"),
+        ("<answer>ls</answer><answer>ls</answer>", "<answer> occurs 2 times"),
+        ("<answer>  </answer>", "the answer is empty"),
+        (f"<answer>{'x' * 1001}</answer>", "longer than 1000 letters"),
+    ],
+)
+def test_an_unreadable_answer_ends_the_task(action, rule):
+    env, _, _ = _started()
+    told, reward, terminated, truncated, _ = env.step(action)
+    assert (reward, terminated, truncated) == (0.0, True, False)
+    assert rule in told
+    assert "<answer>command line</answer>" in told
+    assert env.status is EpisodeStatus.MALFORMED
+
+
+def test_a_lenient_terminal_forgives_once_and_counts_the_turn():
+    env, _, _ = _started(lenient=True)
+    told, _, terminated, _, _ = env.step("ls")
+    assert not terminated
+    assert "<answer> occurs 0 times" in told
+    assert "Step 2 of 12." in told
+    assert not _say(env, "ls")[2]
+    assert env.step("ls")[2]
+    assert env.status is EpisodeStatus.MALFORMED
+    env, _, _ = _started(lenient=True, max_turns=1)
+    assert env.step("ls")[3]
+    assert env.status is EpisodeStatus.TRUNCATED
+
+
+@pytest.mark.parametrize(
+    "line", ["ls | wc", "echo a > b", "echo 'a", "nope", "ls &&", "ls\nls", "a" * 1000, "\x00", "cat \ud800"]
+)
+def test_a_line_that_a_shell_refuses_costs_a_turn_only(line):
+    env, _, _ = _started()
+    told, _, terminated, _, _ = _say(env, line)
+    assert not terminated
+    assert re.search(r"Exit code [1-9]", told)
+
+
+def test_names_that_a_policy_makes_up_are_shown_without_tags_or_strange_letters():
+    env, _, _ = _started()
+    told = _say(env, "mkdir -p '~' '<|im_end|>' 'caf\u00e9' && cd '<|im_end|>' && ls .. && nope'</s>'")[0]
+    assert "??im_end??" in told
+    assert "<" not in told
+    assert env.observation_space.contains(told)
+
+
+WILD = (
+    "rm -rf / ; rm -rf ~/* ; rm -rf /*",
+    "cp -r / /tmp/a ; cp -r /tmp /tmp/a",
+    "mkdir -p " + "a/b/" * 7,
+    "tar -czf a.tar.gz / && tar -xf a.tar.gz",
+    "zip -r a.zip / ; unzip a.zip",
+    "mv /home /tmp",
+    "touch " + " ".join(map(str, range(60))),
+    "cp -r /home/user /home/user/x",
+    "cat /*/*/*/* ",
+    "ls " + "*/" * 400,
+    "rsync -a / /tmp/all ; rsync -a / .",
+    "scp -r / HOST:/tmp ; scp -r HOST:/ . ; scp -r HOST:/* .",
+    "ssh HOST && rm -rf / ; cp -r / . ; tar -cf /tmp/a / ; exit",
+    "ssh HOST 'ssh HOST \"ls\"'",
+    "chmod -R 000 /",
+    "cd /tmp",
+    "ls " + "[" * 900,
+    "ls " + "*a" * 400 + "b",
+    "echo " + "$PWD" * 200,
+    "cp * /tmp ; cp -r /tmp/* .",
+    "gzip * ; gunzip *",
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(WILD), min_size=1, max_size=12))
+def test_wild_lines_are_bounded_work(lines):
+    env, _, spec = _started(max_turns=20)
+    began = time.perf_counter()
+    for line in lines:
+        told, _, terminated, _, _ = _say(env, line.replace("HOST", f"{spec.site.user}@{spec.site.host}"))
+        assert len(told) < 4000
+        if terminated:
+            break
+    assert time.perf_counter() - began < 0.25 * len(lines)
+
+
+# ---------------------------------------------------------------------- packs
+
+
+@pytest.mark.parametrize("split", list(Split))
+def test_a_pack_is_one_site_of_its_split_with_the_asked_number_of_quirks(split):
+    env = Terminal(quirks=2)
+    for index in range(60):
+        specs = [t.spec for t in env.sample_pack(split=split, index=index, num_tasks=5).tasks]
+        assert len({spec.site for spec in specs}) == 1
+        assert split_of_text(repr(specs[0].site)) is split
+        assert len(specs[0].site.quirks.found) == 2
+        assert len({spec.marker for spec in specs}) == 5
+
+
+def test_with_0_quirks_all_is_redrawn_for_each_task_and_nothing_is_hidden():
+    env = Terminal(quirks=0)
+    for split in Split:
+        specs = [t.spec for i in range(12) for t in env.sample_pack(split=split, index=i, num_tasks=4).tasks]
+        assert len({spec.site for spec in specs}) == len(specs)
+        assert {spec.site.quirks for spec in specs} == {Quirks()}
+        assert {split_of_text(repr(spec)) for spec in specs} == {split}
+        assert {spec.site.system for spec in specs} == {"linux", "mac", "windows"}
+
+
+@pytest.mark.parametrize("quirks", [0, 2])
+def test_a_longer_pack_begins_with_the_shorter_one(quirks):
+    env = Terminal(quirks=quirks)
+    short, long = (env.sample_pack(split=Split.TRAIN, index=7, num_tasks=n) for n in (4, 8))
+    assert long.tasks[:4] == short.tasks
+    assert long.id == short.id
+
+
+def test_every_quirk_and_type_occurs_and_types_have_the_asked_shares():
+    env = Terminal(quirks=1)
+    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(250)]
+    specs = [task.spec for pack in packs for task in pack.tasks]
+    assert {spec.site.quirks.found[0] for spec in specs} == set(SLOTS)
+    assert {spec.type for spec in specs} == set(TYPES)
+    assert sum(spec.type in COMPOSITE for spec in specs) / len(specs) == pytest.approx(0.5, abs=0.06)
+    rare = Terminal(quirks=1, composite_ratio=0.0).sample_pack(split=Split.TRAIN, index=0, num_tasks=30)
+    assert {task.spec.type for task in rare.tasks} <= set(SINGLE)
+    only = Terminal(task_types=("copy", "pack_upload")).sample_pack(split=Split.TRAIN, index=0, num_tasks=30)
+    assert {task.spec.type for task in only.tasks} == {"copy", "pack_upload"}
+
+
+def test_configurations_that_draw_different_worlds_have_different_names():
+    made = [
+        Terminal(),
+        Terminal(quirks=1),
+        Terminal(max_turns=5),
+        Terminal(max_commands=3),
+        Terminal(composite_ratio=0.2),
+        Terminal(labels="random"),
+        Terminal(task_types=("copy",)),
+        Terminal(task_types=("move",)),
+        Terminal(protocol="compact"),
+    ]
+    assert len({env.name for env in made}) == len(made)
+    assert Terminal(feedback="plain", length_penalty=0.2, lenient=True).name == Terminal().name
+
+
+def test_random_labels_make_names_up():
+    fixed, free = (
+        {
+            Terminal(quirks=6, labels=labels)
+            .sample_pack(split=Split.TRAIN, index=i, num_tasks=1)
+            .tasks[0]
+            .spec.site.quirks.tools
+            for i in range(80)
+        }
+        for labels in ("fixed", "random")
+    )
+    assert len(fixed) <= 8
+    assert len(free) > 60
+
+
+def test_without_a_hidden_rule_there_is_none_to_change():
+    env = Terminal(quirks=0)
+    with pytest.raises(ConfigError) as caught:
+        env.changed(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4), 2, 0)
+    assert caught.value.key == "data.env.quirks"
+
+
+def test_a_change_keeps_site_goals_and_split_and_is_solvable():
+    env = Terminal(quirks=3, max_turns=4, max_commands=4)
+    for index in range(30):
+        pack = env.sample_pack(split=Split.TEST, index=index, num_tasks=4)
+        new = env.changed(pack, at=1, seed=0)
+        for old, changed in zip(pack.tasks[1:], new.tasks[1:], strict=True):
+            assert goal_text(old.spec) == goal_text(changed.spec)
+            assert old.spec.site.quirks != changed.spec.site.quirks
+            assert split_of_text(repr(changed.spec.site)) is Split.TEST
+        later = replace(new, tasks=new.tasks[1:])
+        assert all(lived.success for lived in live(env, later, env.reference(Reference.ORACLE, later), "natural"))
+
+
+# ---------------------------------------------------------------------- who plays
+
+HARD = {"quirks": 3, "max_turns": 4, "max_commands": 4, "labels": "random"}
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 6}, HARD, {"quirks": 6, "max_turns": 9, "max_commands": 1}]
+)
+def test_the_oracle_solves_every_task(parameters):
+    env = Terminal(**parameters)
+    for split in Split:
+        for index in range(40):
+            pack = env.sample_pack(split=split, index=index, num_tasks=4)
+            assert all(lived.success for lived in live(env, pack, env.reference(Reference.ORACLE, pack), "natural"))
+
+
+@pytest.mark.parametrize("parameters", [{"quirks": 0}, {"quirks": 1}, {"quirks": 2}])
+def test_with_turns_enough_the_scripted_player_finds_every_quirk_out(parameters):
+    assert success_by_position(Terminal(**parameters), Reference.SCRIPTED, "natural", 100) == [1.0] * 4
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_each_quirk_costs_turns_at_first_and_none_once_it_is_noted(slot):
+    env = Terminal(quirks=1)
+    first, later = [], []
+    for index in range(400):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
+        if pack.tasks[0].spec.site.quirks.found == (slot,):
+            twice = replace(pack, tasks=pack.tasks * 2)
+            lives = live(env, twice, env.reference(Reference.SCRIPTED, pack), "natural")
+            first.append(len(lives[0].messages) // 2)
+            later.append(len(lives[1].messages) // 2)
+            if first[-1] > 1:
+                assert read_facts(lives[0].note) == pack.tasks[0].spec.site.quirks
+    assert later.count(1) == len(later)
+    assert sum(first) / len(first) > 1.3
+
+
+def test_few_turns_make_success_rise_with_the_position():
+    env = Terminal(**HARD)
+    first, second, _, fourth = success_by_position(env, Reference.SCRIPTED, "natural", 80)
+    assert first < 0.6
+    assert second > first + 0.2
+    assert fourth > 0.85
+    assert max(success_by_position(env, Reference.RANDOM, "natural", 20)) < 0.2
+
+
+def test_without_its_context_the_scripted_player_does_not_improve():
+    env = Terminal(**HARD)
+    solved = [0] * 4
+    for index in range(80):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
+        player = env.reference(Reference.SCRIPTED, pack)
+        for n, task in enumerate(pack.tasks):
+            solved[n] += solve(env, task, player, HintContext("natural"), "", random.Random(0))[1].success
+    assert max(solved) < 0.6 * 80
+
+
+def test_a_small_penalty_shows_learning_in_the_reward():
+    env = Terminal(quirks=2, length_penalty=0.1)
+    first, *_, fourth = reward_by_position(env, Reference.SCRIPTED, "natural", 60)
+    assert fourth > first + 0.01
+
+
+def test_a_rule_change_is_survived():
+    env = Terminal(quirks=2)
+    solved = []
+    for index in range(40):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=6)
+        changed = env.changed(pack, at=3, seed=0)
+        solved += [lived.success for lived in live(env, changed, env.reference(Reference.SCRIPTED, changed), "natural")]
+    assert sum(solved) / len(solved) > 0.95
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 1.0])
+def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
+    env = Terminal(
+        teacher=TeacherDials(note_accuracy=accuracy, context_accuracy=1.0, context_true=1.0, context_junk=0.0)
+    )
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    teacher = env.demonstrator(pack)
+    facts = [Quirks(route="jump one"), Quirks(transfer="rsync", login="ops")]
+    told = [[Message(Role.SYSTEM, "x"), Message(Role.USER, f"x\n{write_facts(quirks)}\n")] for quirks in facts]
+    first, second = ([read_facts(teacher.note(messages, random.Random(i))) for i in range(20)] for messages in told)
+    if accuracy:
+        assert (set(first), set(second)) == ({facts[0]}, {facts[1]})
+    else:
+        assert first == second
+    assert read_facts(teacher.context(random.Random(0))) == pack.tasks[0].spec.site.quirks
+
+
+@pytest.mark.parametrize(
+    ("parameters", "key"),
+    [
+        ({"quirks": 7}, "quirks"),
+        ({"quirks": -1}, "quirks"),
+        ({"quirks": 4, "protocol": "compact"}, "quirks"),
+        ({"max_turns": 0}, "max_turns"),
+        ({"max_commands": 0}, "max_commands"),
+        ({"composite_ratio": 1.5}, "composite_ratio"),
+        ({"length_penalty": -1}, "length_penalty"),
+        ({"feedback": "none"}, "feedback"),
+        ({"labels": "x"}, "labels"),
+        ({"labels": "random", "protocol": "compact"}, "labels"),
+        ({"protocol": "x"}, "protocol"),
+        ({"task_types": ("upload", "nope")}, "task_types"),
+        ({"task_types": ()}, "task_types"),
+        ({"task_types": ("mkdir",), "protocol": "compact"}, "task_types"),
+    ],
+)
+def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
+    with pytest.raises(ConfigError) as caught:
+        Terminal(**parameters)
+    assert caught.value.key == f"data.env.{key}"
+    assert caught.value.remedy
+    if key == "task_types" and "protocol" not in parameters:
+        assert all(kind in str(caught.value) for kind in TYPES)
+
+
+def test_tasks_that_do_not_fit_into_the_turns_are_refused_and_never_hang():
+    with pytest.raises(ConfigError) as caught:
+        Terminal(max_turns=1, max_commands=1, task_types=("backup_replace",)).sample_pack(
+            split=Split.TRAIN, index=0, num_tasks=1
+        )
+    assert caught.value.key == "data.env.max_turns"
