@@ -232,7 +232,8 @@ class Machine:
             elif isinstance(node, File):
                 raise ShellError(self.words(command, "cannot create directory", self.spell(path[:n]), NO_FOLDER))
         folder = self.find(path)
-        assert isinstance(folder, Folder)
+        if not isinstance(folder, Folder):
+            raise ShellError(self.words(command, "cannot create directory", self.spell(path), MISSING))
         return folder
 
     def check_writable(self, path: Path, command: str) -> None:

@@ -121,11 +121,11 @@ def test_reading_a_long_line_takes_no_longer_than_its_length(unit):
     machine = _machine()
     for n in range(300):
         machine.write(f"/home/user/docs/{'a' * 40}{n}", "")
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         for command in parse((unit * 1000)[:1000]):
             for word in command.words:
                 expand(word, machine)
     except ShellError:
         pass
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1

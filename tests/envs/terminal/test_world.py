@@ -4,8 +4,10 @@ import random
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -279,13 +281,13 @@ WILD = (
 @given(st.lists(st.sampled_from(WILD), min_size=1, max_size=12))
 def test_wild_lines_are_bounded_work(lines):
     env, _, spec = _started(max_turns=20)
-    began = time.perf_counter()
+    began = time.process_time()
     for line in lines:
         told, _, terminated, _, _ = _say(env, line.replace("HOST", f"{spec.site.user}@{spec.site.host}"))
         assert len(told) < 4000
         if terminated:
             break
-    assert time.perf_counter() - began < 0.25 * len(lines)
+    assert time.process_time() - began < 0.25 * len(lines)
 
 
 # ---------------------------------------------------------------------- packs
@@ -501,6 +503,23 @@ def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
     assert caught.value.remedy
     if key == "task_types" and "protocol" not in parameters:
         assert all(kind in str(caught.value) for kind in TYPES)
+
+
+CONFIGS = sorted((Path(__file__).parents[3] / "configs" / "env").glob("terminal_*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_configuration_is_solvable(path):
+    config = yaml.safe_load(path.read_text())
+    assert config["class_path"] == "cod_lightning.envs.terminal.Terminal"
+    env = Terminal(**config["init_args"])
+    for index in range(20):
+        pack = env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=4)
+        assert all(lived.success for lived in live(env, pack, env.reference(Reference.ORACLE, pack), env.protocol))
+
+
+def test_there_are_four_configurations():
+    assert [path.stem.removeprefix("terminal_") for path in CONFIGS] == ["compact", "easy", "hard", "reference"]
 
 
 def test_tasks_that_do_not_fit_into_the_turns_are_refused_and_never_hang():
