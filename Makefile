@@ -25,6 +25,8 @@ smoke: .venv/installed-test
 
 soak: .venv/installed-test
 	.venv/bin/python tests/soak/quickstart.py --out docs/results/quickstart.json
+	.venv/bin/python -m cod_lightning references --num_packs 400 --out docs/results/references
+	PYTHONPATH=. .venv/bin/python tests/soak/fuzz_worlds.py --out docs/results/fuzz_worlds.json
 
 bench: .venv/installed-test
 	set -e; for bench in tests/benchmarks/bench_*.py; do .venv/bin/python $$bench; done

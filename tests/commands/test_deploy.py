@@ -1,0 +1,57 @@
+"""`deploy` and `context`: an agent from a checkpoint that lives on in a folder."""
+
+import pytest
+
+from cod_lightning.cli import main
+from cod_lightning.deployment import ContextStore
+
+BASE = ["deploy", "--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--trainer.accelerator", "cpu"]
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "agents" / "ada"
+
+
+def _deploy(state, *more: str) -> int:
+    return main([*BASE, "--state", str(state), "--num_tasks", "3", *more])
+
+
+def test_an_agent_begins_goes_on_and_is_looked_into(state, capsys):
+    assert _deploy(state) == 0
+    shown = capsys.readouterr().out
+    assert "task 0:" in shown
+    assert "3 tasks in all" in shown
+    assert _deploy(state) == 0
+    shown = capsys.readouterr().out
+    assert "3 tasks are done" in shown
+    assert "task 5:" in shown
+    store = ContextStore(state, create=False)
+    assert store.num_solved() == 6
+    assert [v.position for v in store.versions()][:2] == [None, 0]
+    store.close()
+    for action in ("log", "show", "diff"):
+        assert main(["context", action, "--state", str(state)]) == 0
+    assert "start" in capsys.readouterr().out
+    assert main(["context", "revert", "--state", str(state), "--version", "0"]) == 0
+    assert "version 7 is current" in capsys.readouterr().out
+
+
+def test_another_world_or_stream_is_refused_with_what_differs(state, capsys):
+    assert _deploy(state) == 0
+    assert _deploy(state, "--stream", "5") == 2
+    assert "stream was test/0, is test/5" in capsys.readouterr().err
+    assert _deploy(state, "--data.context.init_args.on_failure", "lose") == 2
+    assert "on_failure" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named(state, tmp_path, capsys):
+    assert main([*BASE]) == 2
+    assert "--state is missing" in capsys.readouterr().err
+    assert _deploy(state, "--num_tasks", "-1") == 2
+    assert "--num_tasks is -1" in capsys.readouterr().err
+    assert _deploy(state, "--ckpt_path", str(tmp_path / "none.ckpt")) == 2
+    assert "an existing checkpoint" in capsys.readouterr().err
+    assert main(["context", "log", "--state", str(tmp_path / "none")]) == 2
+    assert main(["context", "revert", "--state", str(tmp_path / "none"), "--version", "1"]) == 2

@@ -1,0 +1,47 @@
+"""`report` on the command line."""
+
+import pytest
+
+from cod_lightning.cli import main
+from tests.records import group
+from tests.reports.made_runs import write_run
+
+GROUPS = [group("a", [[True, False], [False, True]])]
+
+
+def test_the_report_lies_in_the_runs_folder_and_is_named(tmp_path, capsys):
+    folder = write_run(tmp_path / "one", GROUPS)
+    assert main(["report", str(folder)]) == 0
+    assert (folder / "report.html").read_text().startswith("<!DOCTYPE html>")
+    assert f"{folder / 'report.html'} (0.1 MB, 2 lifecycles)" in capsys.readouterr().out
+
+
+def test_several_runs_make_one_report_with_plots_where_it_is_asked_for(tmp_path, capsys):
+    folders = [str(write_run(tmp_path / name, GROUPS)) for name in ("one", "two")]
+    out = tmp_path / "new" / "both.html"
+    assert main(["report", *folders, "--out", str(out), "--plots"]) == 0
+    assert sorted(path.name for path in out.parent.iterdir()) == [
+        "both.html", "both_success.png", "both_success.svg", "both_training.png", "both_training.svg",
+    ]  # fmt: skip
+    assert str(out.parent / "both_training.svg") in capsys.readouterr().out
+
+
+def test_what_was_left_out_is_said(tmp_path, capsys):
+    folder = write_run(tmp_path, GROUPS)
+    (folder / "evaluation.json").unlink()
+    assert main(["report", str(folder)]) == 0
+    assert "note: " in capsys.readouterr().out
+
+
+def test_a_folder_that_is_no_run_is_a_mistake_in_one_line(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "expected the folder of a run" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("out", ["", "folder"])
+def test_a_report_cannot_replace_a_folder(tmp_path, capsys, out):
+    folder = write_run(tmp_path / "one", GROUPS)
+    (tmp_path / "folder").mkdir()
+    assert main(["report", str(folder), "--out", str(tmp_path / out)]) == 2
+    assert "--out" in capsys.readouterr().err
