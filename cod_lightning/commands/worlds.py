@@ -66,7 +66,18 @@ def world_parser(command: str, description: str, *, required: bool = True) -> On
 def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     """Parsed arguments with shipped names replaced by their files; the world itself is built."""
     config = parser.parse_args(_with_files(argv))
-    return parser.instantiate_classes(config)
+    try:
+        return parser.instantiate_classes(config)
+    except ValueError as error:
+        raise _refusal(error) or error from error
+
+
+def _refusal(error: BaseException) -> ConfigError | None:
+    """What a world's own check said, out of what jsonargparse wraps around it."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, ConfigError):
+        seen = seen.__cause__ or seen.__context__
+    return seen
 
 
 def _with_files(argv: Sequence[str]) -> list[str]:

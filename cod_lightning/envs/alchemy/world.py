@@ -37,7 +37,7 @@ class Alchemy(TextEnv):
         base_min: Fewest base elements, 2 to 8.
         base_max: Most base elements.
         shrink_min: Smallest size of a tier relative to the one below.
-        shrink_max: Largest size of a tier relative to the one below, at most 1.
+        shrink_max: Largest size of a tier relative to the one below, at most 2.
         recipes_min: Fewest recipes of an element above tier 0, 1 to 3; decoys have one.
         recipes_max: Most recipes of an element.
         max_tier_gap: How far the lower input may lie below the result; 1 means that recipes never cross tiers.
@@ -328,7 +328,7 @@ class Alchemy(TextEnv):
         for key, (low, high), least, most in (
             ("tiers", ranges.tiers, 2, 4 if self.limited else 5),
             ("base", ranges.base, 2, 8),
-            ("shrink", ranges.shrink, 0.1, 1.0),
+            ("shrink", ranges.shrink, 0.1, 2.0),
             ("recipes", ranges.recipes, 1, 3),
             ("cross_tier", ranges.cross_tier, 0.0, 1.0),
             ("noise", ranges.noise, 0.0, 1.0),
