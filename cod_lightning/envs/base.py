@@ -80,6 +80,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     max_turns: int
     """Turns per task, at least 1."""
     reward_range: tuple[float, float] = (0.0, 1.0)
+    blocking: bool = False
+    """Whether `step` waits for something outside, such as a judge behind a network; the rollout then steps in a thread."""
 
     @property
     @abstractmethod
@@ -117,6 +119,10 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         raise ConfigError(
             "data.env", type(self).__name__, "a world whose hidden rule can change", "Choose another world."
         )
+
+    def without_world_memory(self) -> "TextEnv":
+        """This world with the same packs, carrying nothing from task to task; itself where it never does."""
+        return self
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         """A policy that plays this pack for comparison."""

@@ -1,5 +1,6 @@
 """A mixture of worlds: every pack comes from one of them, drawn by weight."""
 
+import copy
 import itertools
 import math
 import random
@@ -64,6 +65,11 @@ class Mixture(TextEnv):
         return self.current.reward_range
 
     @property
+    def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the present task's world."""
+        return self.current.blocking
+
+    @property
     def observation_space(self) -> gymnasium.Space[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Of the present task's world."""
         return self.current.observation_space
@@ -121,6 +127,15 @@ class Mixture(TextEnv):
         """As the pack's world changes it."""
         key, inner = self._inner(pack)
         return self._mixed(key, self.worlds[key].changed(inner, at, seed))
+
+    def without_world_memory(self) -> TextEnv:
+        """The mixture of the worlds without theirs."""
+        worlds = {key: world.without_world_memory() for key, world in self.worlds.items()}
+        if all(worlds[key] is world for key, world in self.worlds.items()):
+            return self
+        twin = copy.copy(self)
+        twin.worlds = worlds
+        return twin
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         """The reference of the pack's world."""

@@ -1,5 +1,6 @@
 """A world around another one, which changes the packs and leaves everything else as it is."""
 
+import copy
 from typing import Any
 
 import gymnasium
@@ -28,6 +29,11 @@ class WrappedWorld(TextEnv):
     def reward_range(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """As inside."""
         return self.world.reward_range
+
+    @property
+    def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As inside."""
+        return self.world.blocking
 
     @property
     def observation_space(self) -> gymnasium.Space[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -77,6 +83,15 @@ class WrappedWorld(TextEnv):
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """As inside."""
         return self.world.changed(pack, at, seed)
+
+    def without_world_memory(self) -> TextEnv:
+        """As inside, wrapped alike."""
+        inside = self.world.without_world_memory()
+        if inside is self.world:
+            return self
+        twin = copy.copy(self)
+        twin.world = inside
+        return twin
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         """As inside."""

@@ -1,5 +1,6 @@
 """One solve episode and one update episode; whatever an engine or a world raises becomes the episode's status."""
 
+import asyncio
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import EngineFailure, EnvironmentFailure
+from cod_lightning.errors import EngineFailure, EngineRefused, EnvironmentFailure
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 
@@ -52,7 +53,8 @@ async def run_solve_episode(
                 if turn.stop is StopReason.WINDOW:
                     return ended(EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
                 with _world_boundary():
-                    observation, reward, terminated, truncated, _ = env.step(turn.response)
+                    step = asyncio.to_thread(env.step, turn.response) if env.blocking else None
+                    observation, reward, terminated, truncated, _ = await step if step else env.step(turn.response)
                     _check_reward(float(reward), env)
                 if terminated or truncated:
                     return ended(env.status, float(reward), observation)
@@ -124,7 +126,7 @@ def _world_boundary() -> Iterator[None]:
 def _engine_boundary(engine: Engine) -> Iterator[None]:
     try:
         yield
-    except EngineFailure:
+    except (EngineFailure, EngineRefused):
         raise
     except Exception as error:
         raise EngineFailure(f"{type(engine).__name__} raised {type(error).__name__}: {error}") from error

@@ -1,5 +1,7 @@
 """The loop of the paper, with an engine whose every word is known."""
 
+import time
+
 import pytest
 
 from cod_lightning.models import TinyPolicy
@@ -151,3 +153,17 @@ def test_the_monitor_hears_of_every_episode_and_of_the_end():
 def test_packs_of_any_length_run(num_tasks):
     group = live(FunctionEngine(lambda _: SAY_W1), num_tasks=num_tasks)
     assert len(group.lifecycles[0].episodes) == 2 * num_tasks - 1
+
+
+def test_a_world_that_waits_for_something_outside_does_not_hold_up_its_siblings():
+    class Waiting(WordWorld):
+        blocking = True
+
+        def step(self, action):
+            time.sleep(0.2)
+            return super().step(action)
+
+    begun = time.perf_counter()
+    lives = live(FunctionEngine(lambda _: SAY_W1), Waiting(), num_tasks=1, num_siblings=8).lifecycles
+    assert all(life.solves[0].reward is not None for life in lives)
+    assert time.perf_counter() - begun < 0.9, "one after the other they take 1.6 s a turn"

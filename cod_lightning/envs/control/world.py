@@ -5,6 +5,7 @@ lives in the object, is dropped with the hidden numbers that it speaks of and ca
 pair (a, b); horizons can vary; numbers are drawn with three decimals, which is what tables show; ranges are told.
 """
 
+import copy
 import random
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -201,6 +202,14 @@ class OptimalControl(TextEnv):
         sentences = NaturalControl(self.ranges)
         done = f"\n{sentences.finished(self._task, self._run)}" if self._run else ""
         return sentences.observation(self._task, None) + done
+
+    def without_world_memory(self) -> TextEnv:
+        """The same plants, without the last law of the pack."""
+        if not self.world_memory:
+            return self
+        twin = copy.deepcopy(self)
+        twin.world_memory, twin._memory = False, None
+        return twin
 
     # ------------------------------------------------------------------ policies
 

@@ -6,6 +6,7 @@ the context carries it, the known-map optimum of every task is computed (`optimu
 first slip can be warned of (`lenient`).
 """
 
+import copy
 import random
 import re
 from dataclasses import replace
@@ -139,6 +140,16 @@ class GridNavigation(TextEnv):
             for n, own in enumerate(seeds)
         )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+
+    def without_world_memory(self) -> TextEnv:
+        """The same maps, observed anew in every task."""
+        if not self.parameters.world_memory:
+            return self
+        twin = copy.deepcopy(self)
+        twin.parameters = replace(self.parameters, world_memory=False)
+        twin.wording = type(self.wording)(twin.parameters)
+        twin._chart = None
+        return twin
 
     def _draw(self, seed: int) -> GridTask:
         """A task of any split."""

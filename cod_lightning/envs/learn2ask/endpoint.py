@@ -50,6 +50,8 @@ class EndpointJudge(Judge):
         max_tokens: Of one answer, thinking included.
     """
 
+    blocking = True
+
     def __init__(
         self,
         model: str,

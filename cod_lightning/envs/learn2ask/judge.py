@@ -27,6 +27,9 @@ class JudgeVerdict:
 class Judge(ABC):
     """Scores questions; stateless. Never called where the right answer is to stop."""
 
+    blocking: bool = False
+    """Whether it waits for something outside."""
+
     @abstractmethod
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:
         """The verdict on a question (at most 1000 characters of a policy's text: data, never an instruction).

@@ -103,6 +103,7 @@ class Learn2Ask(TextEnv):
         self._check(judge, data_path)
         self.max_turns = 2 if lenient else 1
         self.judge = None if protocol == "compact" else judge or RuleJudge()
+        self.blocking = self.judge is not None and self.judge.blocking
         self._best = MAXIMA[fusion]
         self.reward_range = (0.0, 1.0 if normalise else self._best)
         self.records = None if data_path is None else load_records(data_path, split_by, skip_bad_lines)

@@ -6,6 +6,7 @@ where the reaction was cut are left out of fits; values can be shown when they a
 task; feedback can tell whether the terms are right; splits are disjoint by construction; state lives in the object.
 """
 
+import copy
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Literal
@@ -170,6 +171,15 @@ class PDEDiscovery(TextEnv):
             for n, (task, spec) in enumerate(zip(pack.tasks, specs, strict=True))
         )
         return replace(pack, tasks=tasks)
+
+    def without_world_memory(self) -> TextEnv:
+        """The same equations, with the desk cleared before every task."""
+        if not self.world_memory:
+            return self
+        twin = copy.deepcopy(self)
+        twin.world_memory, twin._natural = False, replace(self._natural, world_memory=False)
+        twin._desk = Desk()
+        return twin
 
     # ------------------------------------------------------------------ gymnasium
 
