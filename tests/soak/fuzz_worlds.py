@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.progress import track
 
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
@@ -38,7 +39,7 @@ TAGS = (
 def soiled(text: str, rng: random.Random) -> str:
     """One of many ways to spoil a response, or none."""
     at = rng.randrange(len(text) + 1)
-    match rng.randrange(10):
+    match rng.randrange(20):
         case 0:
             return text[:at]
         case 1:
@@ -110,7 +111,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     names = options.worlds.split(",") if options.worlds else list(WORLDS)
-    found = {name: fuzz(name, options.outputs) for name in track(names, description="fuzzing")}
+    found = {name: fuzz(name, options.outputs) for name in track(names, description="fuzzing", console=Console(stderr=True))}
     print(json.dumps(found, indent=1))
     if options.out:
         options.out.write_text(json.dumps(found, indent=1) + "\n")
