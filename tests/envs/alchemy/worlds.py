@@ -12,6 +12,8 @@ COMPACT = {
     "max_turns": 4,
     "protocol": "compact",
 }
+"""Two tiers above the base elements: plans of two steps."""
+SMALL = {**COMPACT, "tiers_min": 2, "tiers_max": 2, "shrink_min": 1.34, "shrink_max": 1.34, "max_turns": 3}
 """As in configs/env/alchemy_compact.yaml."""
 DEEP = {
     **COMPACT,
