@@ -1,7 +1,8 @@
 """One exception per boundary that something can go wrong at; stdlib only.
 
 `ConfigError` is for the person who typed the config: it names the key, the value, what was expected and the remedy.
-The others mark where a failure came from; the rollout turns them into an episode's status, they never end a run.
+`EngineFailure` and `EnvironmentFailure` mark where a failure came from; the rollout turns them into an episode's status, and the
+run goes on.
 """
 
 
@@ -23,6 +24,10 @@ class ConfigError(CodLightningError, ValueError):
 
 class EngineFailure(CodLightningError):
     """An engine raised, or could not serve a request."""
+
+
+class EngineRefused(CodLightningError):
+    """An engine has been told no in a way that the next request will not change (a wrong key, no such model); ends the run."""
 
 
 class EnvironmentFailure(CodLightningError):

@@ -58,7 +58,8 @@ class EpisodeStatus(StrEnum):
     FAILED = "failed"
     """An engine or a world raised; the reward is missing."""
     SKIPPED = "skipped"
-    """It never began, because an earlier episode of the lifecycle failed; the reward is missing."""
+    """It never began, because an earlier episode of the lifecycle failed, or because a control of an evaluation does without
+    it; the reward is missing."""
 
 
 class StopReason(StrEnum):
@@ -80,6 +81,8 @@ class Task:
     seed: int
     spec: object
     """The environment's own frozen dataclass of plain values: all that `reset` needs."""
+    repeat: bool = False
+    """Whether an earlier task of the pack asked for the same; success in such tasks is logged apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,8 @@ class Episode:
     context_after: str = ""
     error: str = ""
     """What was raised, for FAILED."""
+    repeat: bool = False
+    """Solve: whether an earlier task of the pack asked for the same (`Task.repeat`)."""
 
     def __post_init__(self) -> None:
         missing = self.status in (EpisodeStatus.FAILED, EpisodeStatus.SKIPPED)

@@ -27,6 +27,10 @@ class PositionSummary(NamedTuple):
     """Update episodes behind it."""
     num_lifecycles: int
     """All lifecycles, those that failed included."""
+    success_new: float
+    """Share solved of the tasks whose like the pack had not asked for before; NaN where no task was a repeat."""
+    success_repeated: float
+    """Share solved of the others."""
 
     @property
     def cod_gain(self) -> float:
@@ -36,13 +40,15 @@ class PositionSummary(NamedTuple):
     def scalars(self) -> dict[str, float]:
         """By the names that metrics have in logs, without the stage; what is NaN is left out.
 
-        `reward/position_K`, `success/position_K`, `num/position_K`, `cod_gain`, `context_parse_rate`, `lifecycles`.
+        `reward/position_K`, `success/position_K`, `num/position_K`, `cod_gain`, `context_parse_rate`, `lifecycles`, and
+        `success/new`, `success/repeated` where packs ask for the same again.
         """
         named = {f"reward/position_{n}": value for n, value in enumerate(self.reward)}
         named |= {f"success/position_{n}": value for n, value in enumerate(self.success)}
         named |= {f"num/position_{n}": float(value) for n, value in enumerate(self.num)}
         named |= {"cod_gain": self.cod_gain, "context_parse_rate": self.context_parse_rate}
         named["lifecycles"] = float(self.num_lifecycles)
+        named |= {"success/new": self.success_new, "success/repeated": self.success_repeated}
         return {name: value for name, value in named.items() if not math.isnan(value)}
 
 
@@ -61,6 +67,8 @@ class PositionMetrics(Metric):
     parse_sum: Float[Tensor, ""]
     parse_count: Float[Tensor, ""]
     num_lifecycles: Float[Tensor, ""]
+    repeat_sum: Float[Tensor, ""]
+    repeat_count: Float[Tensor, ""]
     num_positions: Float[Tensor, ""]
 
     def __init__(self, max_positions: int = 256) -> None:
@@ -68,7 +76,7 @@ class PositionMetrics(Metric):
         self.max_positions = max_positions
         for name in ("reward_sum", "success_sum", "count"):
             self.add_state(name, torch.zeros(max_positions, dtype=torch.float64), dist_reduce_fx="sum")
-        for name in ("parse_sum", "parse_count", "num_lifecycles"):
+        for name in ("parse_sum", "parse_count", "num_lifecycles", "repeat_sum", "repeat_count"):
             self.add_state(name, torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("num_positions", torch.zeros((), dtype=torch.float64), dist_reduce_fx="max")
 
@@ -88,6 +96,9 @@ class PositionMetrics(Metric):
         parsed = [e.success for lifecycle in lifecycles for e in lifecycle.updates if e.success is not None]
         self.parse_sum += sum(parsed)
         self.parse_count += len(parsed)
+        repeated = [e.success for life in lifecycles for e in life.solves if e.repeat and e.success is not None]
+        self.repeat_sum += sum(repeated)
+        self.repeat_count += len(repeated)
         self.num_lifecycles += len(lifecycles)
         self.num_positions = self.num_positions.clamp_min(longest)
 
@@ -99,6 +110,8 @@ class PositionMetrics(Metric):
         """The means over all lifecycles of all ranks."""
         num_positions = int(self.num_positions)
         counts = self.count[:num_positions]
+        repeats = float(self.repeat_count)
+        new_sum, new_count = float(self.success_sum.sum() - self.repeat_sum), float(counts.sum()) - repeats
         return PositionSummary(
             reward=tuple((self.reward_sum[:num_positions] / counts).tolist()),
             success=tuple((self.success_sum[:num_positions] / counts).tolist()),
@@ -106,6 +119,8 @@ class PositionMetrics(Metric):
             context_parse_rate=float(self.parse_sum / self.parse_count),
             num_updates=int(self.parse_count),
             num_lifecycles=int(self.num_lifecycles),
+            success_new=new_sum / new_count if repeats and new_count else math.nan,
+            success_repeated=float(self.repeat_sum) / repeats if repeats else math.nan,
         )
 
 

@@ -38,6 +38,7 @@ async def run_solve_episode(
             context_before=context,
             context_after=context,
             error=error,
+            repeat=task.repeat,
         )
 
     try:

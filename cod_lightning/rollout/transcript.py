@@ -37,7 +37,7 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
         "id": group.pack.id,
         "split": group.pack.split.value,
         "world_seed": group.pack.world_seed,
-        "tasks": [{"id": task.id, "seed": task.seed, "spec": _plain(task.spec)} for task in group.pack.tasks],
+        "tasks": [{"id": task.id, "seed": task.seed, "spec": _plain(task.spec), "repeat": task.repeat} for task in group.pack.tasks],
     }
     return [
         json.dumps(
@@ -114,6 +114,7 @@ def episode_record(episode: Episode) -> dict[str, Any]:
         "context_after": episode.context_after,
         "feedback": episode.feedback,
         "error": episode.error,
+        "repeat": episode.repeat,
         "turns": [_turn_record(turn) for turn in episode.turns],
     }
 
@@ -133,7 +134,7 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
 
 
 def _pack(record: dict[str, Any]) -> Pack:
-    tasks = tuple(Task(id=task["id"], seed=task["seed"], spec=task["spec"]) for task in record["tasks"])
+    tasks = tuple(Task(**task) for task in record["tasks"])
     return Pack(id=record["id"], split=Split(record["split"]), world_seed=record["world_seed"], tasks=tasks)
 
 

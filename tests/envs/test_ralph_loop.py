@@ -32,3 +32,8 @@ def test_later_attempts_go_better():
         firsts.append(lives[0].success)
         lasts.append(lives[-1].success)
     assert sum(lasts) == 60 > sum(firsts) + 15
+
+
+def test_later_attempts_count_as_repeats():
+    pack = RalphLoop(WORLDS["levers-compact"].make()).sample_pack(split=Split.TEST, index=2, num_tasks=3)
+    assert [task.repeat for task in pack.tasks] == [False, True, True]

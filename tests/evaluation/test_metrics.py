@@ -1,12 +1,13 @@
 """Position metrics weigh lifecycles, not batches or ranks."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from cod_lightning.evaluation.metrics import PositionMetrics
-from cod_lightning.types import Lifecycle
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle
 from tests.records import lifecycle, solve, update
 
 ALL = [lifecycle(f"p{i}", (i % 2 == 0, i % 3 > 0, i != 3)) for i in range(7)]
@@ -74,3 +75,29 @@ def test_reset_begins_anew() -> None:
 def test_a_pack_longer_than_its_room_is_refused() -> None:
     with pytest.raises(ValueError, match="max_positions=2"):
         PositionMetrics(max_positions=2).update(ALL)
+
+
+def test_success_in_repeated_tasks_is_kept_apart() -> None:
+    def life(*solved: tuple[bool, bool]) -> Lifecycle:
+        episodes = [
+            Episode(
+                kind=EpisodeKind.SOLVE,
+                position=n,
+                status=EpisodeStatus.COMPLETED,
+                reward=float(success),
+                success=success,
+                repeat=repeat,
+            )
+            for n, (success, repeat) in enumerate(solved)
+        ]
+        both = [e for solve in episodes for e in (solve, replace(solve, kind=EpisodeKind.UPDATE))][:-1]
+        return Lifecycle(pack_id="p", sibling=0, episodes=tuple(both))
+
+    metrics = PositionMetrics()
+    metrics.update([life((False, False), (True, True)), life((True, False), (True, False))])
+    summary = metrics.compute()
+    assert (summary.success_new, summary.success_repeated) == (pytest.approx(2 / 3), 1.0)
+    assert summary.scalars()["success/new"] == pytest.approx(2 / 3)
+    metrics.reset()
+    metrics.update([life((False, False), (True, False))])
+    assert "success/new" not in metrics.compute().scalars(), "nothing was repeated"

@@ -166,7 +166,8 @@ class Alchemy(TextEnv):
         world_seed = derive_seed("alchemy pack", self.drawing.structure, str(split), seed, index)
         specs = self.drawing.draw(world_seed, split, num_tasks)
         tasks = tuple(
-            Task(id=str(n), seed=derive_seed(world_seed, "task", n), spec=spec) for n, spec in enumerate(specs)
+            Task(id=str(n), seed=derive_seed(world_seed, "task", n), spec=spec, repeat=spec.repeat)
+            for n, spec in enumerate(specs)
         )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
 

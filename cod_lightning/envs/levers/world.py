@@ -112,7 +112,12 @@ class Levers(TextEnv):
         world_seed = derive_seed("levers world", *colours)
         labels = self._draw_labels(derive_seed("levers labels", str(split), seed, index))
         tasks = tuple(
-            Task(id=str(n), seed=derive_seed(world_seed, n), spec=LeverTask(goal=goal, colours=colours, labels=labels))
+            Task(
+                id=str(n),
+                seed=derive_seed(world_seed, n),
+                spec=LeverTask(goal=goal, colours=colours, labels=labels),
+                repeat=goal in goals[:n],
+            )
             for n, goal in enumerate(goals)
         )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)

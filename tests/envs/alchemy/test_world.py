@@ -6,7 +6,7 @@ from cod_lightning.envs.alchemy import Alchemy
 from cod_lightning.envs.alchemy.tasks import AlchemyTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Task
-from tests.envs.alchemy.worlds import COMPACT, HARD
+from tests.envs.alchemy.worlds import COMPACT, HARD, SMALL
 
 SPEC = {
     "tiers": (("a", "b", "c"), ("k", "l"), ("p", "q")),
@@ -231,7 +231,7 @@ def test_worlds_of_other_parameters_have_other_names():
         ({"tiers_min": 1}, "tiers_max"),
         ({"tiers_max": 5, "materials": "limited"}, "tiers_max"),
         ({"base_min": 5}, "base_max"),
-        ({"shrink_max": 1.5}, "shrink_max"),
+        ({"shrink_max": 2.5}, "shrink_max"),
         ({"recipes_max": 9}, "recipes_max"),
         ({"cross_tier_max": float("nan")}, "cross_tier_max"),
         ({"noise_max": -1.0}, "noise_max"),
@@ -273,4 +273,4 @@ def test_the_shipped_configurations_are_the_ones_tested_here():
         made[kind] = Alchemy(**config["init_args"])
     assert made["easy"].name == Alchemy().name
     assert made["hard"].name == Alchemy(**HARD).name
-    assert made["compact"].name == Alchemy(**COMPACT).name
+    assert made["compact"].name == Alchemy(**SMALL).name
