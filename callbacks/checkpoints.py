@@ -1,14 +1,22 @@
-"""Checkpoints of a run: `checkpoints/last.ckpt`, written after every validation and when the run is broken off."""
+"""Checkpoints of a run: `checkpoints/last.ckpt`, written after every validation, or every so many updates."""
 
 from pathlib import Path
+from typing import Any
 
+import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 
 class RunCheckpoint(ModelCheckpoint):
-    """Keeps the newest state only; `--ckpt_path .../last.ckpt` goes on from it."""
+    """Keeps the newest state only; `--ckpt_path last` goes on from it, exactly.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        root: Folder of the run.
+        every: Optimizer updates between two checkpoints; null: one after every validation.
+    """
+
+    def __init__(self, root: Path, every: int | None = None) -> None:
+        self.root = root
         super().__init__(
             dirpath=root / "checkpoints",
             filename="last",
@@ -16,5 +24,18 @@ class RunCheckpoint(ModelCheckpoint):
             monitor=None,
             enable_version_counter=False,
             save_on_train_epoch_end=True,
-            save_on_exception=True,
         )
+        self.every = every
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save where an update has ended; Lightning's own way expects the weights of before it under manual optimisation."""
+        if self.every is not None and trainer.global_step % self.every == 0:
+            self._save_checkpoint(trainer, str(self.root / "checkpoints" / "last.ckpt"))
+
+    def _save_checkpoint(self, trainer: L.Trainer, filepath: str) -> None:
+        """With the metrics up to here, so that a run which is killed later goes on without a gap."""
+        for logger in trainer.loggers:
+            logger.save()
+        super()._save_checkpoint(trainer, filepath)

@@ -21,7 +21,7 @@ class WeightSync(Callback):
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Whatever has been trained since; at the sanity check, the initial weights."""
         if pl_module.updates_since_sync or self._engine(trainer).policy_version != self.policy_version:
-            self._sync(trainer, pl_module)
+            self._sync(trainer, pl_module, new=bool(pl_module.updates_since_sync) or not self.policy_version)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The weights under test."""
@@ -32,8 +32,14 @@ class WeightSync(Callback):
         self._sync(trainer, pl_module)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """After a checkpoint was restored."""
-        self._sync(trainer, pl_module)
+        """The initial weights, or those of a checkpoint: the version that they had, so that the noise goes on as it would have.
+
+        Between two updates of a rollout the engine gets newer weights than it had, but samples nothing until the next sync.
+        """
+        if self._engine(trainer).policy_version != self.policy_version or not self.policy_version:
+            unseen = pl_module.updates_since_sync
+            self._sync(trainer, pl_module, new=not self.policy_version)
+            pl_module.updates_since_sync = unseen
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -42,11 +48,11 @@ class WeightSync(Callback):
         if (batch_idx + 1) % trainer.datamodule.updates_per_rollout == 0:  # pyright: ignore
             self._sync(trainer, pl_module)
 
-    def _sync(self, trainer: L.Trainer, pl_module: Any) -> None:
+    def _sync(self, trainer: L.Trainer, pl_module: Any, *, new: bool = True) -> None:
         engine = self._engine(trainer)
         if engine.policy_version < 0:
             engine.bind(pl_module.model, trainer.datamodule.chat.stop_ids)  # pyright: ignore
-        self.policy_version += 1
+        self.policy_version += new
         engine.update_weights(pl_module.model.state_dict().items(), self.policy_version)
         pl_module.updates_since_sync = 0
 

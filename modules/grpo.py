@@ -243,7 +243,11 @@ class GRPOModule(PolicyModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Say whose checkpoint this is."""
-        checkpoint["cod_lightning"] = {"version": __version__}
+        checkpoint["cod_lightning"] = {"version": __version__, "updates_since_sync": self.updates_since_sync}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on between the updates of a rollout."""
+        self.updates_since_sync = checkpoint["cod_lightning"].get("updates_since_sync", 0)
 
     # ------------------------------------------------------------------ evaluation
 
