@@ -12,7 +12,7 @@ quickstart: .venv/installed
 	.venv/bin/python -m cod_lightning fit --config configs/quickstart.yaml
 
 test: .venv/installed-test
-	.venv/bin/python -m pytest -q
+	.venv/bin/python -m pytest -q -n 2
 
 lint: .venv/installed-dev
 	.venv/bin/ruff check .
@@ -27,6 +27,7 @@ soak: .venv/installed-test
 	.venv/bin/python tests/soak/quickstart.py --out docs/results/quickstart.json
 	.venv/bin/python -m cod_lightning references --num_packs 400 --out docs/results/references
 	PYTHONPATH=. .venv/bin/python tests/soak/fuzz_worlds.py --out docs/results/fuzz_worlds.json
+	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
 bench: .venv/installed-test
 	set -e; for bench in tests/benchmarks/bench_*.py; do .venv/bin/python $$bench; done

@@ -1,8 +1,10 @@
 """What watches and serves a training, one callback a file; named from YAML as `callbacks.NAME`."""
 
 from callbacks.evaluation import Evaluation as Evaluation
+from callbacks.lifecycle_table import LifecycleTable as LifecycleTable
 from callbacks.position_curve import PositionCurve as PositionCurve
 from callbacks.progress import Progress as Progress
+from callbacks.sample import Sample as Sample
 from callbacks.throughput import Throughput as Throughput
 from callbacks.transcripts import Transcripts as Transcripts
 from callbacks.weight_sync import WeightSync as WeightSync

@@ -1,7 +1,6 @@
 """Checkpoints of a run: `checkpoints/last.ckpt`, written after every validation, or every so many updates."""
 
 from pathlib import Path
-from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -27,11 +26,18 @@ class RunCheckpoint(ModelCheckpoint):
         )
         self.every = every
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Save where an update has ended; Lightning's own way expects the weights of before it under manual optimisation."""
-        if self.every is not None and trainer.global_step % self.every == 0:
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Look at the run between any two updates.
+
+        Lightning's own way saves before an update's metrics are logged, and expects the weights of before the update.
+        """
+        stream = getattr(getattr(trainer, "datamodule", None), "stream", None)
+        if self.every is not None and stream is not None:
+            stream.listeners.append(lambda: self._between(trainer))
+
+    def _between(self, trainer: L.Trainer) -> None:
+        assert self.every is not None
+        if trainer.global_step % self.every == 0:
             self._save_checkpoint(trainer, str(self.root / "checkpoints" / "last.ckpt"))
 
     def _save_checkpoint(self, trainer: L.Trainer, filepath: str) -> None:

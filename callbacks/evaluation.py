@@ -6,6 +6,8 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
+from cod_lightning.evaluation.changes import change_position
+from cod_lightning.evaluation.conditions import PolicyLabel
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import Played, write_results
 from cod_lightning.types import Group
@@ -14,11 +16,14 @@ from cod_lightning.types import Group
 class Evaluation(Callback):
     """Keeps the outcomes of every suite and condition and rewrites `evaluation.json` after each pass of `test`.
 
-    One object lives through several passes (the trained policy, then the warm start), so that they can be paired.
+    One object lives through several passes (the trained policy, then the references, then the warm start), so that they can
+    be paired.
     """
 
     def __init__(self) -> None:
         self.played: list[Played] = []
+        self.by_checkpoint = False
+        """Whether several checkpoints are tested, and each gets results of its own."""
 
     def on_test_batch_end(
         self,
@@ -33,9 +38,22 @@ class Evaluation(Callback):
         suite, condition = trainer.datamodule.test_conditions()[dataloader_idx]  # pyright: ignore
         env = suite.env or trainer.datamodule.env  # pyright: ignore
         outcomes = Outcomes.of([lifecycle for group in batch for lifecycle in group.lifecycles])
-        self.played.append(Played(suite=suite, condition=condition, env=env.name, outcomes=outcomes))
+        changes = [at for at in (change_position(env, group.pack) for group in batch) if at is not None]
+        trained = condition.policy is PolicyLabel.TRAINED
+        self.played.append(
+            Played(
+                suite=suite,
+                condition=condition,
+                env=env.name,
+                outcomes=outcomes,
+                changes=tuple(changes) or None,
+                checkpoint=str(trainer.ckpt_path) if trained and trainer.ckpt_path else None,
+            )
+        )
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Everything played so far goes to the file, in one replace."""
         if trainer.is_global_zero:
-            write_results(Path(trainer.default_root_dir) / "evaluation.json", self.played)
+            write_results(
+                Path(trainer.default_root_dir) / "evaluation.json", self.played, by_checkpoint=self.by_checkpoint
+            )

@@ -1,6 +1,5 @@
 """Shows in TensorBoard what CoD is about: success that rises with position, and the contexts that make it rise."""
 
-import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +9,21 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from callbacks.source import listen, stop_listening
+from cod_lightning.markdown import fenced, visible
+from cod_lightning.rollout import story
 from cod_lightning.types import Group, Lifecycle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _METRIC = "val/success/position_"
+_LAYOUT = {
+    "by position": {
+        "success on held-out packs": ["Multiline", [r"^val/success/position_\d+$"]],
+        "reward in training": ["Multiline", [r"^train/reward/position_\d+$"]],
+    }
+}
+"""Of TensorBoard's tab CUSTOM SCALARS: positions beside each other."""
 Curve = tuple[int, tuple[float, ...]]
 """A global step, and success by position."""
 
@@ -45,10 +53,12 @@ class PositionCurve(Callback):
         success = success_by_position(trainer.callback_metrics)
         if trainer.sanity_checking or not success:
             return
-        step = trainer.global_step
+        step, first = trainer.global_step, not self.history
         self.history.append((step, success))
         for logger in trainer.loggers:
             if isinstance(logger, TensorBoardLogger) and trainer.is_global_zero:
+                if first:
+                    logger.experiment.add_custom_scalars(_LAYOUT)
                 picture = pixels(position_figure(self.history))
                 logger.experiment.add_image("val/position_curve", picture, step, dataformats="HWC")
                 logger.experiment.add_text("val/contexts", "\n\n".join(self._texts), step)
@@ -56,7 +66,7 @@ class PositionCurve(Callback):
     def _collect(self, label: str, step: int, groups: Sequence[Group]) -> None:
         if label == "validation":
             lifecycles = [lifecycle for group in groups for lifecycle in group.lifecycles]
-            self._texts = [contexts_as_html(lifecycle) for lifecycle in lifecycles[: self.num_texts]]
+            self._texts = [contexts_as_markdown(lifecycle) for lifecycle in lifecycles[: self.num_texts]]
 
     def state_dict(self) -> dict[str, Any]:
         """The curves so far, in plain containers."""
@@ -75,14 +85,14 @@ def success_by_position(metrics: dict[str, Any]) -> tuple[float, ...]:
     return tuple(values)
 
 
-def contexts_as_html(lifecycle: Lifecycle) -> str:
-    """The context that each task was solved with and what came of it; a policy's text never acts as HTML."""
+def contexts_as_markdown(lifecycle: Lifecycle) -> str:
+    """The context that each task was solved with and what came of it, as a code block that a policy's text cannot end."""
     lines = [f"{lifecycle.pack_id} #{lifecycle.sibling}"]
     for solve in lifecycle.solves:
         outcome = {True: "solved", False: "not solved", None: "missing"}[solve.success]
         lines.append(f"position {solve.position}: {outcome}; context: {solve.context_before or '(none)'}")
-    text = "\n".join(lines)
-    return f"<pre>{html.escape(text)}</pre>"
+    said = "\n".join(visible(line).replace("\n", "\n    ") for line in lines)
+    return fenced("\n".join("\n    ".join(story.wrapped(line)) for line in said.split("\n")))
 
 
 def position_figure(history: Sequence[Curve]) -> "Figure":

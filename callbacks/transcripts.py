@@ -13,12 +13,16 @@ from cod_lightning.rollout import transcript
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 
+_REPLACED = ("test", "predict")
+"""Rollouts whose files the next pass replaces, even with a checkpoint."""
+
 
 class Transcripts(Callback):
-    """Writes `lifecycles/train.jsonl`, `validation.jsonl` and `test_SUITE_CONDITION.jsonl` under the run's folder.
+    """Writes `lifecycles/LABEL.jsonl` under the run's folder: train, validation, predict, test_SUITE_CONDITION.
 
-    Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on, so
-    that steps after its checkpoint occur twice. Ranks above 0 write their own share to `*.rankR.jsonl`.
+    Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on with
+    those of training and validation, so that steps after its checkpoint occur twice. Ranks above 0 write their own
+    share to `*.rankR.jsonl`.
 
     Args:
         train_per_rollout: Groups kept of each training rollout, drawn at random.
@@ -42,8 +46,8 @@ class Transcripts(Callback):
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Listen no more."""
         stop_listening(trainer, self._write)
-        if stage == "test":  # the next pass of `test` replaces the files of its own conditions
-            self._begun = {label for label in self._begun if not label.startswith("test")}
+        if stage in _REPLACED:  # the next pass replaces its own files
+            self._begun = {label for label in self._begun if not label.startswith(stage)}
 
     def _write(self, label: str, step: int, groups: Sequence[Group]) -> None:
         assert self._trainer is not None, "setup() has not run"
@@ -52,7 +56,7 @@ class Transcripts(Callback):
             return
         rank = self._trainer.global_rank
         name = f"{label}.rank{rank}.jsonl" if rank else f"{label}.jsonl"
-        resumed = self._trainer.ckpt_path is not None and not label.startswith("test")
+        resumed = self._trainer.ckpt_path is not None and not label.startswith(_REPLACED)
         path = Path(self._trainer.default_root_dir) / "lifecycles" / name
         transcript.write(path, kept, step=step, append=resumed or label in self._begun)
         self._begun.add(label)

@@ -1,11 +1,13 @@
 """Keeps the engine on the policy's weights: before anything is sampled, and after the last update of every rollout."""
 
+import time
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.engines.base import Engine
+from cod_lightning.engines.self_test import SelfTest
 
 
 class WeightSync(Callback):
@@ -13,10 +15,19 @@ class WeightSync(Callback):
 
     The rollout that follows carries the version on every token. With `data.updates_per_rollout` above 1 the later updates
     of a rollout train on tokens of the version before; the next sync comes when the rollout is used up.
+
+    Logs `time/sync_s` and, where the self-test ran, `engine/self_test_gap`: the largest difference (nats) between the engine's
+    log-probs of a fixed prompt's continuation and the training forward's.
+
+    Args:
+        self_test: What is compared after each sync; null compares nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, self_test: SelfTest | None = SelfTest()) -> None:  # noqa: B008  (frozen; the CLI's default)
+        self.self_test = self_test
         self.policy_version = 0
+        self.last_gap: float | None = None
+        self.last_sync_s = 0.0
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Whatever has been trained since; at the sanity check, the initial weights."""
@@ -37,9 +48,12 @@ class WeightSync(Callback):
         Between two updates of a rollout the engine gets newer weights than it had, but samples nothing until the next sync.
         """
         if self._engine(trainer).policy_version != self.policy_version or not self.policy_version:
-            unseen = pl_module.updates_since_sync
-            self._sync(trainer, pl_module, new=not self.policy_version)
+            unseen, logged = pl_module.updates_since_sync, (self.last_gap, self.last_sync_s)
+            restored = self.policy_version > 0
+            self._sync(trainer, pl_module, new=not restored)
             pl_module.updates_since_sync = unseen
+            if restored:
+                self.last_gap, self.last_sync_s = logged
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -47,23 +61,34 @@ class WeightSync(Callback):
         """A rollout is used up: the next one comes from the new weights."""
         if (batch_idx + 1) % trainer.datamodule.updates_per_rollout == 0:  # pyright: ignore
             self._sync(trainer, pl_module)
+        pl_module.log("time/sync_s", self.last_sync_s, on_step=True, on_epoch=False, batch_size=1)
+        if self.last_gap is not None:
+            pl_module.log("engine/self_test_gap", self.last_gap, on_step=True, on_epoch=False, batch_size=1)
 
     def _sync(self, trainer: L.Trainer, pl_module: Any, *, new: bool = True) -> None:
         engine = self._engine(trainer)
         if engine.policy_version < 0:
-            engine.bind(pl_module.model, trainer.datamodule.chat.stop_ids)  # pyright: ignore
+            data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+            engine.bind(pl_module.model, data.chat.stop_ids, pl_module.policy.window)
         self.policy_version += new
+        begun = time.perf_counter()
         engine.update_weights(pl_module.model.state_dict().items(), self.policy_version)
+        self.last_sync_s = time.perf_counter() - begun
         pl_module.updates_since_sync = 0
+        if self.self_test is not None and engine.has_weights:
+            context = trainer.precision_plugin.forward_context
+            gap = self.self_test(engine, pl_module.model, window=pl_module.policy.window, context=context)
+            self.last_gap = gap.size
 
     @staticmethod
     def _engine(trainer: L.Trainer) -> Engine:
         return trainer.datamodule.engine  # pyright: ignore
 
     def state_dict(self) -> dict[str, Any]:
-        """The policy version."""
-        return {"policy_version": self.policy_version}
+        """The policy version, and what its sync found."""
+        return {"policy_version": self.policy_version, "last_gap": self.last_gap, "last_sync_s": self.last_sync_s}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting."""
         self.policy_version = state_dict["policy_version"]
+        self.last_gap, self.last_sync_s = state_dict["last_gap"], state_dict["last_sync_s"]

@@ -21,14 +21,16 @@ usage: python -m cod_lightning COMMAND [--config NAME_OR_FILE ...] [GROUP=CHOICE
 commands:
   fit          train with CoD-Train; ends with an evaluation and evaluation.json
   validate     play the validation packs
-  test         evaluate a checkpoint on the config's suites (--ckpt_path)
-  predict      play lifecycles and write them down
+  test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--suites)
+  predict      play lifecycles and write them down, as JSON lines and as a Parquet table
   warm_start   supervised learning on scripted demonstrations
+  export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
   context      log, show, diff, revert: the context of a deployed agent
   worlds       list the shipped worlds
   play         play a pack in the terminal: you are the policy
   references   measure random, memoryless, scripted and oracle play of worlds
+  report       write one HTML file about a run, or several side by side (--plots: also PNG and SVG)
 
   COMMAND --help              every key with its default
   COMMAND ... --print_config  the resolved config, which can be given to --config again
@@ -42,7 +44,7 @@ examples:
 
 _LIGHTNING = ("fit", "validate", "test", "predict")
 _MODULES = dict.fromkeys(_LIGHTNING, "train") | {
-    name: name for name in ("warm_start", "deploy", "context", "worlds", "play", "references")
+    name: name for name in ("warm_start", "export", "deploy", "context", "worlds", "play", "references", "report")
 }
 """Command -> the module of `commands` with its `run`."""
 

@@ -26,6 +26,10 @@ class EngineFailure(CodLightningError):
     """An engine raised, or could not serve a request."""
 
 
+class EngineMismatch(EngineFailure):
+    """After a weight sync an engine's log-probabilities are not those of the trained weights; ends the run."""
+
+
 class EngineRefused(CodLightningError):
     """An engine has been told no in a way that the next request will not change (a wrong key, no such model); ends the run."""
 

@@ -1,16 +1,21 @@
 """The online data of CoD-Train: packs become groups of lifecycles, groups become batches, one batch an optimizer update."""
 
 import copy
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.controls import BlankedContext
-from cod_lightning.evaluation.suite import Condition, Control, Suite, conditions
+from cod_lightning.evaluation.conditions import Condition, PolicyLabel, conditions
+from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.play import play
+from cod_lightning.evaluation.readiness import ready
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.rollout.chat import Chat
@@ -78,27 +83,48 @@ class RolloutDataModule(ItemDataModule):
         self.enable_thinking = enable_thinking
         self.suites = tuple(suites or ())
         self.seed = seed
-        self._stream = TrainStream(self._updates, rollouts_per_epoch, updates_per_rollout)
-        self.policy_label = "trained"
-        """Whose weights the engine holds in `test`; decides which conditions of a suite run."""
+        self.stream = TrainStream(self._updates, rollouts_per_epoch, updates_per_rollout)
+        """The updates to come; where a training stops and goes on."""
+        self.policy_label = str(PolicyLabel.TRAINED)
+        """Who plays in `test`; decides which conditions of a suite run."""
         self.monitor = RolloutMonitor()
         self.group_listeners: list[GroupListener] = []
         self.last_rollout: RolloutStats | None = None
         self._chat: Chat | None = None
+        self._suites_checked = False
+        self._packs_of: tuple[str, list[Pack]] = ("", [])
+        """The suite at hand and its packs, which its conditions share."""
+        self._trained: list[Group] = []
+        """What the trained policy did in it; controls that lend contexts take them from here."""
 
     # ------------------------------------------------------------------ life of the DataModule
 
     def setup(self, stage: str) -> None:
-        """Make the tokenizer, if `check_with` has not."""
-        del stage
+        """Make the tokenizer, if `check_with` has not; refuse to train what cannot be trained."""
         self.check_with(self.policy)
+        if stage == "fit":
+            _check_trainable(self.engine)
+        if stage in ("fit", "test"):
+            self.check_suites()
 
     def check_with(self, policy: Policy) -> None:
-        """Make the tokenizer and see that an opening prompt and a response fit the policy's window."""
+        """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window."""
         if self._chat is None:
+            _check_pair(self.engine, policy)
             chat = Chat(policy.tokenizer(self.env.words() + self.context.words()), self.enable_thinking)
             self._check_window(policy, chat)
             self._chat = chat
+
+    def check_suites(self) -> None:
+        """Settle what suites leave open and refuse those that cannot be played; `check_with` has to come first."""
+        if self._suites_checked:
+            return
+        names = [suite.name for suite in self.suites]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            remedy = "Rename one: evaluation.json keeps them by name."
+            raise ConfigError("data.suites", ", ".join(twice), "names that occur once", remedy)
+        self.suites = tuple(ready(suite, self.env, self.pack_size, self.context, self.chat) for suite in self.suites)
+        self._suites_checked = True
 
     @property
     def policy(self) -> Policy:
@@ -115,18 +141,21 @@ class RolloutDataModule(ItemDataModule):
         return self._chat
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the training updates stand."""
-        return self._stream.saved()
+        """Where the training updates stand, and the figures of the rollout that they come from."""
+        stats = None if self.last_rollout is None else asdict(self.last_rollout)
+        return {"stream": self.stream.saved(), "last_rollout": stats}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on there."""
-        self._stream.restore(state_dict)
+        self.stream.restore(state_dict["stream"])
+        stats = state_dict["last_rollout"]
+        self.last_rollout = None if stats is None else RolloutStats(**stats)
 
     # ------------------------------------------------------------------ loaders
 
     def train_dataloader(self) -> TrainStream:
         """One item = one optimizer update. Sized, so that Lightning never fetches ahead of the weights."""
-        return self._stream
+        return self.stream
 
     def val_dataloader(self) -> SizedItems:
         """One item: the groups (of one) of all validation packs."""
@@ -140,8 +169,8 @@ class RolloutDataModule(ItemDataModule):
         ]
 
     def predict_dataloader(self) -> SizedItems:
-        """As validation: lifecycles of held-out packs."""
-        return self.val_dataloader()
+        """The packs of a validation, in items of no more lifecycles than a training rollout has: memory stays bounded."""
+        return SizedItems(self._predicted_groups, math.ceil(self.val_packs / self._predicted_at_once))
 
     def test_conditions(self) -> list[tuple[Suite, Condition]]:
         """Suites and conditions in the order of the test loaders."""
@@ -169,35 +198,60 @@ class RolloutDataModule(ItemDataModule):
         packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)
         yield self._run("validation", packs, 1)
 
+    @property
+    def _predicted_at_once(self) -> int:
+        return self.packs_per_rollout * self.group_size
+
+    def _predicted_groups(self) -> Iterator[list[Group]]:
+        for first in range(0, self.val_packs, self._predicted_at_once):
+            count = min(self._predicted_at_once, self.val_packs - first)
+            packs = self._packs(self.env, Split.VALIDATION, first, count, self.pack_size, 0)
+            yield self._run("predict", packs, 1)
+
     def _suite_groups(self, suite: Suite, condition: Condition) -> Iterator[list[Group]]:
-        env = suite.env or self.env
-        packs = self._packs(env, Split(suite.split), 0, suite.num_packs, suite.pack_size, suite.seed)
-        mechanism = BlankedContext(self.context) if condition.control is Control.BLANKED_CONTEXT else self.context
-        yield self._run(condition.label, packs, 1, world=env, mechanism=mechanism, temperature=condition.temperature)
+        """Sampling noise goes by identity alone, not by version: a checkpoint has the same figures whenever it is tested."""
+        world = suite.env or self.env
+        if self._packs_of[0] != suite.name:
+            self._packs_of = (suite.name, suite.packs(world))
+
+        def roll() -> list[Group]:
+            return play(
+                suite,
+                condition,
+                self._packs_of[1],
+                world=world,
+                mechanism=self.context,
+                speaker=replace(self._speaker(condition.temperature), policy_version=0),
+                monitor=self.monitor,
+                trained=self._trained,
+            )
+
+        groups = self._recorded(condition.label, roll)
+        if condition.name == PolicyLabel.TRAINED:
+            self._trained = groups if Control.SHUFFLED_CONTEXT in (suite.controls or ()) else []
+        yield groups
 
     def _packs(self, env: TextEnv, split: Split, first: int, count: int, size: int, seed: int) -> list[Pack]:
         return [env.sample_pack(split=split, index=first + i, num_tasks=size, seed=seed) for i in range(count)]
 
-    def _run(
-        self,
-        label: str,
-        packs: Sequence[Pack],
-        num_siblings: int,
-        *,
-        world: TextEnv | None = None,
-        mechanism: ContextMechanism | None = None,
-        temperature: float | None = None,
-    ) -> list[Group]:
+    def _run(self, label: str, packs: Sequence[Pack], num_siblings: int) -> list[Group]:
+        def roll() -> list[Group]:
+            return run_groups(
+                packs,
+                num_siblings,
+                world=self.env,
+                mechanism=self.context,
+                speaker=self._speaker(self.temperature),
+                monitor=self.monitor,
+                label=label,
+            )
+
+        return self._recorded(label, roll)
+
+    def _recorded(self, label: str, roll: Callable[[], list[Group]]) -> list[Group]:
+        """A rollout, timed, and shown to whoever listens."""
         start = time.perf_counter()
-        groups = run_groups(
-            packs,
-            num_siblings,
-            world=world or self.env,
-            mechanism=mechanism or self.context,
-            speaker=self._speaker(self.temperature if temperature is None else temperature),
-            monitor=self.monitor,
-            label=label,
-        )
+        groups = roll()
         self.last_rollout = RolloutStats.of(groups, time.perf_counter() - start, count_drift(groups))
         for listener in self.group_listeners:
             listener(label, self._step(), groups)
@@ -256,6 +310,22 @@ def _check_sizes(
             f"a divisor of data.packs_per_rollout={packs}",
             f"The nearest is {nearest}.",
         )
+
+
+def _check_pair(engine: Engine, policy: Policy) -> None:
+    if engine.has_weights != policy.has_weights:
+        expected = f"an engine {'with' if policy.has_weights else 'without'} weights, as {type(policy).__name__} is"
+        remedy = "Choose engine=openai together with model=endpoint, or neither."
+        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
+
+
+def _check_trainable(engine: Engine) -> None:
+    if not engine.has_weights:
+        expected = (
+            "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
+        )
+        remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
+        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
 
 
 def _check_sampling(temperature: float, top_p: float) -> None:

@@ -30,6 +30,8 @@ class TrainStream:
         self._pending: deque[Batch] = deque()
         self._left = 0
         """Updates left in an epoch that was begun."""
+        self.listeners: list[Callable[[], None]] = []
+        """Called between two updates of an epoch: whatever the last one did, logging included, is done then."""
 
     def __len__(self) -> int:
         """Updates of an epoch."""
@@ -38,7 +40,11 @@ class TrainStream:
     def __iter__(self) -> Iterator[Sealed]:
         """The rest of an epoch that was begun, else the next one."""
         self._left = self._left or self._length
+        begun = False
         while self._left:
+            for listener in self.listeners if begun else ():
+                listener()
+            begun = True
             if not self._pending:
                 self._pending.extend(self._roll_out(self.num_rollouts))
                 self.num_rollouts += 1

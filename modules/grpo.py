@@ -20,17 +20,16 @@ from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy, output_layer
 from cod_lightning.objective.baselines import Baseline, GroupMean, scale
-from cod_lightning.objective.batch import Batch, CreditTable, spread
+from cod_lightning.objective.batch import Batch, CreditTable
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss, kl_to_reference
 from cod_lightning.objective.microbatch import split_by_token_budget
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
+from cod_lightning.objective.update import Update, packs_with_signal, plan_update
+from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 from modules.policy import PolicyModule
-
-_NO_ADVANTAGE = 1e-6
-"""Below this a row's gradient is rounding noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,19 @@ class UpdateStats:
     """Tokens that went through forward and backward, padding excluded."""
     num_rows: int
     num_dropped_rows: int
-    """Rows of zero advantage, which need no gradient."""
+    """Rows of zero advantage, which need no gradient, and those of filtered packs."""
     num_micro_batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    """Sums over the micro-batches of an update; None where there was none."""
+
+    metrics: LossMetrics | None
+    entropy: float
+    """nats"""
+    divergence: float
+    """Estimate of KL(policy || reference), nats."""
 
 
 class GRPOModule(PolicyModule):
@@ -58,6 +68,7 @@ class GRPOModule(PolicyModule):
         scale: Divide advantages by the standard deviation of returns in a group, in the batch, or not at all.
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
+        filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
         lr: Learning rate of AdamW.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
@@ -65,7 +76,9 @@ class GRPOModule(PolicyModule):
         final_lr_fraction: Share of the learning rate that is left at the last update; it falls linearly. 1 keeps it constant.
         gradient_clip_val: Largest norm of an update's gradient; null leaves it alone.
         token_budget: Most tokens of a micro-batch, padding included. Changes memory and speed, not the gradient.
-        kl_coefficient: Weight of the k2 divergence from the frozen initial policy; 0 keeps no copy.
+        kl_coefficient: Weight of the divergence from the frozen initial policy, per token; 0 keeps no copy.
+        kl_estimator: How the divergence is estimated from the sampled tokens.
+        entropy_coefficient: Weight of the mean entropy of a token's distribution, which is made larger.
     """
 
     def __init__(
@@ -76,6 +89,7 @@ class GRPOModule(PolicyModule):
         scale: Literal["none", "group", "batch"] = "none",
         reweight: AdaptiveRED | None = AdaptiveRED(),  # noqa: B008
         loss: PolicyLoss = REC(),  # noqa: B008
+        filter_packs: bool = False,
         lr: float = 1e-6,
         betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 0.0,
@@ -84,22 +98,34 @@ class GRPOModule(PolicyModule):
         gradient_clip_val: float | None = 1.0,
         token_budget: int = 16_384,
         kl_coefficient: float = 0.0,
+        kl_estimator: Literal["k1", "k2", "k3"] = "k2",
+        entropy_coefficient: float = 0.0,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        _check(lr, token_budget, gradient_clip_val, kl_coefficient, final_lr_fraction)
+        _check(lr, token_budget, gradient_clip_val, final_lr_fraction)
+        _check_terms(kl_coefficient, kl_estimator, entropy_coefficient)
         self.policy, self.credit, self.baseline = policy, credit, baseline
         self.scale: Literal["none", "group", "batch"] = scale
-        self.reweight, self.loss = reweight, loss
+        self.reweight, self.loss, self.filter_packs = reweight, loss, filter_packs
         self.lr, self.betas, self.weight_decay, self.warmup_updates = lr, betas, weight_decay, warmup_updates
         self.final_lr_fraction = final_lr_fraction
-        self.gradient_clip_val, self.token_budget, self.kl_coefficient = gradient_clip_val, token_budget, kl_coefficient
+        self.gradient_clip_val, self.token_budget = gradient_clip_val, token_budget
+        self.kl_coefficient, self.entropy_coefficient = kl_coefficient, entropy_coefficient
+        self.kl_estimator: Literal["k1", "k2", "k3"] = kl_estimator
         self.model: PreTrainedModel | None = None
         self.reference: PreTrainedModel | None = None
         self.val_positions = PositionMetrics()
         self.last_update: UpdateStats | None = None
+        self.logprob_gap: float | None = None
+        """Mean distance (nats) between the engine's log-probs and training's, at the latest rollout's first update."""
         self.updates_since_sync = 0
         """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
+
+    def setup(self, stage: str) -> None:
+        """Refuse a credit rule that has no meaning for packs of this size."""
+        if stage == "fit":
+            self.credit.check(self.trainer.datamodule.pack_size)  # pyright: ignore
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
@@ -134,13 +160,19 @@ class GRPOModule(PolicyModule):
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
         advantages, temperature = self.advantages(batch.credit)
-        token_advantages = spread(advantages, batch)
-        rows = token_advantages.abs().amax(dim=1).gt(_NO_ADVANTAGE).nonzero().squeeze(1)
-        keys = _episode_keys(batch.episode_index[rows], batch.credit)
-        micro_batches = [rows[part] for part in split_by_token_budget(batch.lengths[rows], keys, self.token_budget)]
+        update = plan_update(
+            batch,
+            advantages,
+            self.loss,
+            filter_packs=self.filter_packs,
+            every_row=self.reference is not None or self.entropy_coefficient > 0,
+            seed=derive_seed("marked tokens", self.global_step),
+        )
+        rows = update.rows
+        parts = split_by_token_budget(batch.lengths[rows], update.keys[rows], self.token_budget)
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
-        metrics, entropy = self._accumulate(batch, token_advantages, micro_batches)
+        totals = self._accumulate(batch, update, [rows[part] for part in parts])
         norm = self._clip()
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
@@ -148,9 +180,11 @@ class GRPOModule(PolicyModule):
             num_tokens=int(batch.lengths[rows].sum()),
             num_rows=len(rows),
             num_dropped_rows=len(batch.lengths) - len(rows),
-            num_micro_batches=len(micro_batches),
+            num_micro_batches=len(parts),
         )
-        self._log_update(batch, metrics, entropy, norm, temperature)
+        silent = 1 - float(packs_with_signal(advantages).float().mean())
+        values = {"red_temperature": temperature, "gradient_norm": norm, "zero_variance_packs": silent}
+        self._log_update(batch, totals, values)
 
     def advantages(self, table: CreditTable) -> tuple[Float[Tensor, "G K E"], float]:
         """Advantages of the whole rollout, and RED's temperature (0 where it left them alone)."""
@@ -161,42 +195,52 @@ class GRPOModule(PolicyModule):
         tilted = self.reweight(advantages.values, table.action_counts, advantages.valid)
         return tilted.values, tilted.temperature
 
-    def _accumulate(
-        self, batch: Batch, token_advantages: Float[Tensor, "B T"], micro_batches: Sequence[Tensor]
-    ) -> tuple[LossMetrics | None, float]:
-        """Gradients of all micro-batches, their summed metrics, and the mean entropy (nats) per action token."""
+    def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor]) -> _Totals:
+        """Gradients of all micro-batches, and their summed metrics, entropies and divergences."""
         metrics: LossMetrics | None = None
-        entropy_sum = 0.0
+        entropy_sum = divergence_sum = 0.0
         for rows in micro_batches:
             part = batch.rows(rows)
+            width = part.token_ids.shape[1]
             logprobs, entropy = self._logprobs(self._model, part)
             out = self.loss(
                 LossInputs(
                     policy_logprobs=logprobs,
                     behaviour_logprobs=part.behaviour_logprobs,
-                    advantages=token_advantages[rows, : part.token_ids.shape[1]],
+                    advantages=update.advantages[rows, :width],
                     action_mask=part.action_mask,
-                    num_action_tokens=batch.num_action_tokens,
+                    marked=update.marked[rows, :width],
+                    episode=update.keys[rows],
+                    num_action_tokens=update.num_action_tokens,
+                    num_episodes=update.num_episodes,
                 )
             )
-            loss = out.loss + self._divergence(part, logprobs, batch.num_action_tokens)
+            divergence, loss = self._divergence(part, logprobs), out.loss
+            if self.reference is not None:
+                loss = loss + self.kl_coefficient * divergence / max(1, update.num_action_tokens)
+            if self.entropy_coefficient > 0:
+                loss = loss - self.entropy_coefficient * entropy.sum() / max(1, update.num_action_tokens)
             self._stop_if_not_finite(loss, logprobs, part)
             self.manual_backward(loss)
             metrics = out.metrics if metrics is None else metrics + out.metrics
-            entropy_sum += float(entropy.sum())
-        return metrics, entropy_sum / max(1, int(metrics.num_tokens) if metrics else 0)
+            entropy_sum += float(entropy.detach().sum())
+            divergence_sum += float(divergence.detach())
+        return _Totals(metrics, entropy_sum, divergence_sum)
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens; rows are right-padded, so the causal mask is all they need."""
         hidden = model.base_model(input_ids=part.token_ids, use_cache=False).last_hidden_state
-        return action_logprobs(hidden, output_layer(model), part.token_ids, part.action_mask)
+        wanted = self.entropy_coefficient > 0
+        layer = output_layer(model)
+        return action_logprobs(hidden, layer, part.token_ids, part.action_mask, entropy_gradient=wanted)
 
-    def _divergence(self, part: Batch, logprobs: Float[Tensor, "B T"], num_action_tokens: int) -> Tensor | float:
+    def _divergence(self, part: Batch, logprobs: Float[Tensor, "B T"]) -> Float[Tensor, ""]:
+        """Sum over action tokens; 0 without a reference."""
         if self.reference is None:
-            return 0.0
+            return logprobs.new_zeros(())
         with torch.no_grad():
             reference, _ = self._logprobs(self.reference, part)
-        return self.kl_coefficient * kl_to_reference(logprobs, reference, part.action_mask) / num_action_tokens
+        return kl_to_reference(logprobs, reference, part.action_mask, self.kl_estimator)
 
     def _clip(self) -> float:
         """Clip the gradient if asked to; its norm (before clipping)."""
@@ -219,35 +263,39 @@ class GRPOModule(PolicyModule):
             "Lower model.lr, or look for log-probabilities of -inf in the batch."
         )
 
-    def _log_update(
-        self, batch: Batch, metrics: LossMetrics | None, entropy: float, norm: float, temperature: float
-    ) -> None:
+    def _log_update(self, batch: Batch, totals: _Totals, values: dict[str, float]) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
         table = batch.credit
         present = table.valid[..., 0::2]
         count = present.sum(dim=(0, 1))
         mean = torch.where(present, table.solve_rewards, 0.0).sum(dim=(0, 1)) / count.clamp_min(1)
-        values = {f"train/reward/position_{n}": float(r) for n, r in enumerate(mean) if count[n]}
-        values |= {
-            "train/lifecycles": float(count[0]),
-            "train/red_temperature": temperature,
-            "train/gradient_norm": norm,
-        }
-        if metrics is not None:
+        values |= {f"reward/position_{n}": float(r) for n, r in enumerate(mean) if count[n]}
+        values |= {"lifecycles": float(count[0])}
+        if (metrics := totals.metrics) is not None:
             tokens = max(1.0, float(metrics.num_tokens))
-            values |= {"train/clip_fraction": float(metrics.num_clipped) / tokens, "train/entropy": entropy}
+            values |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
+            if self.reference is not None:
+                values["divergence"] = totals.divergence / tokens
             if on_policy:
-                values["train/logprob_gap"] = float(metrics.sum_logprob_gap) / tokens
-        self.log_dict(values, on_step=True, on_epoch=False, batch_size=1)
+                self.logprob_gap = float(metrics.sum_logprob_gap) / tokens
+        if self.logprob_gap is not None:
+            values["logprob_gap"] = self.logprob_gap
+        named = {f"train/{name}": value for name, value in values.items()}
+        self.log_dict(named, on_step=True, on_epoch=False, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Say whose checkpoint this is."""
-        checkpoint["cod_lightning"] = {"version": __version__, "updates_since_sync": self.updates_since_sync}
+        checkpoint["cod_lightning"] = {
+            "version": __version__,
+            "updates_since_sync": self.updates_since_sync,
+            "logprob_gap": self.logprob_gap,
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on between the updates of a rollout."""
-        self.updates_since_sync = checkpoint["cod_lightning"].get("updates_since_sync", 0)
+        kept = checkpoint["cod_lightning"]
+        self.updates_since_sync, self.logprob_gap = kept["updates_since_sync"], kept["logprob_gap"]
 
     # ------------------------------------------------------------------ evaluation
 
@@ -269,15 +317,7 @@ class GRPOModule(PolicyModule):
         return sum(len(group.lifecycles) for group in groups)
 
 
-def _episode_keys(index: Tensor, table: CreditTable) -> Tensor:
-    """One integer for each row's episode, from its (g, k, e)."""
-    _, siblings, episodes = table.valid.shape
-    return (index[:, 0] * siblings + index[:, 1]) * episodes + index[:, 2]
-
-
-def _check(
-    lr: float, token_budget: int, gradient_clip_val: float | None, kl_coefficient: float, final_lr_fraction: float
-) -> None:
+def _check(lr: float, token_budget: int, gradient_clip_val: float | None, final_lr_fraction: float) -> None:
     if not 0 <= final_lr_fraction <= 1:
         raise ConfigError("model.final_lr_fraction", final_lr_fraction, "in [0, 1]", "1 keeps the rate constant.")
     if not lr > 0:
@@ -286,5 +326,13 @@ def _check(
         raise ConfigError("model.token_budget", token_budget, "at least 1", "16384 is the default.")
     if gradient_clip_val is not None and not gradient_clip_val > 0:
         raise ConfigError("model.gradient_clip_val", gradient_clip_val, "above 0, or null", "1.0 is the default.")
+
+
+def _check_terms(kl_coefficient: float, kl_estimator: str, entropy_coefficient: float) -> None:
     if kl_coefficient < 0:
         raise ConfigError("model.kl_coefficient", kl_coefficient, "at least 0", "0 is the paper's.")
+    if kl_coefficient == 0 and kl_estimator != "k2":
+        expected = "left out while model.kl_coefficient is 0, since there is nothing to estimate"
+        raise ConfigError("model.kl_estimator", kl_estimator, expected, "Set both.")
+    if entropy_coefficient < 0:
+        raise ConfigError("model.entropy_coefficient", entropy_coefficient, "at least 0", "0.001 is a usual value.")

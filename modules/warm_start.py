@@ -38,6 +38,10 @@ class WarmStartModule(PolicyModule):
         self.automatic_optimization = False
         if not lr > 0:
             raise ConfigError("model.lr", lr, "a number above 0", "A tiny policy's is about 3e-3.")
+        if not policy.has_weights:
+            raise ConfigError(
+                "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
+            )
         self.policy, self.lr, self.betas, self.weight_decay = policy, lr, betas, weight_decay
         self.warmup_updates, self.gradient_clip_val = warmup_updates, gradient_clip_val
         self.model: PreTrainedModel | None = None

@@ -4,7 +4,8 @@ import numpy as np
 
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import Played
-from cod_lightning.evaluation.suite import PolicyLabel, Suite, conditions
+from cod_lightning.evaluation.conditions import PolicyLabel, conditions
+from cod_lightning.evaluation.suite import Suite
 
 NUM_PACKS = 400
 TRAINED, COLD = (0.4, 0.6, 0.7, 0.9), (0.3, 0.3, 0.3, 0.3)

@@ -1,11 +1,17 @@
 """Every shipped YAML is composed, type-checked and built."""
 
+import re
+
 import pytest
 import yaml
 
 from cod_lightning.commands.config_files import config_folders, config_names, expand
 from cod_lightning.commands.train import TrainCLI, start
 from cod_lightning.commands.warm_start import WarmStartCLI
+from cod_lightning.objective import baselines, losses, returns
+from cod_lightning.objective.baselines import Baseline
+from cod_lightning.objective.losses import PolicyLoss
+from cod_lightning.objective.returns import CreditRule
 from cod_lightning.types import Split
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
@@ -33,14 +39,69 @@ def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
     assert cli.datamodule.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks
 
 
+def group_files(*groups):
+    folder = config_folders()[0]
+    return [path for group in groups for path in sorted((folder / group).glob("*.yaml"))]
+
+
+CHOICES = [f"{path.parent.name}={path.stem}" for path in group_files("loss", "credit", "baseline", "regulariser")]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_part_of_the_objective_can_be_chosen_and_is_what_its_file_says(choice, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = build("smoke", choice).model
+    group, _, name = choice.partition("=")
+    said = yaml.safe_load((config_folders()[0] / group / f"{name}.yaml").read_text())
+    for key, value in ({group: said} if "class_path" in said else said).items():
+        found = getattr(model, key)
+        if not isinstance(value, dict):
+            assert found == value
+            continue
+        assert f"{type(found).__module__}.{type(found).__name__}".startswith(value["class_path"].rpartition(".")[0])
+        assert type(found).__name__ == value["class_path"].rpartition(".")[2]
+        given = {k: v for k, v in value.get("init_args", {}).items() if not str(v).startswith("$")}
+        assert {k: getattr(found, k) for k in given} == given
+
+
+@pytest.mark.parametrize("path", group_files("loss"), ids=lambda path: path.stem)
+def test_a_loss_file_spells_out_every_option(path):
+    """jsonargparse keeps options that another class of the same seam had before, if they have the same name."""
+    said = yaml.safe_load(path.read_text())
+    assert said.keys() >= {"loss", "scale", "reweight"}
+    known = vars(getattr(losses, said["loss"]["class_path"].rpartition(".")[2])())
+    assert {k for k, v in known.items() if v is not None} <= said["loss"].get("init_args", {}).keys()
+
+
+def test_every_loss_credit_rule_and_baseline_has_a_file():
+    texts = "".join(path.read_text() for path in group_files("loss", "credit", "baseline"))
+    for seam, home in ((PolicyLoss, losses), (CreditRule, returns), (Baseline, baselines)):
+        for value in vars(home).values():
+            if isinstance(value, type) and issubclass(value, seam) and value is not seam:
+                assert re.search(rf"\.{value.__name__}\b", texts), value
+
+
+def test_parts_of_the_objective_combine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = build("smoke", "loss=dapo", "credit=trajectory", "baseline=leave_one_out", "regulariser=entropy").model
+    assert (model.loss, model.credit, model.baseline) == (
+        losses.DAPO(),
+        returns.TrajectoryCredit(),
+        baselines.LeaveOneOut(),
+    )
+    assert (model.scale, model.reweight, model.filter_packs) == ("group", None, True)
+
+
 def test_every_group_file_says_where_it_belongs():
-    (folder, *_) = config_folders()
-    files = [p for group in ("env", "context", "engine", "model") for p in (folder / group).glob("*.yaml")]
-    assert len(files) >= 7
-    for path in files:
+    objects = group_files("env", "context", "engine", "model", "credit", "baseline")
+    parts = group_files("loss", "regulariser")
+    assert len(objects) >= 17
+    assert len(parts) >= 20
+    for path in objects + parts:
         first = path.read_text().splitlines()[0]
         assert first.startswith("# @package "), path
-        assert "class_path" in yaml.safe_load(path.read_text())
+        assert path in parts or "class_path" in yaml.safe_load(path.read_text())
+        assert path in objects or first == "# @package model"
 
 
 def test_a_group_choice_replaces_the_world(tmp_path, monkeypatch):

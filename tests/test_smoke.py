@@ -129,6 +129,25 @@ def test_a_checkpoint_is_tested_and_gone_on_from(smoke, cache, tmp_path):
     assert min(int(row["epoch"]) for row in rows(tmp_path / "more")) == 3
 
 
+def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_results(smoke, cache, tmp_path):
+    first, second = smoke[0] / "checkpoints" / "last.ckpt", tmp_path / "copy.ckpt"
+    second.write_bytes(first.read_bytes())
+    suites = [
+        {"name": "loop", "num_packs": 32, "wrap": "ralph_loop"},
+        {"name": "long", "num_packs": 32, "pack_size": 9},
+    ]
+    (tmp_path / "mine.yaml").write_text(json.dumps(suites))
+    chosen = ("--ckpt_paths", f"[{first},{second}]", "--suites", "[mine.yaml]", "--trainer.default_root_dir", "t")
+    done = cod("test", "--config", "smoke", *chosen, cwd=tmp_path, cache=cache)
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = json.loads((tmp_path / "t" / "evaluation.json").read_text())
+    assert results["suites"] == {}
+    one, other = (results["checkpoints"][str(path)] for path in (first, second))
+    assert list(one) == ["loop", "long"]
+    assert one["loop"]["positions"] == other["loop"]["positions"]
+    assert {"warm_start", "oracle", "blanked_context"} <= one["long"]["controls"].keys()
+
+
 @pytest.mark.parametrize("command", ["validate", "predict"])
 def test_a_checkpoint_plays_the_validation_packs(command, smoke, cache, tmp_path):
     checkpoint = ("--ckpt_path", str(smoke[0] / "checkpoints" / "last.ckpt"))
@@ -138,6 +157,7 @@ def test_a_checkpoint_plays_the_validation_packs(command, smoke, cache, tmp_path
     recorded = list((tmp_path / "played" / "lifecycles").glob("*.jsonl"))
     assert len(recorded) == 1
     assert len(load(recorded[0].read_text().splitlines())) == 256
+    assert (command == "predict") == recorded[0].with_name("predict.parquet").is_file()
 
 
 def readme_commands():

@@ -26,7 +26,8 @@ def main(wheel: str) -> None:
                 (dependencies / entry.name).symlink_to(entry)
         (own / "dependencies.pth").write_text(f"{dependencies}\n")
         environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-        for arguments in (["--help"], ["fit", "--config", "quickstart", "--print_config"], ["--version"]):
+        watching = ["play", "--env", "levers", "--policy", "scripted"]
+        for arguments in (["--help"], ["fit", "--config", "quickstart", "--print_config"], ["--version"], ["worlds"], watching):
             done = subprocess.run(
                 [home / "bin" / "python", "-m", "cod_lightning", *arguments],
                 cwd=empty,

@@ -62,7 +62,9 @@ def find_config(name: str, key: str = "--config") -> Path:
 
 
 def expand(argv: Sequence[str]) -> Expanded:
-    """Compose every `--config` file with the group choices (`env=levers`) on the command line."""
+    """Compose every `--config` file with the group choices (`env=levers`), and spell out the suites that it names."""
+    from cod_lightning.commands.suite_files import with_suites
+
     choices, others = _group_choices(argv)
     out: list[str] = []
     names: list[str] = []
@@ -78,7 +80,7 @@ def expand(argv: Sequence[str]) -> Expanded:
         names.append(path.stem)
         composes = _has_defaults(path)
         composed_any |= composes
-        out += ["--config", str(compose(path, choices) if composes else path)]
+        out += ["--config", str(with_suites(compose(path, choices) if composes else path))]
     if choices and not composed_any:
         raise ConfigError(
             "command line", choices[0], "a --config with a defaults: list to apply it to", "Name a config first."

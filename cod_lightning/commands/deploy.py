@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,8 +10,9 @@ from lightning.pytorch.cli import LightningArgumentParser
 from rich.console import Console
 from rich.text import Text
 
-from cod_lightning.commands.config_files import expand, temporary_config
-from cod_lightning.commands.train import TrainCLI, quieten, start
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.from_run import FromRunCLI, model_of, with_the_runs_config
+from cod_lightning.commands.train import quieten, start
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.dialogue import Speaker
@@ -21,35 +21,27 @@ from datamodules import RolloutDataModule
 from modules import GRPOModule
 
 _COLOURS = {EpisodeStatus.FAILED: "red", EpisodeStatus.MALFORMED: "yellow", EpisodeStatus.TRUNCATED: "yellow"}
-_OF_FIT = ("ckpt_path", "weights_only")
-"""Keys of a run's config that are `fit`'s own."""
 
 
-class DeployCLI(TrainCLI):
-    """`TrainCLI`, with what a deployment needs."""
+class DeployCLI(FromRunCLI):
+    """`FromRunCLI`, with what a deployment needs."""
 
     command = "deploy"
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """State, tasks and policy of the deployment."""
         super().add_arguments_to_parser(parser)
-        parser.add_argument("--ckpt_path", type=str | None, default=None, help="Checkpoint; null: model.policy as it is.")
         parser.add_argument("--state", type=str | None, default=None, help="Folder of the agent; made if need be.")
         parser.add_argument("--num_tasks", type=int, default=10, help="Tasks to solve now.")
         parser.add_argument("--stream", type=int, default=0, help="Index of the pack that the tasks come from.")
         parser.add_argument("--split", type=Split, default=Split.TEST, help="Share of the worlds of the pack.")
         parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
 
-    def after_instantiate_classes(self) -> None:
-        """The warm start serves where there is no checkpoint."""
-        if self.config.ckpt_path is None:
-            super().after_instantiate_classes()
-
 
 def run(argv: Sequence[str]) -> int:
     """Go on where the state folder is, or begin."""
     quieten()
-    expanded = expand(_with_the_runs_config(argv))
+    expanded = expand(with_the_runs_config(argv))
     cli = start(DeployCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)
     options = cli.config
     _check(options)
@@ -76,17 +68,14 @@ def run(argv: Sequence[str]) -> int:
         return 130
     finally:
         store.close()
+        if told := cli.datamodule.engine.report():
+            console.print(Text(told))
     return 0
 
 
 def speaker_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temperature: float) -> Speaker:
     """The policy as a rollout meets it: model built, weights loaded, engine bound."""
-    data.check_with(policy)
-    model = policy.model(data.chat.tokenizer)
-    if ckpt_path is not None:
-        content = torch.load(ckpt_path, map_location="cpu", weights_only=True)
-        weights = {k.removeprefix("model."): v for k, v in content["state_dict"].items() if k.startswith("model.")}
-        model.load_state_dict(weights)
+    model: Any = model_of(policy, data, ckpt_path)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     data.engine.bind(model.to(device).eval(), data.chat.stop_ids)
     data.engine.update_weights(model.state_dict().items(), 0)
@@ -98,27 +87,6 @@ def speaker_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temp
         temperature=temperature,
         seed=data.seed,
     )
-
-
-def _with_the_runs_config(argv: Sequence[str]) -> list[str]:
-    """Without a --config, that of the run which the checkpoint belongs to."""
-    flags = [arg.partition("=")[0] for arg in argv]
-    if "--config" in flags or "-c" in flags or "--ckpt_path" not in flags:
-        return list(argv)
-    config = Path(_value(argv, "--ckpt_path")).resolve().parent.parent / "config.yaml"
-    if not config.is_file():
-        return list(argv)
-    content = {key: value for key, value in yaml.safe_load(config.read_text()).items() if key not in _OF_FIT}
-    return ["--config", str(temporary_config(f"{config.parent.name}.yaml", content)), *argv]
-
-
-def _value(argv: Sequence[str], flag: str) -> str:
-    for before, arg in zip(["", *argv], argv, strict=False):
-        if before == flag:
-            return arg
-        if arg.startswith(f"{flag}="):
-            return arg.partition("=")[2]
-    return ""
 
 
 def _check(options: Any) -> None:
@@ -146,7 +114,9 @@ def _tell(console: Console, store: ContextStore, episode: Episode) -> None:
         return
     reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
     colour = _COLOURS.get(episode.status, "green" if episode.success else "red")
-    console.print(f"task {episode.position}: [{colour}]reward {reward}, {episode.status}[/], {len(episode.turns)} turns")
+    console.print(
+        f"task {episode.position}: [{colour}]reward {reward}, {episode.status}[/], {len(episode.turns)} turns"
+    )
 
 
 def _summary(console: Console, store: ContextStore) -> None:

@@ -1,38 +1,77 @@
 """The evaluation at the end of `fit` and of `test`: the trained policy, then what it started from, then the table."""
 
 import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 from safetensors.torch import load_file
 
 from callbacks import Evaluation
 from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.evaluation.conditions import PolicyLabel
 from cod_lightning.evaluation.results import read_results
+from cod_lightning.evaluation.schema import Results
 from cod_lightning.evaluation.table import print_table
 
 
-def evaluate(trainer: Any, module: Any, data: Any, warm_start: Path | None, *, trained_done: bool) -> None:
-    """Play every suite with the trained weights and, where there was one, with the warm start's; print the table."""
+def evaluate(
+    trainer: Any,
+    module: Any,
+    data: Any,
+    warm_start: Path | None,
+    *,
+    trained_done: bool,
+    checkpoints: Sequence[str] = (),
+) -> None:
+    """Play every suite with the trained weights (then with each further checkpoint's), by the world's references and, where
+    there was one, with the warm start's weights; print the table.
+    """
     if not data.suites or not trainer.is_global_zero:
         return
     evaluation = next(c for c in trainer.callbacks if isinstance(c, Evaluation))
     if not trained_done:
         trainer.test(module, data, verbose=False)
+    for checkpoint in checkpoints:
+        trainer.test(module, data, ckpt_path=checkpoint, verbose=False)
+    _pass(trainer, module, data, PolicyLabel.REFERENCE)
     if warm_start is not None:
         trained = copy.deepcopy(module.model.state_dict())
         module.model.load_state_dict(load_file(warm_start / "model.safetensors"), strict=False)
-        data.policy_label = "warm_start"
         try:
-            trainer.test(module, data, verbose=False)
+            _pass(trainer, module, data, PolicyLabel.WARM_START)
         finally:
             module.model.load_state_dict(trained)
-            data.policy_label = "trained"
     path = Path(trainer.default_root_dir) / "evaluation.json"
     console = Console()
     teacher = getattr(data.env, "teacher", None)
     told = teacher.described() if warm_start is not None and isinstance(teacher, TeacherDials) else ""
-    print_table(read_results(path), console, note=told)
+    print_table(_of(read_results(path), evaluation), console, note=told)
     console.print(f"Written to {path}", highlight=False)
+    if told := data.engine.report():
+        console.print(Text(told))
     evaluation.played.clear()
+
+
+def _pass(trainer: Any, module: Any, data: Any, label: PolicyLabel) -> None:
+    """One more pass of `test`, of other conditions."""
+    data.policy_label = label
+    try:
+        if data.test_conditions():
+            trainer.test(module, data, verbose=False)
+    finally:
+        data.policy_label = PolicyLabel.TRAINED
+
+
+def _of(results: Results, evaluation: Evaluation) -> Results:
+    """What was played now, of all that the file holds."""
+    suites = {one.suite.name for one in evaluation.played}
+    if not evaluation.by_checkpoint:
+        return Results(suites={name: record for name, record in results["suites"].items() if name in suites})
+    paths = dict.fromkeys(one.checkpoint for one in evaluation.played if one.checkpoint is not None)
+    found = {path: results.get("checkpoints", {})[path] for path in paths}
+    return Results(
+        suites={}, checkpoints={path: {n: r for n, r in of.items() if n in suites} for path, of in found.items()}
+    )

@@ -16,13 +16,25 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 from transformers.utils import logging as transformers_logging
 
-from callbacks import Evaluation, PositionCurve, Progress, Throughput, Transcripts, WeightSync
+from callbacks import (
+    Evaluation,
+    LifecycleTable,
+    PositionCurve,
+    Progress,
+    Sample,
+    Throughput,
+    Transcripts,
+    WeightSync,
+)
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.metrics_file import MetricsFile
 from callbacks.run_config import RunConfig
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.commands.suite_files import chosen, suite_names
+from cod_lightning.errors import ConfigError
+from cod_lightning.models.base import Policy
+from cod_lightning.models.checkpoint import read_checkpoint
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 
@@ -121,21 +133,56 @@ class TrainCLI(CodCLI):
             help="Config of a warm start that is run before `fit` where its result is not cached; null starts from model.policy.",
         )
 
+    def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
+        """What only `test` takes."""
+        parser = super()._prepare_subcommand_parser(klass, subcommand, **kwargs)
+        if subcommand == "test":
+            parser.add_argument(
+                "--suites",
+                type=list[str] | None,
+                default=None,
+                help=f"Play these in place of data.suites: {', '.join(suite_names())}, or YAML files.",
+            )
+            parser.add_argument(
+                "--ckpt_paths",
+                type=list[str] | None,
+                default=None,
+                help="Test several checkpoints on the same packs, in place of ckpt_path; evaluation.json keeps them apart.",
+            )
+        return parser
+
+    def before_instantiate_classes(self) -> None:
+        """Several checkpoints are looked at before anybody loads one."""
+        config = self._own()
+        self.checkpoints = checkpoints_of(config)
+        if self.checkpoints:
+            config.ckpt_path = self.checkpoints[0]
+        super().before_instantiate_classes()
+
+    def before_test(self) -> None:
+        """Results of several checkpoints are kept apart from the first on."""
+        if self.checkpoints:
+            callbacks: list[Any] = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
+            next(c for c in callbacks if isinstance(c, Evaluation)).by_checkpoint = True
+
     def after_instantiate_classes(self) -> None:
         """Start from the warm start's weights."""
         from cod_lightning.commands.warm_start import ensure_warm_start
 
         config = self._own()
         self.warm_start_folder: Path | None = None
+        _refuse_weights(self.model.policy, config)
         if config.warm_start:
             find_config(config.warm_start, key="warm_start")
             self.datamodule.check_with(self.model.policy)
+            self.datamodule.check_suites()
             self.warm_start_folder = ensure_warm_start(config.warm_start, config.seed_everything, config.torch_threads)
             self.model.policy.weights = str(self.warm_start_folder)
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
-        return [WeightSync(), Progress(), Transcripts(), PositionCurve(), Throughput(), Evaluation()]
+        watching: list[Callback] = [Progress(), PositionCurve(), Sample(), Throughput()]
+        return [WeightSync(), *watching, Transcripts(), LifecycleTable(), Evaluation()]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from."""
@@ -145,16 +192,21 @@ class TrainCLI(CodCLI):
         """The trained policy has been played; the warm start is still to be."""
         self._evaluate(trained_done=True)
 
+    def after_predict(self) -> None:
+        """Say where the lifecycles are."""
+        print(f"Written to {self.root / 'lifecycles'}: predict.jsonl, predict.parquet")
+
     def _evaluate(self, *, trained_done: bool) -> None:
         from cod_lightning.commands.evaluate import evaluate
 
-        evaluate(self.trainer, self.model, self.datamodule, self.warm_start_folder, trained_done=trained_done)
+        folder, more = self.warm_start_folder, self.checkpoints[1:]
+        evaluate(self.trainer, self.model, self.datamodule, folder, trained_done=trained_done, checkpoints=more)
 
 
 def run(argv: Sequence[str]) -> int:
     """Parse, build, run."""
     quieten()
-    expanded = expand(argv)
+    expanded = expand(chosen(argv))
     TrainCLI.run_name = expanded.names[0] if expanded.names else "run"
     start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv)
     return 0
@@ -190,6 +242,9 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
     warnings.filterwarnings("ignore", message=".*in eval mode at the start of training.*")
     warnings.filterwarnings("ignore", message=".*LightningCLI's args parameter is intended to run from within Python.*")
+    warnings.filterwarnings(
+        "ignore", message='.*add the following callbacks: \\["RunCheckpoint.*'
+    )  # `fit` alone has it
     warnings.filterwarnings("ignore", message=".*Experiment logs directory .* exists and is not empty.*")
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
@@ -217,6 +272,28 @@ def _refuse_trainer_flags(trainer: Any) -> None:
             "1, since a batch is an optimizer update and the module splits it",
             "Set model.token_budget for memory, data.packs_per_rollout and data.updates_per_rollout for batch size.",
         )
+
+
+def _refuse_weights(policy: Policy, config: Any) -> None:
+    """A policy without weights has nothing to load them into."""
+    for key in ("warm_start", "ckpt_path"):
+        if not policy.has_weights and (value := config.get(key)):
+            expected = f"null, since {type(policy).__name__} has no weights here"
+            raise ConfigError(key, value, expected, "Leave it out, or choose a policy with weights.")
+
+
+def checkpoints_of(config: Any) -> list[str]:
+    """The checkpoints that `--ckpt_paths` names; none where it is not given."""
+    paths: list[str] = list(config.get("ckpt_paths") or ())
+    if paths and config.get("ckpt_path"):
+        raise ConfigError("ckpt_paths", paths, "null beside a ckpt_path", "Put all checkpoints into ckpt_paths.")
+    if len(set(paths)) != len(paths) or "last" in paths:
+        raise ConfigError(
+            "ckpt_paths", paths, "different files, each named in full", "Name each once, `last` by its path."
+        )
+    for path in paths:
+        _check_checkpoint(path)
+    return paths
 
 
 def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
@@ -247,20 +324,5 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
 
 def _check_checkpoint(path: str | None) -> None:
     """A checkpoint that is named must exist and be one of ours; `last` is looked for once the folder is known."""
-    if path is None or path == "last":
-        return
-    remedy = "Look under checkpoints/ in the run's folder, or give `last`."
-    if not path or not Path(path).exists():
-        raise ConfigError("ckpt_path", path or "empty", "an existing checkpoint", remedy)
-    if Path(path).is_dir():
-        if not (Path(path) / ".metadata").is_file():
-            raise ConfigError("ckpt_path", path, "a checkpoint, not a folder without .metadata", remedy)
-        return
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise DataError(
-            f"ckpt_path is {path}; it cannot be read as a checkpoint ({type(error).__name__}). Use another."
-        ) from error
-    if not isinstance(content, dict) or "cod_lightning" not in content:
-        raise DataError(f"ckpt_path is {path}; it was not written by cod_lightning. Use a checkpoint of a `fit` run.")
+    if path is not None and path != "last":
+        read_checkpoint(path)

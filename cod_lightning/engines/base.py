@@ -55,6 +55,10 @@ class Engine(ABC):
 
     policy_version: int = -1
     """Number of the last weight sync; -1 while the engine has no trained weights."""
+    has_weights: bool = True
+    """False for an engine whose model is somewhere else: what it samples can be evaluated, not trained on."""
+    precision: str = "float32"
+    """What it computes in, by torch's name; known once it is bound."""
 
     @abstractmethod
     async def generate(self, request: Request) -> Completion:
@@ -63,12 +67,20 @@ class Engine(ABC):
     def release(self, dialogue: str) -> None:
         """The dialogue is over; whatever is kept for it may go."""
 
-    def bind(self, model: "nn.Module", stop_ids: Iterable[int]) -> None:
-        """Make ready to serve copies of this model; `stop_ids` end a turn. Called once, before the first sync."""
+    def bind(self, model: "nn.Module", stop_ids: Iterable[int], window: int | None = None) -> None:
+        """Make ready to serve copies of this model. Called once, before the first sync.
+
+        `stop_ids` end a turn; no prompt and its response together will be longer than `window`, by default all the positions
+        that the model was made for.
+        """
 
     def update_weights(self, weights: Iterable[tuple[str, "torch.Tensor"]], policy_version: int) -> None:
         """Take new weights; every token sampled from here on carries `policy_version`."""
         self.policy_version = policy_version
+
+    def report(self) -> str:
+        """What serving has taken so far, for the person who runs it; empty where there is nothing to tell."""
+        return ""
 
 
 def digest(ids: Iterable[int], previous: int = 0) -> int:

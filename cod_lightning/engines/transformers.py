@@ -72,11 +72,12 @@ class TransformersEngine(Engine):
         self._decoding: list[_Turn] = []
         self._pumping: asyncio.Task[None] | None = None
 
-    def bind(self, model: nn.Module, stop_ids: Iterable[int]) -> None:
+    def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Take a plain copy of the model's architecture and weights; `stop_ids` end a turn."""
         assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
         self._stop_ids = frozenset(stop_ids)
+        self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from cod_lightning.errors import DataError
+from cod_lightning.evaluation.conditions import Condition, PolicyLabel
+from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.intervals import (
     Estimate,
     gain_estimate,
@@ -19,7 +22,7 @@ from cod_lightning.evaluation.intervals import (
 )
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.schema import Interval, Paired, PositionRecord, Results, SuiteRecord, WarmStartDifference
-from cod_lightning.evaluation.suite import Condition, Control, PolicyLabel, Suite
+from cod_lightning.evaluation.suite import Suite
 from cod_lightning.seeds import derive_seed
 
 
@@ -32,6 +35,10 @@ class Played:
     env: str
     """Name of the world."""
     outcomes: Outcomes
+    changes: tuple[int, ...] | None = None
+    """[P] positions at which the packs' rules change; None where they stay."""
+    checkpoint: str | None = None
+    """What holds the trained policy's weights, as it was named; None for the module's own, and for everybody else."""
 
 
 def suite_record(played: Sequence[Played]) -> SuiteRecord:
@@ -41,34 +48,44 @@ def suite_record(played: Sequence[Played]) -> SuiteRecord:
     suite, outcomes = trained.suite, trained.outcomes
     seed = derive_seed("bootstrap", suite.name, suite.seed)
     gain = gain_estimate(outcomes.success, seed=seed)
+    controls = {name: one.outcomes for name, one in by_name.items() if one is not trained}
     return SuiteRecord(
         env=trained.env,
         packs=outcomes.num_packs,
         pack_size=outcomes.num_positions,
         temperature=trained.condition.temperature,
         positions=_positions(outcomes, seed),
-        controls={name: _positions(one.outcomes, seed) for name, one in by_name.items() if one is not trained},
+        controls={name: _positions(theirs, seed) for name, theirs in controls.items()},
         cod_gain=_number(gain.mean),
         paired=_paired(by_name, gain, seed),
+        checkpoint=trained.checkpoint,
+        figures=figures(outcomes, controls, trained.changes, seed),
     )
 
 
-def results_of(played: Sequence[Played]) -> Results:
-    """One record for each suite that the trained policy has played; a condition played twice counts as played last."""
-    suites: dict[str, list[Played]] = {}
-    for one in played:
-        suites.setdefault(one.suite.name, []).append(one)
-    complete = {name: ones for name, ones in suites.items() if any(_is_trained(one) for one in ones)}
-    return Results(suites={name: suite_record(ones) for name, ones in complete.items()})
+def results_of(played: Sequence[Played], *, by_checkpoint: bool = False) -> Results:
+    """One record for each suite that the trained policy has played; a condition played twice counts as played last.
+
+    With `by_checkpoint`, one for each suite and checkpoint, each beside the warm start and the references, which all share.
+    """
+    if not by_checkpoint:
+        return Results(suites=_suites(played))
+    checkpoints = dict.fromkeys(one.checkpoint for one in played if one.checkpoint is not None)
+    shares = {name: [one for one in played if one.checkpoint in (None, name)] for name in checkpoints}
+    return Results(suites={}, checkpoints={name: _suites(share) for name, share in shares.items()})
 
 
-def write_results(path: Path, played: Sequence[Played]) -> Results:
+def write_results(path: Path, played: Sequence[Played], *, by_checkpoint: bool = False) -> Results:
     """Write what was played to the file, in one replace, and return all that the file then holds.
 
-    Suites that the file holds already and that were not played again are kept.
+    Suites, and suites of checkpoints, that the file holds already and that were not played again are kept.
     """
-    kept = read_results(path)["suites"] if path.exists() else {}
-    results = Results(suites={**kept, **results_of(played)["suites"]})
+    kept = read_results(path) if path.exists() else Results(suites={})
+    found = results_of(played, by_checkpoint=by_checkpoint)
+    results = Results(suites={**kept["suites"], **found["suites"]})
+    earlier, anew = kept.get("checkpoints", {}), found.get("checkpoints", {})
+    if checkpoints := {name: {**earlier.get(name, {}), **anew.get(name, {})} for name in {**earlier, **anew}}:
+        results["checkpoints"] = checkpoints
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -80,7 +97,8 @@ def read_results(path: Path) -> Results:
     """The file as it is. Raises `DataError` where it is missing or damaged."""
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
-        for record in results["suites"].values():
+        every = [results["suites"], *results.get("checkpoints", {}).values()]
+        for record in (record for suites in every for record in suites.values()):
             if missing := SuiteRecord.__required_keys__ - record.keys():
                 raise KeyError(*sorted(missing))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -89,6 +107,14 @@ def read_results(path: Path) -> Results:
             "Move it away and evaluate again."
         ) from error
     return results
+
+
+def _suites(played: Sequence[Played]) -> dict[str, SuiteRecord]:
+    suites: dict[str, list[Played]] = {}
+    for one in played:
+        suites.setdefault(one.suite.name, []).append(one)
+    complete = {name: ones for name, ones in suites.items() if any(_is_trained(one) for one in ones)}
+    return {name: suite_record(ones) for name, ones in complete.items()}
 
 
 def _is_trained(played: Played) -> bool:

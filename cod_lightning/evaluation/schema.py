@@ -1,9 +1,10 @@
 """`evaluation.json`: the one file that says how well a run's policy connects the dots. Its keys are a fixed interface.
 
-Missing numbers are null, never NaN and never 0. `success` is a share of lifecycles, `_ci95` a 95 % interval over packs.
+Missing numbers are null, never NaN and never 0. `success` is a share of lifecycles, `_ci95` a 95 % interval over packs. Keys
+that are not required came later; files of earlier runs do without them.
 """
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 Interval = list[float] | None
 
@@ -42,6 +43,80 @@ class Paired(TypedDict):
     """Largest distance, over positions, of success with the context blanked from the success at position 0 without."""
 
 
+class Figure(TypedDict):
+    """A number with its interval."""
+
+    mean: float | None
+    ci95: Interval
+    n: int
+    """Packs behind it."""
+
+
+class Both(TypedDict):
+    """Success and reward apart."""
+
+    success: Figure
+    reward: Figure
+
+
+class Difference(TypedDict):
+    """Trained minus a control, paired within the packs that both played."""
+
+    success: Figure
+    """In the mean over positions."""
+    reward: Figure
+    """In the mean over positions."""
+    gain: Figure
+    """In the gain of success from the first to the last position."""
+    by_position: list[Figure]
+    """In success."""
+
+
+class ForwardTransfer(TypedDict):
+    """Trained minus the control without context, in the mean over positions 1 and later: what the contexts are worth."""
+
+    control: str
+    """`no_context` where it was played, else `blanked_context`."""
+    success: Figure
+    reward: Figure
+
+
+class Regret(TypedDict):
+    """Reward of the oracle reference minus that of the trained policy, paired within the packs that both played."""
+
+    mean: Figure
+    """Over positions."""
+    by_position: list[Figure]
+
+
+class Recovery(TypedDict):
+    """Success around the change of the rule, each pack aligned at its own first task under the new one."""
+
+    offsets: list[int]
+    """Positions relative to that task: -1 is the last task under the old rule, 0 the first under the new one."""
+    rows: dict[str, list[Figure]]
+    """Success at each offset: `trained`, then every control. Where changes are drawn, offsets differ in their packs (`n`)."""
+    drop: Figure
+    """Of the trained policy: offset 0 minus offset -1, paired."""
+    regained: Figure
+    """Of the trained policy: last task of the pack minus offset 0, paired, over packs that go on after the change."""
+
+
+class Figures(TypedDict):
+    """What the conditions say when they are put side by side."""
+
+    area: dict[str, Both]
+    """Area under the position curve, the mean over positions: `trained`, then every control."""
+    differences: dict[str, Difference]
+    """By control."""
+    forward_transfer: ForwardTransfer | None
+    """Null where no control without context was played."""
+    regret: Regret | None
+    """Null where the oracle did not play."""
+    recovery: Recovery | None
+    """Null where the rule does not change."""
+
+
 class SuiteRecord(TypedDict):
     """One suite."""
 
@@ -52,13 +127,20 @@ class SuiteRecord(TypedDict):
     positions: list[PositionRecord]
     """Of the trained policy at the suite's temperature."""
     controls: dict[str, list[PositionRecord]]
-    """`blanked_context`; `warm_start` (at the suite's temperature), `warm_start_t0.3`, ...; `scripted`."""
+    """By the names of `Control` (`blanked_context`, `no_context`, ..., `scripted`, `oracle`), and the warm start's:
+    `warm_start` (at the suite's temperature), `warm_start_t0.3`, ..."""
     cod_gain: float | None
     """Success at the last minus the first position."""
     paired: Paired
+    checkpoint: NotRequired[str | None]
+    """What was tested, as it was named; null for the policy as it stood at the end of `fit`."""
+    figures: NotRequired[Figures]
 
 
 class Results(TypedDict):
     """The whole file."""
 
     suites: dict[str, SuiteRecord]
+    """Of the run's policy, or of the one checkpoint that was tested last on its own."""
+    checkpoints: NotRequired[dict[str, dict[str, SuiteRecord]]]
+    """Of checkpoints that were tested several in a call: by checkpoint, as it was named, then by suite."""

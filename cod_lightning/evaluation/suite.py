@@ -1,32 +1,26 @@
-"""What is deployed after training: suites of held-out packs, and the conditions under which each suite is played."""
+"""What is deployed after training: suites of held-out packs, fixed by identity, and the controls that go with each."""
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.non_stationary import NonStationary
+from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import Split
+from cod_lightning.evaluation.controls import Control
+from cod_lightning.types import Pack, Split
 
 
-class PolicyLabel(StrEnum):
-    """Whose turns are played."""
-
-    TRAINED = "trained"
-    """The policy that was trained."""
-    WARM_START = "warm_start"
-    """The policy as it was before reinforcement learning."""
-    SCRIPTED = "scripted"
-    """The world's own scripted reference, which knows the rules of the game but not the hidden one."""
-
-
-class Control(StrEnum):
-    """What is taken away from the agent."""
+class Wrap(StrEnum):
+    """What is done to the world of a suite."""
 
     NONE = "none"
-    BLANKED_CONTEXT = "blanked_context"
-    """No solve prompt shows the context (see `BlankedContext`)."""
+    RALPH_LOOP = "ralph_loop"
+    """Every pack is one task again and again."""
+    NON_STATIONARY = "non_stationary"
+    """The hidden rule of every pack changes on the way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,91 +31,85 @@ class Suite:
     """Key of this suite in `evaluation.json`, and part of file names."""
     num_packs: int = 2048
     """P, packs; one lifecycle each."""
-    pack_size: int = 4
-    """N, tasks of a pack."""
+    pack_size: int | None = 4
+    """N, tasks of a pack; null means that of the training."""
     temperature: float = 1.0
     """Sampling temperature of the trained policy; 0 is greedy."""
     split: Split | str = Split.TEST
     """Share of the worlds that packs are drawn from: train, validation or test."""
     seed: int = 0
-    """Seed of the packs, the same for every policy and control."""
+    """Seed of the packs, the same for every policy, checkpoint and control."""
     blanked_context: bool = True
-    """Also play with the context hidden from every solve prompt."""
+    """False takes `blanked_context` out of the controls, whoever named it."""
+    controls: tuple[Control | str, ...] | None = None
+    """What is played beside the trained policy: blanked_context, no_context, shuffled_context, oracle_context, no_world_memory,
+    random, memoryless, scripted, oracle. Null means blanked_context and those of the last four that the world has."""
+    reference_packs: int = 256
+    """The world's references (random, memoryless, scripted, oracle) play so many of the packs, the first ones."""
     warm_start_temperatures: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 1.0)
     """Temperatures at which the warm start plays the same packs, and the suite's own; empty for no warm start."""
     env: TextEnv | None = None
     """World of the packs; null means the one of the training."""
+    wrap: Wrap | str = Wrap.NONE
+    """Play that world as it is (none), one task again and again (ralph_loop), or with a rule that changes (non_stationary)."""
+    change_at: int | None = None
+    """With wrap: non_stationary, position of the first task under the new rule; null draws one for each pack."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name):
             remedy = "It is part of file names; 'heldout' is a good one."
             raise ConfigError("data.suites.name", repr(self.name), "letters, digits, '.', '_' and '-'", remedy)
-        self._check(
-            "num_packs", self.num_packs, self.num_packs >= 2, "at least 2, since intervals resample packs", "2048"
-        )
-        self._check(
-            "pack_size", self.pack_size, self.pack_size >= 2, "at least 2, since a gain compares positions", "4"
-        )
-        self._check("temperature", self.temperature, _is_temperature(self.temperature), "a number from 0 on", "1.0")
-        temperatures = self.warm_start_temperatures
+        size, temperatures = self.pack_size, self.warm_start_temperatures
+        self._check("num_packs", self.num_packs >= 2, "at least 2, since intervals resample packs", "2048")
+        self._check("reference_packs", self.reference_packs >= 2, "at least 2, since intervals resample packs", "256")
+        self._check("pack_size", size is None or size >= 2, "at least 2, since a gain compares positions", "4")
+        self._check("temperature", _is_temperature(self.temperature), "a number from 0 on", "1.0")
         valid = all(_is_temperature(t) for t in temperatures) and len(set(temperatures)) == len(temperatures)
-        self._check("warm_start_temperatures", temperatures, valid, "different numbers from 0 on", "[0.0, 0.5, 1.0]")
-        self._check("split", self.split, self.split in list(Split), f"one of {', '.join(Split)}", "test")
+        self._check("warm_start_temperatures", valid, "different numbers from 0 on", "[0.0, 0.5, 1.0]")
+        self._check("split", self.split in list(Split), f"one of {', '.join(Split)}", "test")
+        self._check("wrap", self.wrap in list(Wrap), f"one of {', '.join(Wrap)}", "none")
         object.__setattr__(self, "split", Split(self.split))
+        object.__setattr__(self, "wrap", Wrap(self.wrap))
+        self._check_controls()
+        self._check_change(size)
 
-    def _check(self, field: str, value: object, valid: bool, expected: str, example: str) -> None:
+    def within(self, world: TextEnv, pack_size: int) -> "Suite":
+        """The suite with nothing left open, beside a training in this world: its own world, wrapped, and its pack size."""
+        env, size = self.env or world, self.pack_size or pack_size
+        self._check_change(size)
+        if self.wrap is Wrap.RALPH_LOOP:
+            env = RalphLoop(env)
+        elif self.wrap is Wrap.NON_STATIONARY:
+            env = NonStationary(env, self.change_at)
+        return replace(self, env=env, pack_size=size, wrap=Wrap.NONE, change_at=None)
+
+    def packs(self, world: TextEnv) -> list[Pack]:
+        """The packs, each by its identity: the same for every policy, checkpoint and machine."""
+        assert self.pack_size is not None, "the pack size is open; call within()"
+        draw, split, size = world.sample_pack, Split(self.split), self.pack_size
+        return [draw(split=split, index=i, num_tasks=size, seed=self.seed) for i in range(self.num_packs)]
+
+    def _check_controls(self) -> None:
+        if self.controls is None:
+            return
+        possible = [control for control in Control if control is not Control.NONE]
+        given = self.controls
+        valid = set(given) <= set(possible) and len(set(given)) == len(given)
+        self._check("controls", valid, f"each once, out of {', '.join(possible)}", "[blanked_context]")
+        object.__setattr__(self, "controls", tuple(map(Control, given)))
+
+    def _check_change(self, size: int | None) -> None:
+        if self.change_at is None:
+            return
+        changing = self.wrap is Wrap.NON_STATIONARY
+        self._check("change_at", changing, "null unless wrap is non_stationary", "null")
+        last = math.inf if size is None else size - 1
+        self._check("change_at", 1 <= self.change_at <= last, f"in 1..{last}, a later task of the pack", "null")
+
+    def _check(self, field: str, valid: bool, expected: str, example: str) -> None:
         if not valid:
-            raise ConfigError(f"data.suites.{self.name}.{field}", value, expected, f"Set it to {example}, for example.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """One way to play a suite."""
-
-    suite: str
-    policy: PolicyLabel
-    control: Control = Control.NONE
-    temperature: float
-    name: str
-    """`trained`, or the key among the suite's controls in `evaluation.json`, such as `warm_start_t0.3`."""
-
-    @property
-    def label(self) -> str:
-        """What a rollout of it, and the file of its lifecycles, is called."""
-        return f"test_{self.suite}_{self.name}"
-
-
-def conditions(suite: Suite) -> tuple[Condition, ...]:
-    """All conditions of the suite, the trained policy's first.
-
-    >>> [c.name for c in conditions(Suite(name="heldout", warm_start_temperatures=(0.3,)))]
-    ['trained', 'blanked_context', 'warm_start_t0.3', 'warm_start']
-    """
-    found = [_condition(suite, "trained", PolicyLabel.TRAINED)]
-    if suite.blanked_context:
-        found.append(_condition(suite, "blanked_context", PolicyLabel.TRAINED, control=Control.BLANKED_CONTEXT))
-    if suite.warm_start_temperatures:
-        for temperature in sorted({*suite.warm_start_temperatures, suite.temperature}):
-            name = warm_start_name(temperature, suite.temperature)
-            found.append(_condition(suite, name, PolicyLabel.WARM_START, temperature=temperature))
-    return tuple(found)
-
-
-def warm_start_name(temperature: float, suite_temperature: float) -> str:
-    """The warm start's key: `warm_start` at the suite's own temperature, `warm_start_tT` at any other."""
-    return "warm_start" if temperature == suite_temperature else f"warm_start_t{float(temperature)}"
-
-
-def _condition(
-    suite: Suite,
-    name: str,
-    policy: PolicyLabel,
-    *,
-    control: Control = Control.NONE,
-    temperature: float | None = None,
-) -> Condition:
-    chosen = suite.temperature if temperature is None else temperature
-    return Condition(suite=suite.name, policy=policy, control=control, temperature=float(chosen), name=name)
+            value, remedy = getattr(self, field), f"Set it to {example}, for example."
+            raise ConfigError(f"data.suites.{self.name}.{field}", value, expected, remedy)
 
 
 def _is_temperature(value: float) -> bool:

@@ -1,6 +1,6 @@
 """The table that a run ends with: success by position, with intervals, for the trained policy and its controls."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from rich import box
 from rich.console import Console
@@ -9,8 +9,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from cod_lightning.evaluation.rows import rows, shown_positions
 from cod_lightning.evaluation.schema import PositionRecord, Results, SuiteRecord
-from cod_lightning.evaluation.suite import PolicyLabel, warm_start_name
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 
 _MISSING = "-"
@@ -20,15 +20,27 @@ Cell = Callable[[PositionRecord], Text]
 def print_table(results: Results, console: Console, note: str = "") -> None:
     """Print one table for each suite, what it means, and the note (say, what the demonstrations already contained)."""
     for name, record in results["suites"].items():
+        _print_suite(name, record, console)
+    for checkpoint, suites in results.get("checkpoints", {}).items():
         console.print()
-        console.print(_title(name, record))
-        console.print(_fitting(record, console))
-        console.print()
-        for sentence in sentences(record):
-            console.print(_paragraph(sentence))
+        console.print(Text(f" {checkpoint}", style="bold"))
+        for name, record in suites.items():
+            _print_suite(name, record, console)
     console.print()
     for remark in filter(None, (note, CAVEAT)):
         console.print(_paragraph(remark, style="dim"))
+
+
+def _print_suite(name: str, record: SuiteRecord, console: Console) -> None:
+    console.print()
+    console.print(_title(name, record))
+    console.print(_fitting(record, console))
+    console.print()
+    if folded := [row for row in rows(record) if not row.main]:
+        briefly = "; ".join(f"{row.label} {_number(row.mean)}" for row in folded)
+        console.print(_paragraph(f"Also played, mean over positions: {briefly}.", style="dim"))
+    for sentence in sentences(record):
+        console.print(_paragraph(sentence))
 
 
 def _paragraph(sentence: str, style: str = "") -> Padding:
@@ -51,38 +63,16 @@ def _fitting(record: SuiteRecord, console: Console) -> Table:
 def _table(record: SuiteRecord, cell: Cell, heading: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True, header_style="dim")
     table.add_column("", no_wrap=True)
-    for position in range(record["pack_size"]):
+    shown = shown_positions(record["pack_size"])
+    for position in shown:
         table.add_column(f"{heading}{position}", no_wrap=True)
     table.add_column("mean", justify="right", no_wrap=True)
     table.add_column("gain", justify="right", no_wrap=True)
-    for label, positions in _rows(record):
-        table.add_row(label, *map(cell, positions), _mean(positions), _gain(positions))
+    for row in filter(lambda row: row.main, rows(record)):
+        style = "bold green" if row.key == "trained" else "bold" if row.best else ""
+        cells = [cell(row.positions[position]) for position in shown]
+        table.add_row(Text(row.label, style=style), *cells, _number(row.mean), _number(row.gain, sign=True))
     return table
-
-
-def _rows(record: SuiteRecord) -> Iterator[tuple[Text, list[PositionRecord]]]:
-    """Trained, blanked context, warm start from cold to hot, scripted, then any other control."""
-    controls = dict(record["controls"])
-    yield Text(f"trained T={record['temperature']:g}", style="bold green"), record["positions"]
-    if "blanked_context" in controls:
-        yield Text("context blanked"), controls.pop("blanked_context")
-    difference = record["paired"]["trained_minus_best_warm_start"]
-    for temperature, key in sorted(_warm_starts(record)):
-        best = difference is not None and temperature == difference["best_temperature"]
-        label = Text(f"warm start T={temperature:g}{' *' if best else ''}", style="bold" if best else "")
-        yield label, controls.pop(key)
-    if PolicyLabel.SCRIPTED in controls:
-        yield Text("scripted reference"), controls.pop(PolicyLabel.SCRIPTED)
-    for key, positions in controls.items():
-        yield Text(key), positions
-
-
-def _warm_starts(record: SuiteRecord) -> list[tuple[float, str]]:
-    """Temperature and key of every warm-start control."""
-    prefix = "warm_start_t"
-    own = warm_start_name(record["temperature"], record["temperature"])
-    found = [(float(key.removeprefix(prefix)), key) for key in record["controls"] if key.startswith(prefix)]
-    return found + [(record["temperature"], own)] * (own in record["controls"])
 
 
 def _beside(position: PositionRecord) -> Text:
@@ -113,12 +103,5 @@ def _short(fraction: float) -> str:
     return f"{fraction:.2f}".removeprefix("0")
 
 
-def _mean(positions: list[PositionRecord]) -> Text:
-    successes = [position["success"] for position in positions]
-    present = [success for success in successes if success is not None]
-    return Text(f"{sum(present) / len(present):.2f}" if len(present) == len(successes) else _MISSING)
-
-
-def _gain(positions: list[PositionRecord]) -> Text:
-    first, last = positions[0]["success"], positions[-1]["success"]
-    return Text(_MISSING if first is None or last is None else f"{last - first:+.2f}")
+def _number(value: float | None, *, sign: bool = False) -> str:
+    return _MISSING if value is None else f"{value:+.2f}" if sign else f"{value:.2f}"

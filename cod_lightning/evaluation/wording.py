@@ -1,12 +1,12 @@
 """What a suite's numbers mean, in sentences that claim no more than the intervals do."""
 
-from cod_lightning.evaluation.schema import Interval, SuiteRecord, WarmStartDifference
+from cod_lightning.evaluation.schema import Figure, Figures, Interval, SuiteRecord, WarmStartDifference
 
 CAVEAT = "Intervals are 95 %, over packs; they say nothing about other training seeds."
 
 
 def sentences(record: SuiteRecord) -> list[str]:
-    """The findings of one suite: the gain, the blanked context, the warm start; those that were measured."""
+    """The findings of one suite: gain, blanked context, transfer, regret, recovery, warm start; those that were measured."""
     paired = record["paired"]
     found = [_gain(record)]
     if paired["blanked_max_deviation"] is not None:
@@ -14,9 +14,33 @@ def sentences(record: SuiteRecord) -> list[str]:
             f"With the context hidden from it, success is never further than {paired['blanked_max_deviation']:.3f} "
             "from the trained policy's at position 0."
         )
+    if (figures := record.get("figures")) is not None:
+        found += _figures(figures)
     if paired["trained_minus_best_warm_start"] is not None:
         found += _warm_start(paired["trained_minus_best_warm_start"])
     return found
+
+
+def _figures(figures: Figures) -> list[str]:
+    """What contexts are worth, how far the oracle is, what a change of the rule costs."""
+    found: list[str] = []
+    if (transfer := figures["forward_transfer"]) is not None:
+        against = transfer["control"].replace("_", " ")
+        found.append(f"Forward transfer (success from position 1 on, minus {against}): {_figure(transfer['success'])}.")
+    if (shuffled := figures["differences"].get("shuffled_context")) is not None:
+        found.append(f"Its own contexts against another pack's, mean over positions: {_figure(shuffled['success'])}.")
+    if (regret := figures["regret"]) is not None:
+        by_position = regret["by_position"]
+        first, last = _figure(by_position[0]), _figure(by_position[-1])
+        found.append(f"Regret to the oracle in reward: {first} at position 0, {last} at the last.")
+    if (recovery := figures["recovery"]) is not None:
+        drop, regained = _figure(recovery["drop"]), _figure(recovery["regained"])
+        found.append(f"The change of the rule moves success by {drop}; from there to the pack's end by {regained}.")
+    return found
+
+
+def _figure(figure: Figure) -> str:
+    return "-" if figure["mean"] is None else f"{figure['mean']:+.3f} {_bounds(figure['ci95'])}"
 
 
 def _gain(record: SuiteRecord) -> str:

@@ -1,5 +1,6 @@
 """Building a policy: its tokenizer and its model."""
 
 from cod_lightning.models.base import Policy as Policy
+from cod_lightning.models.endpoint import EndpointPolicy as EndpointPolicy
 from cod_lightning.models.pretrained import PretrainedPolicy as PretrainedPolicy
 from cod_lightning.models.tiny import TinyPolicy as TinyPolicy

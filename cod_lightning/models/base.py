@@ -19,6 +19,8 @@ class Policy(ABC):
 
     window: int
     """Most tokens of a prompt and its response together."""
+    has_weights: bool = True
+    """False for a model that is somewhere else: it can be evaluated and deployed, not trained."""
 
     @abstractmethod
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:

@@ -33,24 +33,30 @@ class PretrainedPolicy(Policy):
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         """The checkpoint's own tokenizer, whatever the words."""
-        try:
-            return AutoTokenizer.from_pretrained(self.path)
-        except (OSError, ValueError) as error:
-            raise self._unreadable(error) from error
+        return read_tokenizer(self.path, "model.policy.path")
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The checkpoint with scaled-dot-product attention."""
         try:
             model = AutoModelForCausalLM.from_pretrained(self.path, dtype=self.dtype, attn_implementation="sdpa")
         except (OSError, ValueError) as error:
-            raise self._unreadable(error) from error
+            raise _unreadable("model.policy.path", self.path, error) from error
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         return model.train()
 
-    def _unreadable(self, error: Exception) -> DataError:
-        first = str(error).splitlines()[0]
-        return DataError(
-            f"model.policy.path is {self.path}; expected a folder or hub name of a causal language model with a fast "
-            f"tokenizer ({first}). Check the spelling, or the connection to the hub."
-        )
+
+def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
+    """The tokenizer of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
+    try:
+        return AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise _unreadable(key, path, error) from error
+
+
+def _unreadable(key: str, path: str, error: Exception) -> DataError:
+    first = str(error).splitlines()[0]
+    return DataError(
+        f"{key} is {path}; expected a folder or hub name of a causal language model with a fast "
+        f"tokenizer ({first}). Check the spelling, or the connection to the hub."
+    )

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from cod_lightning.errors import ConfigError
 from cod_lightning.objective.returns import Returns
 
 
@@ -57,12 +58,67 @@ class LeaveOneOut(Baseline):
         return _advantages(returns, returns.values - (total - returns.values) / (count - 1).clamp_min(1))
 
 
+@dataclass(frozen=True)
+class RoleMean(Baseline):
+    """A_i = R_i - mean over the other lifecycles' valid returns of the same role (solve or update), at all positions.
+
+    One number for all solve episodes of a lifecycle and one for all its updates: an average over N times as many returns
+    as at one position, of which the easier positions then keep an offset. The own lifecycle is left out; otherwise a
+    reward would reach later episodes of its own lifecycle through the baseline. Source: ours, for comparison.
+
+    >>> returns = Returns(torch.tensor([[[1.0, 5.0, 0.0], [0.0, 7.0, 0.0]]]), torch.ones(1, 2, 3, dtype=torch.bool))
+    >>> RoleMean()(returns).values
+    tensor([[[ 1.0000, -2.0000,  0.0000],
+             [-0.5000,  2.0000, -0.5000]]])
+    """
+
+    def __call__(self, returns: Returns) -> Advantages:
+        """Compared with all other lifecycles of the pack."""
+        values, valid = torch.zeros_like(returns.values), torch.zeros_like(returns.valid)
+        for role in (slice(0, None, 2), slice(1, None, 2)):
+            known = returns.valid[..., role]
+            total = torch.where(known, returns.values[..., role], 0.0).sum(dim=2, keepdim=True)
+            count = known.sum(dim=2, keepdim=True)
+            others = count.sum(dim=1, keepdim=True) - count
+            mean = (total.sum(dim=1, keepdim=True) - total) / others.clamp_min(1)
+            comparable = known & (others > 0)
+            valid[..., role] = comparable
+            values[..., role] = torch.where(comparable, returns.values[..., role] - mean, 0.0)
+        return Advantages(values, valid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsymRE(Baseline):
+    """A_i = R_i - (mean_k R_k + shift): a baseline below the mean weighs successes more than failures.
+
+    Source: arXiv 2506.20520, with a loss that has no importance weights (`loss=reinforce`) and `model.scale=none`; a
+    baseline above the mean collapses there. Packs in which all returns are equal are imitated with weight -shift.
+
+    >>> returns = Returns(torch.tensor([[[1.0], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
+    >>> AsymRE(shift=-0.1)(returns).values.flatten()
+    tensor([ 0.6000, -0.4000])
+    """
+
+    shift: float = -0.1
+    """Added to the mean, in units of reward; at most 0."""
+
+    def __post_init__(self) -> None:
+        if not self.shift <= 0:
+            raise ConfigError("model.baseline.shift", self.shift, "at most 0", "-0.1 is a usual value.")
+
+    def __call__(self, returns: Returns) -> Advantages:
+        """Centred over survivors, then lifted."""
+        total, count = _sums(returns)
+        return _advantages(returns, returns.values - total / count.clamp_min(1) - self.shift)
+
+
 def scale(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Advantages:
     """Divide by the standard deviation of the valid returns in the group, or of the valid advantages in the batch.
 
     Population standard deviation (division by n): the mean square of a group-mean advantage is then 1 however many
-    siblings survive, while the sample one gives (n-1)/n. Where it is 0 the advantages are 0 already and stay so. The
-    main runs of arXiv 2606.20002 use `none`.
+    siblings survive, while the sample one gives (n-1)/n. Where it is 0 so are the advantages: already, if siblings are
+    compared at their position, and from here on otherwise (`RoleMean`, `AsymRE`). The main runs of arXiv 2606.20002 use
+    `none`.
 
     >>> returns = Returns(torch.tensor([[[0.2], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
     >>> scale(GroupMean()(returns), returns, "group").values.flatten()

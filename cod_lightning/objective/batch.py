@@ -142,6 +142,13 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
     )
 
 
+def episode_keys(batch: Batch) -> Int[Tensor, " B"]:
+    """One integer for each row's episode, from its (g, k, e)."""
+    _, siblings, episodes = batch.credit.valid.shape
+    g, k, e = batch.episode_index.unbind(dim=1)
+    return (g * siblings + k) * episodes + e
+
+
 def spread(advantages: Float[Tensor, "G K E"], batch: Batch) -> Float[Tensor, "B T"]:
     """Every action token gets its episode's advantage; all other tokens get 0."""
     g, k, e = batch.episode_index.unbind(dim=1)

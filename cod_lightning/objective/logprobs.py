@@ -26,8 +26,11 @@ def action_logprobs(
     token_ids: Int[Tensor, "B T"],
     action_mask: Bool[Tensor, "B T"],
     chunk: int = 4096,
+    entropy_gradient: bool = False,
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-    """As `token_logprobs` at action tokens, 0 elsewhere, and the entropy (nats, no gradient) of each one's distribution.
+    """As `token_logprobs` at action tokens, 0 elsewhere, and the entropy (nats) of each one's distribution.
+
+    The entropy has a gradient with `entropy_gradient` only, which keeps two more arrays of the size of the scores.
 
     Logits are computed only where they predict an action token, `chunk` positions at a time, so that [B, T, V] never
     exists. Autograd keeps each chunk's scores: with gradient, memory is that of [action tokens, V] in float32.
@@ -43,8 +46,8 @@ def action_logprobs(
     for part, target in zip(predicting.split(chunk), targets.split(chunk), strict=True):
         scores = torch.log_softmax(output_layer(part).float(), dim=-1)
         logprobs.append(scores.gather(1, target[:, None]).squeeze(1))
-        with torch.no_grad():
-            entropies.append(-(scores.exp() * scores).nan_to_num(0.0).sum(dim=-1))
+        with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+            entropies.append(-(scores.exp() * scores.masked_fill(scores == -torch.inf, 0.0)).sum(dim=-1))
     at = (rows, columns + 1)
     blank = torch.zeros(token_ids.shape, dtype=torch.float32, device=hidden.device)
     if not logprobs:

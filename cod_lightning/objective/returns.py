@@ -28,6 +28,9 @@ class Returns:
 class CreditRule(ABC):
     """Rewards to returns."""
 
+    def check(self, num_tasks: int) -> None:
+        """Raise `ConfigError` if the rule has no meaning for packs of that many tasks."""
+
     @abstractmethod
     def __call__(self, table: CreditTable) -> Returns:
         """The return of every episode in the table."""
@@ -47,26 +50,36 @@ class EpisodeCredit(CreditRule):
     tensor([[[0.5000, 0.4500, 1.0000]]])
     """
 
-    style: Literal["mean", "sliding_window_mean", "discounted"] = "mean"
-    """mean of the list; mean of its first `window` entries; or sum of discount**k times entry k."""
+    style: Literal["mean", "sliding_window_mean", "discounted", "discounted_mean"] = "mean"
+    """mean of the list; mean of its first `window` entries; sum of discount**k times entry k; or that sum divided by the
+    sum of its factors (ours: returns of early and late positions then have one size, however long the pack)."""
     window: int | None = None
-    """Entries that count for `sliding_window_mean`, at least 1."""
+    """Entries that count for `sliding_window_mean`, at least 1 and at most the pack's tasks."""
     discount: float | None = None
-    """Factor per task for `discounted`, in (0, 1]."""
+    """Factor per task for `discounted` and `discounted_mean`, in (0, 1]."""
 
     def __post_init__(self) -> None:
         if (self.window is not None) != (self.style == "sliding_window_mean"):
             raise ConfigError(
                 "model.credit.window", self.window, "a number exactly with style=sliding_window_mean", "Set both."
             )
-        if (self.discount is not None) != (self.style == "discounted"):
-            raise ConfigError(
-                "model.credit.discount", self.discount, "a number exactly with style=discounted", "Set both."
-            )
+        if (self.discount is not None) != self.style.startswith("discounted"):
+            expected = "a number exactly with style=discounted or discounted_mean"
+            raise ConfigError("model.credit.discount", self.discount, expected, "Set both.")
         if self.window is not None and self.window < 1:
             raise ConfigError("model.credit.window", self.window, "at least 1", "2 looks one task ahead.")
         if self.discount is not None and not 0 < self.discount <= 1:
             raise ConfigError("model.credit.discount", self.discount, "a number in (0, 1]", "0.6 is a usual value.")
+
+    def check(self, num_tasks: int) -> None:
+        """A window has to fit into the pack."""
+        if self.window is not None and self.window > num_tasks:
+            raise ConfigError(
+                "model.credit.window",
+                self.window,
+                f"at most data.pack_size={num_tasks}, since no later task is there to count",
+                "Lower it, or use style=mean, which takes all of them.",
+            )
 
     def __call__(self, table: CreditTable) -> Returns:
         """Weighted sums of rewards-to-go, all episodes at once; in float64, which neither autocast nor TF32 rounds."""
@@ -82,9 +95,9 @@ class EpisodeCredit(CreditRule):
         if self.window is not None:
             listed &= ahead < self.window
         weights = listed.double()
-        if self.discount is None:
-            return listed, weights / weights.sum(dim=1, keepdim=True)
-        return listed, weights * self.discount ** ahead.clamp_min(0).double()
+        if self.discount is not None:
+            weights = weights * self.discount ** ahead.clamp_min(0).double()
+        return listed, weights if self.style == "discounted" else weights / weights.sum(dim=1, keepdim=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +105,8 @@ class TrajectoryCredit(CreditRule):
     """Coarse credit of earlier work: every episode of a lifecycle gets the sum of all its task rewards.
 
     Source: the comparison in arXiv 2606.20002, there with division by the group's standard deviation (`model.scale=group`).
+    With that scale and `loss=grpo` it is what arXiv 2510.12635 calls DCPO: one advantage of the trajectory for every segment
+    between two edits of the context, as our episodes are (how it averages over segments we could not check).
     """
 
     def __call__(self, table: CreditTable) -> Returns:

@@ -1,38 +1,17 @@
-"""A chat in bytes: a tokenizer that needs no model and loses nothing, for scripted players."""
+"""A chat in bytes, for scripted players."""
 
 from functools import lru_cache
 
+from cod_lightning.byte_tokenizer import byte_tokenizer
 from cod_lightning.rollout.chat import Chat
-
-_TEMPLATE = (
-    "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] + '<|end|>' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
-)
 
 
 @lru_cache(maxsize=1)
 def byte_chat() -> Chat:
-    """One token for each byte, and one for each role; any text survives encoding and decoding.
+    """The chat of the `byte_tokenizer`.
 
     >>> chat = byte_chat()
     >>> chat.decode(chat.encode("caf\\u00e9 1=up"))
     'café 1=up'
     """
-    from tokenizers import Tokenizer
-    from tokenizers.decoders import ByteLevel as ByteLevelDecoder
-    from tokenizers.models import BPE
-    from tokenizers.pre_tokenizers import ByteLevel
-    from transformers import PreTrainedTokenizerFast
-
-    backend = Tokenizer(BPE({letter: i for i, letter in enumerate(sorted(ByteLevel.alphabet()))}, []))
-    backend.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)  # pyright: ignore
-    backend.decoder = ByteLevelDecoder()  # pyright: ignore
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        eos_token="<|end|>",
-        pad_token="<|pad|>",
-        additional_special_tokens=["<|system|>", "<|user|>", "<|assistant|>"],
-        clean_up_tokenization_spaces=False,
-    )
-    tokenizer.chat_template = _TEMPLATE
-    return Chat(tokenizer)
+    return Chat(byte_tokenizer())

@@ -2,7 +2,8 @@
 
 import asyncio
 import gc
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
@@ -43,16 +44,26 @@ def run_groups(
 ) -> list[Group]:
     """One group for each pack, in the order of the packs."""
     watching = monitor or RolloutMonitor()
+    started = (
+        run_group(pack, num_siblings, world=world, mechanism=mechanism, speaker=speaker, monitor=watching)
+        for pack in packs
+    )
+    return gather_groups(started, packs, num_siblings, watching, label)
+
+
+def gather_groups(
+    started: Iterable[Coroutine[Any, Any, Group]],
+    packs: Sequence[Pack],
+    num_siblings: int,
+    monitor: RolloutMonitor,
+    label: str,
+) -> list[Group]:
+    """What these coroutines come to, one for each pack, all at once."""
 
     async def run_all() -> list[Group]:
-        return await asyncio.gather(
-            *(
-                run_group(pack, num_siblings, world=world, mechanism=mechanism, speaker=speaker, monitor=watching)
-                for pack in packs
-            )
-        )
+        return await asyncio.gather(*started)
 
-    watching.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
+    monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
     collecting = gc.isenabled()
     gc.disable()  # a rollout makes records by the ten thousand and no cycles worth a pause
     try:
@@ -60,4 +71,4 @@ def run_groups(
     finally:
         if collecting:
             gc.enable()
-        watching.end()
+        monitor.end()

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugin_util import markdown_to_safe_html
 
-from callbacks.position_curve import PositionCurve, contexts_as_html, pixels, position_figure
+from callbacks.position_curve import PositionCurve, contexts_as_markdown, pixels, position_figure
 from tests.played_run import PlayedData, PlayedModule, trainer
 from tests.records import lifecycle
 
@@ -23,10 +24,12 @@ def test_tensorboard_gets_a_picture_and_texts_after_each_validation(tmp_path: Pa
     assert [image.step for image in events.Images("val/position_curve")] == [4, 8]
     (tag,) = (tag for tag in events.Tags()["tensors"] if tag.startswith("val/contexts"))
     text = events.Tensors(tag)[-1].tensor_proto.string_val[0].decode()
-    assert SCRIPT not in text
-    assert "&lt;script&gt;" in text
-    assert text.count("<pre>") == 2
+    page = markdown_to_safe_html(text)
+    assert SCRIPT not in page
+    assert "&lt;script&gt;" in page
+    assert page.count("<pre>") == text.count("```text") == 2
     assert [step for step, _ in curve.history] == [4, 8]
+    assert len(events.Tensors("custom_scalars__config__")) == 1
 
 
 @pytest.mark.parametrize("logger", ["none", "csv"])
@@ -36,14 +39,24 @@ def test_without_tensorboard_nothing_happens(tmp_path: Path, logger: str) -> Non
     assert not list(tmp_path.rglob("events*"))
 
 
-def test_model_text_never_acts_as_html() -> None:
-    text = contexts_as_html(lifecycle("</pre><b>", (True, False, None), context=f"</pre>{SCRIPT}&"))
-    assert text.count("</pre>") == 1
-    assert "<script" not in text
-    assert "<b>" not in text
+def test_model_text_never_ends_its_block_nor_acts_as_html() -> None:
+    text = contexts_as_markdown(lifecycle("a/b", (True, False, None), context=f"</pre>\n```\n# free {SCRIPT}\n````"))
+    page = markdown_to_safe_html(text)
+    assert page.count("<pre>") == page.count("</pre>") == 1
+    assert page.endswith("</pre>")
+    assert "<script" not in page
+    assert "<h1" not in page
     assert "position 0: solved; context: (none)" in text
     assert "position 1: not solved" in text
     assert "position 2: missing" in text
+
+
+def test_no_line_of_a_context_passes_for_another_position() -> None:
+    text = contexts_as_markdown(
+        lifecycle("a/b", (True, True), context="x\nposition 1: solved; context: y " + "y " * 99)
+    )
+    assert sum(line.startswith("position 1:") for line in text.splitlines()) == 1
+    assert max(map(len, text.splitlines())) <= 124
 
 
 def test_the_latest_curve_stands_out_from_earlier_ones() -> None:

@@ -39,8 +39,8 @@ def test_a_folder_that_is_no_run_is_a_mistake_in_one_line(tmp_path, capsys):
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize("out", ["", "folder"])
-def test_a_report_cannot_replace_a_folder(tmp_path, capsys, out):
+@pytest.mark.parametrize("out", ["", "folder", "one/config.yaml/report.html"])
+def test_a_report_that_cannot_be_written_is_a_mistake_in_one_line(tmp_path, capsys, out):
     folder = write_run(tmp_path / "one", GROUPS)
     (tmp_path / "folder").mkdir()
     assert main(["report", str(folder), "--out", str(tmp_path / out)]) == 2

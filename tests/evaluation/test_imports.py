@@ -3,7 +3,19 @@
 import subprocess
 import sys
 
-NAMES = ("outcomes", "intervals", "suite", "controls", "schema", "results", "wording", "table")
+NAMES = (
+    "outcomes",
+    "intervals",
+    "suite",
+    "conditions",
+    "controls",
+    "figures",
+    "markdown",
+    "schema",
+    "results",
+    "wording",
+    "table",
+)
 
 
 def test_only_the_metrics_need_torch() -> None:

@@ -1,5 +1,6 @@
 """`evaluation.json` has the keys that scripts rely on, no NaN, and survives being written again."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.results import read_results, results_of, write_results
-from cod_lightning.evaluation.suite import PolicyLabel, Suite
+from cod_lightning.evaluation.conditions import PolicyLabel
+from cod_lightning.evaluation.results import Played, read_results, results_of, write_results
+from cod_lightning.evaluation.suite import Suite
 from tests.played import NUM_PACKS, play
 
 
@@ -21,6 +23,7 @@ def test_the_file_has_the_keys_that_scripts_rely_on(tmp_path: Path) -> None:
     assert set(record["positions"][0]) == {"reward", "reward_ci95", "success", "success_ci95", "n"}
     assert set(record["controls"]) == {
         "blanked_context", "warm_start", "warm_start_t0.0", "warm_start_t0.3", "warm_start_t0.5", "warm_start_t0.7",
+        "random", "memoryless", "scripted", "oracle",
     }  # fmt: skip
     assert record["controls"]["warm_start"][0].keys() == record["positions"][0].keys()
     first, last = record["positions"][0], record["positions"][-1]
@@ -48,7 +51,7 @@ def test_the_blanked_deviation_is_the_largest_distance_from_position_0() -> None
 
 
 def test_a_suite_without_controls_compares_nothing() -> None:
-    suite = Suite(name="bare", blanked_context=False, warm_start_temperatures=())
+    suite = Suite(name="bare", controls=(), warm_start_temperatures=())
     record = results_of(play(suite))["suites"]["bare"]
     assert record["controls"] == {}
     assert record["paired"]["trained_minus_best_warm_start"] is None
@@ -56,7 +59,7 @@ def test_a_suite_without_controls_compares_nothing() -> None:
 
 
 def test_what_is_missing_is_null_in_the_file(tmp_path: Path) -> None:
-    (trained,) = play(Suite(name="bare", blanked_context=False, warm_start_temperatures=()))
+    (trained,) = play(Suite(name="bare", controls=(), warm_start_temperatures=()))
     trained.outcomes.success[:, 3], trained.outcomes.rewards[:, 3] = np.nan, np.nan
     write_results(tmp_path / "evaluation.json", [trained])
     record = read_results(tmp_path / "evaluation.json")["suites"]["bare"]
@@ -83,6 +86,49 @@ def test_suites_that_were_not_played_again_stay_in_the_file(tmp_path: Path) -> N
 
 def test_a_warm_start_alone_is_no_result_yet() -> None:
     assert results_of(play(Suite(name="a"), PolicyLabel.WARM_START)) == {"suites": {}}
+
+
+def named(played: list[Played], checkpoint: str) -> list[Played]:
+    return [
+        dataclasses.replace(one, checkpoint=checkpoint) if one.condition.policy is PolicyLabel.TRAINED else one
+        for one in played
+    ]
+
+
+def test_checkpoints_have_results_of_their_own_and_share_what_needs_no_checkpoint(tmp_path: Path) -> None:
+    path, suite = tmp_path / "evaluation.json", Suite(name="a")
+    write_results(path, play(suite))
+    others = [one for one in play(suite) if one.condition.policy is not PolicyLabel.TRAINED]
+    trained = play(suite, PolicyLabel.TRAINED)
+    write_results(path, [*named(trained, "x.ckpt"), *named(trained, "y.ckpt"), *others], by_checkpoint=True)
+    write_results(path, named(play(Suite(name="b")), "y.ckpt"), by_checkpoint=True)
+    results = read_results(path)
+    assert list(results["suites"]) == ["a"], "the run's own results stay"
+    checkpoints: Any = results.get("checkpoints")
+    assert {name: list(suites) for name, suites in checkpoints.items()} == {"x.ckpt": ["a"], "y.ckpt": ["a", "b"]}
+    assert checkpoints["x.ckpt"]["a"]["controls"].keys() == results["suites"]["a"]["controls"].keys()
+    assert checkpoints["x.ckpt"]["a"]["checkpoint"] == "x.ckpt"
+    write_results(path, play(Suite(name="c")))
+    assert list(read_results(path).get("checkpoints", {})) == ["x.ckpt", "y.ckpt"]
+
+
+def test_a_file_of_an_earlier_version_is_read_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "evaluation.json"
+    old: Any = results_of(play(Suite(name="old")))
+    for key in ("figures", "checkpoint"):
+        old["suites"]["old"].pop(key)
+    path.write_text(json.dumps(old))
+    assert list(write_results(path, play(Suite(name="new")))["suites"]) == ["old", "new"]
+
+
+def test_figures_are_those_of_the_suite_s_controls() -> None:
+    record: Any = results_of(play(Suite(name="a")))["suites"]["a"]
+    assert set(record["figures"]["differences"]) == set(record["controls"])
+    assert set(record["figures"]["area"]) == {"trained", *record["controls"]}
+    assert record["figures"]["area"]["trained"]["success"]["mean"] == pytest.approx(
+        np.mean([p["success"] for p in record["positions"]])
+    )
+    assert record["figures"]["recovery"] is None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"suites": {"a": {}}}', '{"suites": []}'])

@@ -47,13 +47,45 @@ def test_eight_positions_fit_80_columns(results: Results) -> None:
     assert "…" not in text
 
 
-def test_rows_run_from_trained_to_warm_start_cold_to_hot_with_the_best_marked(results: Results) -> None:
-    lines = [line.strip() for line in rendered(results, 100).splitlines()]
-    labels = [line.split("  ")[0] for line in lines if line.startswith(("trained T", "context", "warm"))]
+def test_main_rows_are_shown_with_the_best_warm_start_marked_and_the_rest_is_folded(results: Results) -> None:
+    text = rendered(results, 100)
+    lines = [line.strip() for line in text.splitlines()]
+    labels = [
+        line.split("  ")[0] for line in lines if line.startswith(("trained T", "context", "warm", "scrip", "orac"))
+    ]
     assert labels == [
-        "trained T=1", "context blanked", "warm start T=0", "warm start T=0.3", "warm start T=0.5 *",
-        "warm start T=0.7", "warm start T=1",
+        "trained T=1", "context blanked", "warm start T=0.5 *", "warm start T=1", "scripted reference",
+        "oracle reference",
     ]  # fmt: skip
+    assert "Also played, mean over positions: warm start T=0 0." in text
+    assert "memoryless reference" in " ".join(text.split())
+
+
+def test_a_long_pack_shows_first_positions_and_then_doublings(results: Results) -> None:
+    long = results["suites"]["heldout"].copy()
+    long["positions"] = long["positions"] * 8
+    long["controls"] = {name: positions * 8 for name, positions in long["controls"].items()}
+    long["pack_size"] = 32
+    text = rendered({"suites": {"long": long}}, 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    (head,) = [line for line in text.splitlines() if "gain" in line and "mean" in line and " 31 " in line]
+    assert [int(word) for word in head.split() if word.isdigit()] == [0, 1, 2, 3, 7, 15, 31]
+
+
+def test_every_checkpoint_has_a_table_of_its_own(results: Results) -> None:
+    text = rendered({"suites": {}, "checkpoints": {"a.ckpt": results["suites"], "b.ckpt": results["suites"]}}, 100)
+    assert text.count("trained T=1") == 2
+    assert text.index("a.ckpt") < text.index("b.ckpt")
+
+
+def test_findings_name_transfer_and_regret_where_they_were_measured(results: Results) -> None:
+    record = results["suites"]["heldout"].copy()
+    said = " ".join(sentences(record))
+    assert "Forward transfer" in said
+    assert "Regret to the oracle" in said
+    record.pop("figures")
+    assert "Regret" not in " ".join(sentences(record)), "files of earlier runs have no figures"
 
 
 def test_what_the_demonstrations_contained_is_printed(results: Results) -> None:

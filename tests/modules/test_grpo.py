@@ -1,6 +1,7 @@
 """The objective inside Lightning, on a stub world and a policy of a few thousand weights."""
 
 import math
+from dataclasses import replace
 
 import lightning as L
 import pytest
@@ -11,9 +12,13 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import spread
-from cod_lightning.objective.returns import TaskCredit, TrajectoryCredit
+from cod_lightning.objective.losses import ClipCov, KLCov
+from cod_lightning.objective.microbatch import split_by_token_budget
+from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.objective.update import plan_update
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
+from tests.loss_inputs import LOSSES
 from tests.stubs import PlainContext, WordWorld
 
 
@@ -159,3 +164,103 @@ def test_impossible_numbers_are_refused_by_key():
     for kwargs, key in (({"lr": 0.0}, r"model\.lr is 0"), ({"token_budget": 0}, r"model\.token_budget is 0")):
         with pytest.raises(ConfigError, match=key):
             GRPOModule(TinyPolicy(), **kwargs)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A module some updates away from what sampled the batch, in which some episodes have two rows."""
+    module, _, recorder, _ = fit(tmp_path_factory.mktemp("trained"), lr=3e-2, reweight=None, kl_coefficient=0.1)
+    batch = recorder.batches[0]
+    index = batch.episode_index.clone()
+    index[1::6] = index[0::6][: len(index[1::6])]
+    return module, replace(batch, episode_index=index)
+
+
+def accumulated(module, batch, budget):
+    """Loss gradient of a whole update, and its number of micro-batches."""
+    advantages, _ = module.advantages(batch.credit)
+    module.model.zero_grad()
+    update = plan_update(batch, advantages, module.loss, filter_packs=module.filter_packs, every_row=True, seed=0)
+    parts = split_by_token_budget(batch.lengths[update.rows], update.keys[update.rows], budget)
+    module._accumulate(batch, update, [update.rows[part] for part in parts])
+    return torch.cat([p.grad.flatten() for p in module.model.parameters()]), len(parts)
+
+
+MANY = {"clip cov": ClipCov(drop_fraction=0.2, cov_low=0.0, cov_high=9.0), "kl cov": KLCov(penalised_fraction=0.2)}
+
+
+@pytest.mark.parametrize("terms", [{}, {"entropy_coefficient": 0.1, "filter_packs": True}], ids=["alone", "with terms"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_token_budget_does_not_change_the_gradient_of_any_loss(trained, name, terms, monkeypatch):
+    module, batch = trained
+    for key, value in ({"loss": MANY.get(name, LOSSES[name][0])} | terms).items():
+        monkeypatch.setattr(module, key, value)
+    (whole, one), (split, many) = (accumulated(module, batch, budget) for budget in (100_000, 64))
+    assert many > one == 1
+    assert whole.abs().max() > 1e-4
+    torch.testing.assert_close(split, whole, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_trains(tmp_path, name):
+    *_, recorder, _ = fit(tmp_path, max_steps=2, loss=LOSSES[name][0], reweight=None)
+    assert all(math.isfinite(values["train/gradient_norm"]) for values in recorder.values)
+
+
+def test_an_entropy_bonus_raises_the_entropy(tmp_path):
+    start, *_, end = fit(tmp_path, entropy_coefficient=1.0, reweight=None, lr=1e-3, max_steps=4)[2].values
+    assert end["train/entropy"] > start["train/entropy"]
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path, estimator):
+    module, _, recorder, _ = fit(tmp_path, kl_coefficient=0.1, kl_estimator=estimator, lr=1e-2)
+    assert module.last_update.num_dropped_rows == 0
+    first, *_, last = [values["train/divergence"] for values in recorder.values]
+    assert first == pytest.approx(0.0, abs=1e-6)
+    assert last != 0.0
+
+
+class Unrewarding(WordWorld):
+    """In every other pack nobody is rewarded."""
+
+    def reset(self, *, seed=None, options=None):
+        self.worthless = int(options["task"].id.partition(".")[0]) % 2 == 1
+        return super().reset(options=options)
+
+    def step(self, action):
+        text, reward, *rest = super().step(action)
+        return text, reward * (not self.worthless), *rest
+
+
+def test_the_share_of_packs_without_signal_is_logged_and_filtering_takes_them_out_of_the_mean(tmp_path):
+    own = {"max_steps": 1, "reweight": None, "credit": TrajectoryCredit(), "gradient_clip_val": None}
+    plain, filtered = (fit(tmp_path, world=Unrewarding(), filter_packs=f, **own)[2] for f in (False, True))
+    batch = plain.batches[0]
+    rewards = batch.credit.solve_rewards.sum(-1)
+    silent = (rewards == rewards[:, :1]).all(dim=1)
+    assert silent[1::2].all()
+    assert not silent.all()
+    assert plain.values[0]["train/zero_variance_packs"] == pytest.approx(float(silent.float().mean()))
+    kept = batch.action_mask[~silent[batch.episode_index[:, 0]]].sum().item()
+    assert 0 < kept < batch.num_action_tokens
+    ratio = filtered.values[0]["train/gradient_norm"] / plain.values[0]["train/gradient_norm"]
+    assert ratio == pytest.approx(batch.num_action_tokens / kept, rel=1e-4)
+
+
+def test_a_window_longer_than_the_pack_is_refused_before_any_rollout(tmp_path):
+    with pytest.raises(ConfigError, match=r"model\.credit\.window is 3; expected at most data\.pack_size=2"):
+        fit(tmp_path, credit=EpisodeCredit(style="sliding_window_mean", window=3))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "key"),
+    [
+        ({"kl_estimator": "k3"}, "kl_estimator is k3; expected left out while"),
+        ({"kl_coefficient": -1.0}, "kl_coefficient is -1"),
+        ({"entropy_coefficient": -1.0}, "entropy_coefficient is -1"),
+    ],
+)
+def test_terms_without_meaning_are_refused_by_key(kwargs, key):
+    with pytest.raises(ConfigError, match=rf"model\.{key}"):
+        GRPOModule(TinyPolicy(), **kwargs)

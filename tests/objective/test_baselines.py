@@ -3,9 +3,13 @@
 import pytest
 import torch
 
-from cod_lightning.objective.baselines import GroupMean, LeaveOneOut, scale
-from cod_lightning.objective.returns import EpisodeCredit, Returns
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean, scale
+from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
 from tests.credit_tables import random_table
+
+BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]
 
 
 @pytest.fixture(params=range(8))
@@ -40,10 +44,80 @@ def test_leave_one_out_is_the_group_mean_stretched_by_the_actual_count(returns):
     torch.testing.assert_close(LeaveOneOut()(returns).values, stretched)
 
 
-def test_permuting_siblings_permutes_advantages(returns):
+@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+def test_permuting_siblings_permutes_advantages(returns, baseline):
     order = torch.tensor([3, 0, 4, 2, 1])
     moved = Returns(returns.values[:, order], returns.valid[:, order])
-    torch.testing.assert_close(GroupMean()(moved).values, GroupMean()(returns).values[:, order])
+    torch.testing.assert_close(baseline(moved).values, baseline(returns).values[:, order])
+    assert torch.equal(baseline(moved).valid, baseline(returns).valid[:, order])
+
+
+def test_the_role_mean_is_over_all_positions_of_the_other_lifecycles(returns):
+    found = RoleMean()(returns)
+    for g in range(3):
+        for k in range(5):
+            for e in range(7):
+                others = [
+                    returns.values[g, i, f].item()
+                    for i in range(5)
+                    for f in range(e % 2, 7, 2)
+                    if i != k and returns.valid[g, i, f]
+                ]
+                known = bool(returns.valid[g, k, e]) and bool(others)
+                assert found.valid[g, k, e].item() == known
+                expected = returns.values[g, k, e].item() - sum(others) / len(others) if known else 0.0
+                assert found.values[g, k, e].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_asymre_lifts_every_comparison_by_the_same(returns):
+    plain, lifted = GroupMean()(returns), AsymRE(shift=-0.2)(returns)
+    assert torch.equal(lifted.valid, plain.valid)
+    torch.testing.assert_close(lifted.values, plain.values + 0.2 * plain.valid)
+    assert torch.equal(AsymRE(shift=0.0)(returns).values, plain.values)
+
+
+def test_a_baseline_above_the_mean_is_refused():
+    with pytest.raises(ConfigError, match=r"model\.baseline\.shift is 0\.1"):
+        AsymRE(shift=0.1)
+
+
+RULES = [
+    EpisodeCredit(),
+    EpisodeCredit(style="sliding_window_mean", window=2),
+    EpisodeCredit(style="discounted", discount=0.6),
+    EpisodeCredit(style="discounted_mean", discount=0.6),
+    TaskCredit(),
+]
+
+
+def reached(rule, baseline, mode):
+    """[e, f]: whether the reward of episode f of a lifecycle moves the advantage of its episode e."""
+    rng = torch.Generator().manual_seed(0)
+    solve = torch.rand(2, 3, 4, generator=rng).double().requires_grad_()
+    update = torch.rand(2, 3, 3, generator=rng).double().requires_grad_()
+    valid = torch.ones(2, 3, 7, dtype=torch.bool)
+    table = CreditTable(solve_rewards=solve, update_rewards=update, valid=valid, action_counts=valid.long())
+    returns = rule(table)
+    values = scale(baseline(returns), returns, mode).values[1, 1]
+    out = torch.zeros(7, 7)
+    for e in range(7):
+        to_solve, to_update = torch.autograd.grad(values[e], (solve, update), retain_graph=True)
+        out[e, 0::2], out[e, 1::2] = to_solve[1, 1].float(), to_update[1, 1].float()
+    return out.abs() > 1e-9
+
+
+@pytest.mark.parametrize("mode", ["none", "group"])
+@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_reward_never_reaches_a_later_episode_of_its_lifecycle_through_a_baseline(rule, baseline, mode):
+    found = reached(rule, baseline, mode)
+    assert not found.tril(-1).any()
+    assert found.diagonal().all()
+
+
+@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+def test_credit_for_the_trajectory_is_the_exception(baseline):
+    assert reached(TrajectoryCredit(), baseline, "none")[:, 0::2].all()
 
 
 def test_group_scaling_gives_unit_deviation_over_survivors(returns):
@@ -69,7 +143,7 @@ def test_siblings_that_all_did_the_same_get_nothing_and_no_nan(mode):
 
 
 @pytest.mark.parametrize("mode", ["none", "group", "batch"])
-@pytest.mark.parametrize("baseline", [GroupMean(), LeaveOneOut()], ids=str)
+@pytest.mark.parametrize("baseline", BASELINES, ids=str)
 def test_autocast_does_not_round_advantages(returns, baseline, mode):
     exact = scale(baseline(returns), returns, mode)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -79,7 +153,7 @@ def test_autocast_does_not_round_advantages(returns, baseline, mode):
 
 
 @pytest.mark.parametrize("mode", ["none", "group", "batch"])
-@pytest.mark.parametrize("baseline", [GroupMean(), LeaveOneOut()], ids=str)
+@pytest.mark.parametrize("baseline", BASELINES, ids=str)
 def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, baseline, mode):
     dirty = Returns(torch.where(returns.valid, returns.values, float("nan")), returns.valid)
     expected, found = (scale(baseline(r), r, mode) for r in (returns, dirty))

@@ -72,3 +72,24 @@ def test_weights_in_bfloat16_still_give_log_probabilities_of_float32(case):
     rows = torch.stack([torch.zeros_like(every), every], dim=1)
     mass = token_logprobs(torch.stack([logits, logits], dim=1), rows)[:, 1].exp().sum()
     assert mass.item() == pytest.approx(1.0, abs=1e-6)  # bfloat16 would be off by 1e-3
+
+
+def test_the_entropy_has_a_gradient_only_if_asked(case):
+    layer, hidden, ids, mask = case
+    assert not action_logprobs(hidden, layer, ids, mask)[1].requires_grad
+    _, entropy = action_logprobs(hidden, layer, ids, mask, entropy_gradient=True)
+    (found,) = torch.autograd.grad(entropy.sum(), hidden)
+    scores = torch.log_softmax(layer(hidden[:, :-1]), dim=-1)
+    dense = (-(scores.exp() * scores).sum(-1) * mask[:, 1:]).sum()
+    (expected,) = torch.autograd.grad(dense, hidden)
+    torch.testing.assert_close(entropy.sum(), dense, check_dtype=False)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_token_that_cannot_be_sampled_has_no_part_in_the_entropy_or_its_gradient():
+    hidden = torch.tensor([[[0.0, 0.0, -float("inf")], [0.0, 0.0, 0.0]]], requires_grad=True)
+    ids, mask = torch.tensor([[0, 1]]), torch.tensor([[False, True]])
+    _, entropy = action_logprobs(hidden, torch.nn.Identity(), ids, mask, entropy_gradient=True)
+    entropy.sum().backward()
+    assert entropy[0, 1].item() == pytest.approx(0.6931472)
+    assert hidden.grad.isfinite().all()

@@ -6,7 +6,19 @@ import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.losses import REC, LossInputs, kl_to_reference
+from cod_lightning.objective.losses import (
+    CISPO,
+    DAPO,
+    GRPO,
+    GSPO,
+    LOOP,
+    OPMD,
+    REC,
+    ClipCov,
+    DrGRPO,
+    LossInputs,
+    kl_to_reference,
+)
 
 
 def inputs(seed, rows=4, width=6, dtype=torch.float64, spread=0.5):
@@ -21,7 +33,13 @@ def inputs(seed, rows=4, width=6, dtype=torch.float64, spread=0.5):
         advantages=advantages,
         action_mask=mask,
         num_action_tokens=17,
+        **alone(mask),
     )
+
+
+def alone(mask):
+    """Every row an episode of its own, nothing marked."""
+    return {"marked": torch.zeros_like(mask), "episode": torch.arange(len(mask)), "num_episodes": len(mask)}
 
 
 def by_the_definition(x, low, high, weighted):
@@ -71,6 +89,7 @@ def test_the_clip_is_one_sided(advantage, ratio, kept):
         advantages=torch.tensor([[float(advantage)]]),
         action_mask=torch.ones(1, 1, dtype=torch.bool),
         num_action_tokens=1,
+        **alone(torch.ones(1, 1, dtype=torch.bool)),
     )
     out = REC(clip_low=0.2, clip_high=0.2)(x)
     out.loss.backward()
@@ -117,6 +136,89 @@ def test_a_negative_clip_is_refused_by_key():
         REC(clip_low=-0.1)
 
 
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"clip": "ring"}, "outer_low"),
+        ({"clip": "ring", "outer_low": 0.6}, "outer_high"),
+        ({"outer_high": 2.0}, "outer_high"),
+        ({"clip": "ring", "outer_low": 0.1, "outer_high": 2.0}, "outer_low"),
+        ({"clip": "ring", "outer_low": 0.6, "outer_high": 0.2}, "outer_high"),
+    ],
+)
+def test_a_ring_has_its_bounds_and_nothing_else_has(options, key):
+    with pytest.raises(ConfigError, match=rf"model\.loss\.{key} is"):
+        REC(**options)
+
+
+@pytest.mark.parametrize(
+    ("loss", "keys"),
+    [
+        (GRPO, ("clip_low", "clip_high")),
+        (DrGRPO, ("clip_low", "clip_high")),
+        (LOOP, ("clip_low", "clip_high")),
+        (DAPO, ("clip_low", "clip_higher")),
+        (GSPO, ("sequence_low", "sequence_high")),
+        (CISPO, ("min_ratio", "max_ratio")),
+        (ClipCov, ("ratio_low", "ratio_high")),
+    ],
+)
+def test_no_loss_takes_a_range_that_is_none(loss, keys):
+    for key in keys:
+        with pytest.raises(ConfigError, match=rf"model\.loss\.{key} is -0\.1"):
+            loss(**{key: -0.1})
+
+
+@pytest.mark.parametrize("make", [lambda: OPMD(tau=0.0), lambda: DrGRPO(max_tokens=0)])
+def test_a_constant_that_divides_is_above_0(make):
+    with pytest.raises(ConfigError, match=r"model\.loss\.(tau|max_tokens) is 0"):
+        make()
+
+
+ESTIMATORS = {
+    "k1": (lambda d: d, lambda d: d),
+    "k2": (lambda d: d * d / 2, lambda d: d),
+    "k3": (lambda d: math.exp(-d) - 1 + d, lambda d: 1 - math.exp(-d)),
+}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("seed", range(5))
+def test_an_estimator_equals_its_definition_gradients_included(estimator, seed):
+    x = inputs(seed)
+    value, slope = ESTIMATORS[estimator]
+    found = kl_to_reference(x.policy_logprobs, x.behaviour_logprobs, x.action_mask, estimator)
+    (gradient,) = torch.autograd.grad(found, x.policy_logprobs)
+    gaps = {
+        (b, t): (x.policy_logprobs - x.behaviour_logprobs)[b, t].item() for b, t in x.action_mask.nonzero().tolist()
+    }
+    assert found.item() == pytest.approx(sum(map(value, gaps.values())), abs=1e-9)
+    assert gradient.abs().gt(0).sum() == len(gaps)
+    for at, gap in gaps.items():
+        assert gradient[at].item() == pytest.approx(slope(gap), abs=1e-9)
+
+
+def test_estimators_agree_with_the_divergence_in_expectation_as_their_docstring_says():
+    logits = torch.tensor([0.3, -1.0, 0.8, 0.0], dtype=torch.float64, requires_grad=True)
+    reference = torch.tensor([0.1, 0.4, -0.5, 0.2], dtype=torch.float64).log_softmax(0)
+    policy = logits.log_softmax(0)
+    exact = (policy.exp() * (policy - reference)).sum()
+    reverse = (reference.exp() * (reference - policy)).sum()
+    each = torch.ones(1, 1, dtype=torch.bool)
+    values, gradients = {}, {}
+    for name in ESTIMATORS:
+        terms = [kl_to_reference(policy[i].view(1, 1), reference[i].view(1, 1), each, name) for i in range(4)]
+        values[name] = sum(p * t.item() for p, t in zip(policy.exp().tolist(), terms, strict=True))
+        expected = sum(p * t for p, t in zip(policy.exp().tolist(), terms, strict=True))
+        gradients[name] = torch.autograd.grad(expected, logits, retain_graph=True)[0]
+    assert values["k1"] == pytest.approx(exact.item())
+    assert values["k3"] == pytest.approx(exact.item())
+    of_exact, of_reverse = (torch.autograd.grad(k, logits, retain_graph=True)[0] for k in (exact, reverse))
+    torch.testing.assert_close(gradients["k1"], of_exact)
+    torch.testing.assert_close(gradients["k2"], of_exact)
+    torch.testing.assert_close(gradients["k3"], of_reverse)
+
+
 def two_tokens(gap, advantage):
     """The first token has that log-ratio and advantage, the second is on-policy with advantage 1."""
     policy = torch.tensor([[-0.5, -0.5]], requires_grad=True)
@@ -126,6 +228,7 @@ def two_tokens(gap, advantage):
         advantages=torch.tensor([[advantage, 1.0]]),
         action_mask=torch.ones(1, 2, dtype=torch.bool),
         num_action_tokens=2,
+        **alone(torch.ones(1, 2, dtype=torch.bool)),
     )
 
 

@@ -18,6 +18,11 @@ STYLES = {
     "window of 1": (EpisodeCredit(style="sliding_window_mean", window=1), lambda r: sum(r) / len(r), 1),
     "window of 2": (EpisodeCredit(style="sliding_window_mean", window=2), lambda r: sum(r) / len(r), 2),
     "window beyond the pack": (EpisodeCredit(style="sliding_window_mean", window=9), lambda r: sum(r) / len(r), 9),
+    "discounted mean": (
+        EpisodeCredit(style="discounted_mean", discount=0.6),
+        lambda r: sum(0.6**k * x for k, x in enumerate(r)) / sum(0.6**k for k in range(len(r))),
+        None,
+    ),
     "discounted": (
         EpisodeCredit(style="discounted", discount=0.6),
         lambda r: sum(0.6**k * x for k, x in enumerate(r)),
@@ -100,6 +105,7 @@ def test_the_hand_made_group_comes_out_as_by_hand():
         ({"window": 2}, "window"),
         ({"style": "sliding_window_mean", "window": 0}, "window"),
         ({"style": "discounted"}, "discount"),
+        ({"style": "discounted_mean"}, "discount"),
         ({"discount": 0.5}, "discount"),
         ({"style": "discounted", "discount": 1.5}, "discount"),
     ],
@@ -107,6 +113,27 @@ def test_the_hand_made_group_comes_out_as_by_hand():
 def test_options_without_meaning_are_refused_by_key(options, key):
     with pytest.raises(ConfigError, match=rf"model\.credit\.{key}"):
         EpisodeCredit(**options)
+
+
+def test_a_window_longer_than_the_pack_is_refused():
+    EpisodeCredit(style="sliding_window_mean", window=4).check(num_tasks=4)
+    with pytest.raises(ConfigError, match=r"model\.credit\.window is 5; expected at most data\.pack_size=4"):
+        EpisodeCredit(style="sliding_window_mean", window=5).check(num_tasks=4)
+    for rule in (EpisodeCredit(), TaskCredit(), TrajectoryCredit()):
+        rule.check(num_tasks=1)
+
+
+@pytest.mark.parametrize("tasks", [2, 4, 30])
+def test_a_discounted_mean_has_one_size_at_every_position_of_every_pack(tasks):
+    valid = torch.ones(1, 1, 2 * tasks - 1, dtype=torch.bool)
+    table = CreditTable(
+        solve_rewards=torch.ones(1, 1, tasks),
+        update_rewards=torch.ones(1, 1, tasks - 1),
+        valid=valid,
+        action_counts=valid.long(),
+    )
+    values = EpisodeCredit(style="discounted_mean", discount=0.8)(table).values
+    torch.testing.assert_close(values, torch.ones_like(values))
 
 
 def under_autocast(compute):

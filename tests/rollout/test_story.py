@@ -50,3 +50,13 @@ def test_an_error_and_a_reason_are_told() -> None:
     assert "   error | RuntimeError: broken" in text
     assert "feedback | no tags" in text
     assert "did not parse, reward -0.10, malformed" in text
+
+
+def test_a_long_line_is_wrapped_and_loses_nothing() -> None:
+    said = "  " + "left  right " * 40 + "x" * 300
+    life = Lifecycle(pack_id="x", sibling=0, episodes=(solve(0, True, turns=(turn(said),)),))
+    lines = as_markdown(life).splitlines()
+    assert max(map(len, lines)) <= 131
+    first = next(line for line in lines if line.startswith("  policy | "))
+    rest = [line for line in lines if line.startswith("         : ")]
+    assert "".join(line[11:] for line in [first, *rest]) == said

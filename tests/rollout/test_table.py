@@ -13,7 +13,7 @@ import pytest
 from cod_lightning.errors import DataError
 from cod_lightning.rollout.table import SCHEMA, TableWriter, read_lifecycles
 from cod_lightning.rollout.transcript import episode_record
-from cod_lightning.types import EpisodeStatus, Group, Lifecycle
+from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle, Turn
 from tests.records import group, lifecycle, pack, solve, turn, update
 
 HOSTILE = "a\x00b\r\n\x1b[0m | ``` <script> \u2028 é 深 '' \"\""
@@ -57,6 +57,12 @@ def test_a_row_is_an_episode_with_flat_columns_that_are_described(tmp_path: Path
         assert (row["num_turns"], row["num_action_tokens"]) == (len(episode.turns), episode.num_action_tokens)
         record = episode_record(episode)
         assert {key: row[key] for key in record if key != "turns"} == {k: v for k, v in record.items() if k != "turns"}
+
+
+def test_every_field_of_an_episode_and_of_a_turn_has_a_column() -> None:
+    turns = SCHEMA.field("turns").type.value_type
+    assert {field.name for field in dataclasses.fields(Episode)} <= set(SCHEMA.names)
+    assert {field.name for field in dataclasses.fields(Turn)} == {field.name for field in turns}
 
 
 def test_a_missing_reward_is_null_and_the_policy_version_that_of_the_oldest_turn(tmp_path: Path) -> None:

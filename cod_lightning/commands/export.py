@@ -1,0 +1,156 @@
+"""`export`: a trained policy as a Hugging Face folder, with a model card that says what was measured and what was not."""
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import transformers
+import yaml
+from lightning.pytorch.cli import LightningArgumentParser
+from transformers import GenerationConfig, PreTrainedModel
+
+from cod_lightning import __version__
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.from_run import FromRunCLI, model_of, run_folder, with_the_runs_config
+from cod_lightning.commands.train import quieten, start
+from cod_lightning.errors import ConfigError
+from cod_lightning.models.checkpoint import Checkpoint, read_checkpoint
+from cod_lightning.reports import card
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.types import Message, Role, Split
+from datamodules import RolloutDataModule
+from modules import GRPOModule
+
+RUN_CONFIG = "run_config.yaml"
+_KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
+"""Keys of the config that go into the folder: what a further training of this policy needs."""
+
+
+class ExportCLI(FromRunCLI):
+    """`FromRunCLI`, with where the folder goes."""
+
+    command = "export"
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Folder and precision."""
+        super().add_arguments_to_parser(parser)
+        parser.add_argument(
+            "--out", type=str | None, default=None, help="Folder to write; new, or with --overwrite true."
+        )
+        parser.add_argument(
+            "--dtype",
+            type=Literal["float32", "bfloat16", "float16"] | None,
+            default=None,
+            help="Precision of the exported weights; null: the checkpoint's.",
+        )
+
+
+def run(argv: Sequence[str]) -> int:
+    """Load, write, put in place."""
+    quieten()
+    if not {"-h", "--help", "--print_config"} & set(argv) and not any(a.startswith("--ckpt_path") for a in argv):
+        raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
+    cli = start(ExportCLI, GRPOModule, RolloutDataModule, expand(with_the_runs_config(argv)).argv, execute=False)
+    options, policy, data = cli.config, cli.model.policy, cli.datamodule
+    if options.out is None:
+        raise ConfigError("--out", "missing", "a folder to write", "Add --out DIR.")
+    with replacing(Path(options.out), overwrite=options.overwrite) as folder:
+        checkpoint = read_checkpoint(options.ckpt_path)
+        model = model_of(policy, data, None)
+        dtype = checkpoint.load_into(model)
+        model.to(dtype if options.dtype is None else getattr(torch, options.dtype)).eval()  # pyright: ignore
+        _save(model, data, folder)
+        config = {key: cli.asked[key] for key in _KEPT}
+        config["trainer"]["default_root_dir"] = None
+        (folder / RUN_CONFIG).write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        facts = _facts(cli, checkpoint, model)
+        (folder / "README.md").write_text(card.render(facts), encoding="utf-8")
+    print(f"wrote {options.out}")
+    return 0
+
+
+@contextmanager
+def replacing(out: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A folder beside `out`, which takes its place at the end and is removed where something is raised."""
+    out = out.resolve()
+    if out.exists() and not out.is_dir():
+        raise ConfigError("--out", out, "a folder", "Name another place.")
+    if out.is_dir() and any(out.iterdir()):
+        if not overwrite:
+            raise ConfigError("--out", out, "a new or empty folder", "Name another one, or add --overwrite true.")
+        if not (out / RUN_CONFIG).is_file():
+            expected = f"an exported folder, with {RUN_CONFIG}, since all in it will be replaced"
+            raise ConfigError("--out", out, expected, "Name another one.")
+    draft, old = (out.with_name(f".{out.name}.{os.getpid()}.{name}") for name in ("part", "old"))
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+        if out.exists():
+            out.rename(old)
+        draft.rename(out)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path) -> None:
+    """Weights, config, tokenizer with its chat template, and how the policy was sampled from."""
+    model.generation_config = _generation_config(data.chat, data.max_new_tokens)
+    model.save_pretrained(folder)
+    for weights in folder.glob("*.safetensors"):
+        weights.chmod((folder / "config.json").stat().st_mode)  # safetensors leaves them to their owner alone
+    data.chat.tokenizer.save_pretrained(folder)
+
+
+def _generation_config(chat: Chat, max_new_tokens: int) -> GenerationConfig:
+    """Plain sampling at temperature 1, which is what training optimises."""
+    return GenerationConfig(
+        do_sample=True,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        max_new_tokens=max_new_tokens,
+        eos_token_id=sorted(chat.stop_ids),
+        pad_token_id=chat.pad_id,
+    )
+
+
+def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Facts:
+    root = run_folder(checkpoint.path)
+    evaluation = None if root is None else root / "evaluation.json"
+    versions = {"cod_lightning": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
+    return card.Facts(
+        name=Path(cli.config.out).resolve().name,
+        run="" if root is None else root.name,
+        checkpoint=checkpoint.path.name,
+        updates=checkpoint.global_step,
+        written=_time(checkpoint.path),
+        config=cli.asked,
+        world=cli.datamodule.env.name,
+        num_parameters=model.num_parameters(),
+        dtype=str(model.dtype).removeprefix("torch."),
+        window=cli.model.policy.window,
+        prompt=tuple((message.role.value, message.content) for message in _first_prompt(cli.datamodule)),
+        evaluation=evaluation,
+        evaluated=None if evaluation is None or not evaluation.is_file() else _time(evaluation),
+        written_by=checkpoint.versions,
+        exported_by={**versions, "python": platform.python_version()},
+    )
+
+
+def _first_prompt(data: RolloutDataModule) -> tuple[Message, Message]:
+    """What a policy is shown first in a held-out world, with no context yet."""
+    pack = data.env.sample_pack(split=Split.TEST, index=0, num_tasks=data.pack_size)
+    observation, _ = data.env.reset(options={"task": pack.tasks[0]})
+    system = data.context.inject(data.env.rules, data.context.empty())
+    return Message(Role.SYSTEM, system), Message(Role.USER, observation)
+
+
+def _time(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)

@@ -1,0 +1,96 @@
+"""What the commands share that work with a run's policy outside of training: its config, its model, its weights."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightning.pytorch.cli import LightningArgumentParser
+from transformers import PreTrainedModel
+
+from cod_lightning.commands.config_files import temporary_config
+from cod_lightning.commands.train import TrainCLI
+from cod_lightning.errors import ConfigError
+from cod_lightning.models.base import Policy
+from cod_lightning.models.checkpoint import read_checkpoint
+from datamodules import RolloutDataModule
+
+_OF_FIT = ("ckpt_path", "weights_only", "overwrite")
+"""Keys of a run's config that are `fit`'s own."""
+_ELSEWHERE = {
+    "accelerator": "cpu",
+    "strategy": "auto",
+    "devices": 1,
+    "num_nodes": 1,
+    "precision": None,
+    "plugins": None,
+}
+"""Keys of `trainer` that say which machine the run was trained on."""
+
+
+class FromRunCLI(TrainCLI):
+    """`TrainCLI` without a training: builds what a run was configured with, whatever machine it was trained on."""
+
+    asked: dict[str, Any]
+    """The config as it was asked for, in plain containers."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """The checkpoint."""
+        super().add_arguments_to_parser(parser)
+        parser.add_argument(
+            "--ckpt_path", type=str | None, default=None, help="Checkpoint; null: model.policy as it is."
+        )
+        parser.add_argument("--weights_only", type=bool | None, default=None, help="Of `fit`, whose configs have it.")
+
+    def before_instantiate_classes(self) -> None:
+        """Nothing is trained here, so the Trainer is the plainest there is."""
+        self.asked = yaml.safe_load(self.parser.dump(self.config, skip_none=False))
+        for key, value in _ELSEWHERE.items():
+            setattr(self.config.trainer, key, value)
+        super().before_instantiate_classes()
+
+    def after_instantiate_classes(self) -> None:
+        """The warm start serves where there is no checkpoint."""
+        if self.config.ckpt_path is None or not self.model.policy.has_weights:
+            super().after_instantiate_classes()
+
+
+def run_folder(ckpt_path: str | Path) -> Path | None:
+    """The folder of the run that a checkpoint belongs to; None where it lies by itself."""
+    folder = Path(ckpt_path).resolve().parent.parent
+    return folder if (folder / "config.yaml").is_file() else None
+
+
+def with_the_runs_config(argv: Sequence[str]) -> list[str]:
+    """Without a --config, that of the run which the checkpoint belongs to."""
+    flags = [arg.partition("=")[0] for arg in argv]
+    if "--config" in flags or "-c" in flags or "--ckpt_path" not in flags:
+        return list(argv)
+    path = _value(argv, "--ckpt_path")
+    folder = run_folder(path) if path and Path(path).exists() else None
+    if folder is None:
+        read_checkpoint(path, "--ckpt_path")
+        expected = f"the config of the run, since {path} lies in no run's folder"
+        raise ConfigError("--config", "missing", expected, "Add --config FILE.")
+    kept = yaml.safe_load((folder / "config.yaml").read_text())
+    content = {key: value for key, value in kept.items() if key not in _OF_FIT}
+    return ["--config", str(temporary_config(f"{folder.name}.yaml", content)), *argv]
+
+
+def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> PreTrainedModel:
+    """The policy's model on the CPU, with the checkpoint's weights if one is named; its tokenizer is `data.chat.tokenizer`."""
+    data.check_with(policy)
+    tokenizer: Any = data.chat.tokenizer
+    model = policy.model(tokenizer)
+    if ckpt_path is not None:
+        read_checkpoint(ckpt_path).load_into(model)
+    return model
+
+
+def _value(argv: Sequence[str], flag: str) -> str:
+    for before, arg in zip(["", *argv], argv, strict=False):
+        if before == flag:
+            return arg
+        if arg.startswith(f"{flag}="):
+            return arg.partition("=")[2]
+    return ""

@@ -1,0 +1,47 @@
+"""`report`: one HTML file about one run or several, to be opened from disk."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.errors import ConfigError
+
+
+def run(argv: Sequence[str]) -> int:
+    """Write the report and say where it is."""
+    parser = OneLine(
+        prog=f"{program()} report",
+        description="Write one HTML file about a run, or several runs side by side: success by position, training curves, and "
+        "a browser of lifecycles. It loads nothing from any network.",
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN_DIR", help="Folders of runs, as in runs/quickstart.")
+    parser.add_argument(
+        "--out", type=Path, default=None, metavar="FILE", help="Default: RUN_DIR/report.html of the first run."
+    )
+    parser.add_argument("--plots", action="store_true", help="Also write the curves as PNG and SVG, beside the report.")
+    options = parser.parse_args(list(argv))
+    out: Path = options.out or options.runs[0] / "report.html"
+    if out.is_dir():
+        raise ConfigError("--out", out, "a file", f"That is a folder; try {out / 'report.html'}.")
+
+    from cod_lightning.reports import page
+    from cod_lightning.reports.report import read_runs, report_data
+
+    runs = read_runs(options.runs)
+    overview, lifecycles = report_data(runs)
+    for one in overview["runs"]:
+        for note in one["notes"]:
+            print(f"note: {one['name']}: {note}")
+    try:
+        size = page.write(out, overview, lifecycles)
+    except OSError as error:
+        raise ConfigError(
+            "--out", out, f"a file that can be written ({error})", "Choose another with --out."
+        ) from error
+    print(f"{out} ({size / 1e6:.1f} MB, {len(lifecycles['lifecycles']):,} lifecycles)")
+    if options.plots:
+        from cod_lightning.reports.plots import write_plots
+
+        for path in write_plots(runs, out):
+            print(path)
+    return 0

@@ -1,0 +1,130 @@
+"""The engine that samples with vLLM in this process: token ids in, token ids and their log-probabilities out.
+
+A dialogue's earlier turns are found again in vLLM's prefix cache. It is emptied with every sync of the weights, since its
+keys and values belong to the weights before.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Literal
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from cod_lightning.engines.base import Completion, Engine, Request, digest
+from cod_lightning.engines.vllm_driver import Driver
+from cod_lightning.engines.vllm_start import Start, start
+from cod_lightning.engines.vllm_versions import check_versions
+from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
+from cod_lightning.types import StopReason
+
+_STOPS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
+_COLDEST = 0.01
+"""Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
+
+
+class VLLMEngine(Engine):
+    """Serves the policy with vLLM beside training, in one process and on one device.
+
+    Log-probabilities are those after temperature and top-p (vLLM's `processed_logprobs`), so they belong to the distribution
+    that was sampled from; at temperature 1 they are the model's own. Every request carries its own seed.
+
+    Args:
+        dtype: What vLLM computes in; null takes the model's own.
+        max_num_seqs: Requests that are decoded at a time; further ones wait.
+        gpu_memory_utilization: Share of the GPU's memory for vLLM's weights and cache; training has the rest.
+        kv_cache_gb: Size of the cache in GiB; null is what the share above leaves, on a CPU 1.
+        enforce_eager: Leave out compilation and CUDA graphs; null does so on a CPU.
+    """
+
+    def __init__(
+        self,
+        dtype: Literal["float32", "bfloat16", "float16"] | None = None,
+        max_num_seqs: int = 256,
+        gpu_memory_utilization: float = 0.4,
+        kv_cache_gb: float | None = None,
+        enforce_eager: bool | None = None,
+    ) -> None:
+        _check(max_num_seqs, gpu_memory_utilization, kv_cache_gb)
+        check_versions()
+        self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
+        self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
+        self._driver: Driver | None = None
+        self._names: frozenset[str] = frozenset()
+
+    def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
+        """Start vLLM for this model's architecture, with a window of `window` tokens."""
+        if not isinstance(model, PreTrainedModel):
+            expected = "a transformers model, whose architecture vLLM can look up"
+            raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
+        self.precision = self.dtype or str(model.dtype).removeprefix("torch.")
+        how = Start(
+            dtype=self.precision,
+            window=window or model.config.get_text_config().max_position_embeddings,
+            max_num_seqs=self.max_num_seqs,
+            gpu_memory_utilization=self.gpu_memory_utilization,
+            kv_cache_gb=self.kv_cache_gb,
+            enforce_eager=self.enforce_eager,
+        )
+        self._driver = None  # an earlier vLLM gives its memory back first
+        self._driver = Driver(start(model, how), sorted(stop_ids))
+        self._names = frozenset(model.state_dict())
+
+    def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
+        """Take all weights by name and forget all cached prefixes. Refused while turns are in flight.
+
+        Tied weights come under both names: on a CPU vLLM repacks an output layer of its own, which otherwise would stay as it was.
+        """
+        driver = self._bound()
+        if driver.num_live:
+            raise EngineFailure(f"{driver.num_live} turns are in flight; weights change only between rollouts")
+        driver.forget()
+        named = [(name, tensor.detach()) for name, tensor in weights]
+        if missing := self._names - {name for name, _ in named}:
+            raise EngineFailure(f"weight sync left out {sorted(missing)}")
+        self._reload(named)
+        self._forget_prefixes()
+        self.policy_version = policy_version
+
+    async def generate(self, request: Request) -> Completion:
+        """Sample one turn."""
+        driver = self._bound()
+        if 0 < request.temperature < _COLDEST:
+            raise EngineRefused(
+                f"temperature {request.temperature}: between 0 and {_COLDEST} vLLM samples at {_COLDEST} and only logs it. "
+                f"Take 0 (greedy) or at least {_COLDEST}."
+            )
+        output = await driver.sample(request)
+        said = output.outputs[0]
+        if said.finish_reason not in _STOPS:
+            raise EngineFailure(f"vLLM ended the request with {said.finish_reason!r}")
+        ids = tuple(said.token_ids)
+        return Completion(
+            action_ids=ids,
+            behaviour_logprobs=tuple(at[token_id].logprob for token_id, at in zip(ids, said.logprobs, strict=True)),
+            stop=_STOPS[said.finish_reason],
+            policy_version=self.policy_version,
+            prompt_digest=digest(output.prompt_token_ids),
+        )
+
+    def _reload(self, named: list[tuple[str, Tensor]]) -> None:
+        """vLLM's own way: it undoes and redoes what it made of weights (merged, repacked), where plain copies would not."""
+        self._bound().llm.collective_rpc("reload_weights", kwargs={"weights_iterator": named})
+
+    def _forget_prefixes(self) -> None:
+        if not self._bound().llm.reset_prefix_cache():
+            raise EngineFailure("vLLM did not give up its prefix cache, which belongs to the weights before")
+
+    def _bound(self) -> Driver:
+        if self._driver is None:
+            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+        return self._driver
+
+
+def _check(max_num_seqs: int, gpu_memory_utilization: float, kv_cache_gb: float | None) -> None:
+    if max_num_seqs < 1:
+        raise ConfigError("data.engine.max_num_seqs", max_num_seqs, "at least 1", "256 is the default.")
+    if not 0 < gpu_memory_utilization <= 1:
+        raise ConfigError("data.engine.gpu_memory_utilization", gpu_memory_utilization, "in (0, 1]", "Try 0.4.")
+    if kv_cache_gb is not None and not (kv_cache_gb > 0 and math.isfinite(kv_cache_gb)):
+        raise ConfigError("data.engine.kv_cache_gb", kv_cache_gb, "above 0, or null", "Leave it out for the default.")

@@ -1,0 +1,120 @@
+"""Steps vLLM while any coroutine waits for it, so that every lifecycle goes on by itself."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cod_lightning.engines.base import Request
+from cod_lightning.errors import EngineFailure
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A request on its way."""
+
+    request: Request
+    future: "asyncio.Future[Any]"
+
+
+class Driver:
+    """Hands requests in and outputs back.
+
+    Args:
+        llm: A vLLM that lives in this process and has no other user.
+        stop_ids: Ids that end a turn; no others do, whatever the checkpoint's own settings say.
+    """
+
+    def __init__(self, llm: "LLMEngine", stop_ids: list[int]) -> None:
+        self.llm, self.stop_ids = llm, stop_ids
+        self._num_requests = 0
+        self._waiting: list[_Turn] = []
+        self._in_flight: dict[str, _Turn] = {}
+        self._driving: asyncio.Task[None] | None = None
+
+    @property
+    def num_live(self) -> int:
+        """Requests that somebody waits for."""
+        return sum(not turn.future.done() for turn in (*self._waiting, *self._in_flight.values()))
+
+    async def sample(self, request: Request) -> Any:
+        """vLLM's output for one turn; joins the batch at the next token. A caller who is cancelled takes the request along."""
+        loop = asyncio.get_running_loop()
+        if self._driving is None or self._driving.get_loop() is not loop:
+            self.forget()
+        turn = _Turn(request, loop.create_future())
+        self._waiting.append(turn)
+        if self._driving is None or self._driving.done():
+            self._driving = loop.create_task(self._drive())
+        return await turn.future
+
+    def forget(self) -> None:
+        """Drop every request, for example those of an event loop that is gone."""
+        self._waiting, self._driving = [], None
+        self._abort(list(self._in_flight))
+
+    async def _drive(self) -> None:
+        """One token for everybody in flight, again and again; whatever goes wrong reaches everybody who waits."""
+        try:
+            while True:
+                await asyncio.sleep(0)  # every lifecycle that can go on now hands in its next request
+                self._hand_in()
+                self._abort([name for name, turn in self._in_flight.items() if turn.future.done()])  # cancelled
+                if not self._in_flight:
+                    return
+                with torch.random.fork_rng(devices=[]):  # on a CPU, sampling draws from torch's global generator too
+                    outputs = self.llm.step()
+                for output in outputs:
+                    if output.finished and (turn := self._in_flight.pop(output.request_id, None)):
+                        turn.future.done() or turn.future.set_result(output)
+        except Exception as error:
+            self._fail(EngineFailure(f"vLLM raised {type(error).__name__}: {error}"))
+
+    def _hand_in(self) -> None:
+        turns, self._waiting = self._waiting, []
+        for turn in turns:
+            if turn.future.done():
+                continue
+            self._num_requests += 1
+            name = str(self._num_requests)
+            prompt: Any = {"type": "token", "prompt_token_ids": list(turn.request.prompt_ids)}
+            try:
+                self.llm.add_request(name, prompt, self._sampling(turn.request))
+            except Exception as error:  # its own fault, say a prompt beyond the window
+                turn.future.set_exception(EngineFailure(f"vLLM refused the request: {error}"))
+            else:
+                self._in_flight[name] = turn
+
+    def _sampling(self, request: Request) -> Any:
+        from vllm.sampling_params import RequestOutputKind, SamplingParams  # pyright: ignore[reportMissingImports]
+
+        return SamplingParams(
+            temperature=request.temperature,
+            top_p=request.top_p,
+            max_tokens=request.max_new_tokens,
+            seed=request.noise_seed & (2**63 - 1),
+            stop_token_ids=self.stop_ids,
+            ignore_eos=True,
+            logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            skip_clone=True,
+        )
+
+    def _abort(self, names: list[str]) -> None:
+        if names:
+            self.llm.abort_request(names)
+            for name in names:
+                del self._in_flight[name]
+
+    def _fail(self, failure: EngineFailure) -> None:
+        turns = (*self._waiting, *self._in_flight.values())
+        for turn in turns:
+            if not turn.future.done():
+                turn.future.set_exception(failure)
+        self._waiting = []
+        self._abort(list(self._in_flight))

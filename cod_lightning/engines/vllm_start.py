@@ -1,0 +1,147 @@
+"""Starts vLLM inside this process for a model that is at hand, and leaves the process as it was."""
+
+import os
+import random
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+from cod_lightning.errors import ConfigError
+
+if TYPE_CHECKING:
+    from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
+
+_CPU_BATCH_TOKENS = 8192
+"""Tokens of a step on a CPU. Prompts are never cut there: see `_for_cpu`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """How to start; the engine's own parameters, and what it is told when it is bound."""
+
+    dtype: str
+    window: int
+    """Most tokens of a prompt and its response together."""
+    max_num_seqs: int
+    gpu_memory_utilization: float
+    kv_cache_gb: float | None
+    enforce_eager: bool | None
+
+
+def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
+    """A running vLLM for the model's architecture, its weights still random: the first sync brings the right ones."""
+    _prepare_environment()
+    with _process_left_alone(), tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
+        from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
+        from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
+        from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
+
+        on_cpu = current_platform.is_cpu()
+        _check(model, how, on_cpu=on_cpu)
+        _write_config(model, Path(folder))
+        options = _for_cpu(how) if on_cpu else _for_gpu(how)
+        try:
+            return LLMEngine.from_engine_args(
+                EngineArgs(
+                    model=folder,
+                    load_format="dummy",
+                    skip_tokenizer_init=True,
+                    generation_config="vllm",  # nothing of the checkpoint's own sampling habits
+                    dtype=how.dtype,
+                    max_model_len=how.window,
+                    max_num_seqs=how.max_num_seqs,
+                    enable_prefix_caching=True,
+                    logprobs_mode="processed_logprobs",  # after temperature and top-p: what was sampled from
+                    disable_log_stats=True,
+                    seed=0,  # every request brings its own
+                    **options,
+                )
+            )
+        except (ValueError, NotImplementedError) as error:
+            said = str(error).strip().splitlines() or [type(error).__name__]
+            remedy = "Change what it names, or choose engine=transformers."
+            raise ConfigError("data.engine", "VLLMEngine", f"settings that vLLM takes; it said: {said[-1]}", remedy) from error
+
+
+def _for_cpu(how: Start) -> dict[str, Any]:
+    """Whole prompts in blocks of 32 tokens.
+
+    Blocks of 128, vLLM's default there, would cache nothing of a short window. Prompts cut into chunks crash with the seeds that
+    our requests carry (vLLM 0.32: "CPU Generator does not use offset").
+    """
+    return {
+        "kv_cache_memory_bytes": int((how.kv_cache_gb or 1.0) * 2**30),
+        "enforce_eager": how.enforce_eager is not False,
+        "block_size": 32,
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(_CPU_BATCH_TOKENS, how.window),
+    }
+
+
+def _for_gpu(how: Start) -> dict[str, Any]:
+    memory = {} if how.kv_cache_gb is None else {"kv_cache_memory_bytes": int(how.kv_cache_gb * 2**30)}
+    return {
+        "gpu_memory_utilization": how.gpu_memory_utilization,
+        "enforce_eager": how.enforce_eager is True,
+        **memory,
+    }
+
+
+def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
+    config = model.config.get_text_config()
+    longest = getattr(config, "max_position_embeddings", how.window)
+    if how.window > longest:
+        expected = f"at most {longest}, the positions that the model was made for"
+        raise ConfigError("model.policy.window", how.window, expected, f"Set it to {longest}.")
+    if not on_cpu:
+        return
+    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend  # pyright: ignore[reportMissingImports]
+
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    sizes = CPUAttentionBackend.get_supported_head_sizes()
+    if size not in sizes:
+        expected = f"one of {', '.join(map(str, sizes))} for vLLM on a CPU"
+        remedy = "Set hidden_size and num_heads of model.policy so, or choose engine=transformers."
+        raise ConfigError("model.policy (hidden_size / num_heads)", size, expected, remedy)
+
+
+def _write_config(model: PreTrainedModel, folder: Path) -> None:
+    """The model's config, which is all that vLLM reads: weights come by sync, and no text ever goes through it."""
+    config = type(model.config).from_dict(model.config.to_dict())
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(folder)
+
+
+def _prepare_environment() -> None:
+    """vLLM is configured by the environment; what the person has set stays, except that the engine has to live in here."""
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+
+
+def _memory_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+@contextmanager
+def _process_left_alone() -> Iterator[None]:
+    """vLLM seeds every global generator and, on a CPU, disables `torch.set_num_threads`; training is to notice neither."""
+    set_num_threads, of_numpy, of_python = torch.set_num_threads, np.random.get_state(), random.getstate()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            torch.set_num_threads = set_num_threads
+            np.random.set_state(of_numpy)
+            random.setstate(of_python)

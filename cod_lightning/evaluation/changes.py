@@ -1,0 +1,41 @@
+"""Packs whose rule changes on the way: where they change, and an oracle that knows both rules."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.non_stationary import NonStationary
+from cod_lightning.evaluation.references import Comparison, play_reference
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack
+
+
+def change_position(world: TextEnv, pack: Pack) -> int | None:
+    """Position of the pack's first task under another rule; None where the rule stays."""
+    return world.change_position(pack) if isinstance(world, NonStationary) and len(pack) > 1 else None
+
+
+def parts_of(world: TextEnv, pack: Pack) -> list[Pack]:
+    """The pack, cut where its rule changes; each part is a pack of one rule."""
+    at = change_position(world, pack)
+    shares = (pack.tasks,) if at is None else (pack.tasks[:at], pack.tasks[at:])
+    return [replace(pack, tasks=tasks) for tasks in shares]
+
+
+def play_oracle(world: TextEnv, pack: Pack, mechanism: ContextMechanism, seed: int = 0) -> Lifecycle:
+    """One lifecycle of the oracle of each part's own rule, in a fresh world for each part.
+
+    The oracle of a whole pack may know its first rule only. No context passes from part to part: that update is skipped.
+    """
+    lives = list(play_reference(world, parts_of(world, pack), Comparison.ORACLE, mechanism, seed))
+    return Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(_joined(lives)))
+
+
+def _joined(lives: list[Lifecycle]) -> Iterator[Episode]:
+    """The episodes of one life after another, counted through."""
+    position = 0
+    for number, life in enumerate(lives):
+        if number:
+            yield Episode(kind=EpisodeKind.UPDATE, position=position - 1, status=EpisodeStatus.SKIPPED)
+        yield from (replace(episode, position=episode.position + position) for episode in life.episodes)
+        position += len(life.solves)

@@ -1,0 +1,70 @@
+"""Whether a suite can be played at all: asked before anything is, so that nobody waits hours for a refusal."""
+
+import copy
+from dataclasses import replace
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.controls import DEFAULT_CONTROLS, Control
+from cod_lightning.evaluation.lent_contexts import oracle_contexts
+from cod_lightning.evaluation.references import Comparison
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.types import Pack, Split
+
+
+def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechanism, chat: Chat) -> Suite:
+    """The suite with world, pack size and controls settled, beside a training in `world`.
+
+    Raises `ConfigError` for a named control that its world cannot serve, and for words that the policy cannot read.
+    """
+    settled = suite.within(world, pack_size)
+    assert settled.env is not None, "within() settles the world"
+    first = settled.env.sample_pack(
+        split=Split(settled.split), index=0, num_tasks=settled.pack_size or pack_size, seed=settled.seed
+    )
+    _check_words(settled, settled.env, first, mechanism, chat)
+    if settled.controls is None:
+        missing = {control for control in DEFAULT_CONTROLS if _lacking(settled.env, first, control)}
+        return replace(settled, controls=tuple(c for c in DEFAULT_CONTROLS if c not in missing))
+    controls = tuple(map(Control, settled.controls))
+    for control in controls:
+        if kind := _lacking(settled.env, first, control):
+            expected = f"a world with a {kind} reference, not {settled.env.name}"
+            raise ConfigError(f"data.suites.{suite.name}.controls", control, expected, f"Leave {control} out.")
+    if Control.ORACLE_CONTEXT in controls:
+        oracle_contexts(settled.env, [first], mechanism, suite.name)
+    remembers = settled.env.without_world_memory() is not settled.env
+    kept = tuple(c for c in controls if c is not Control.NO_WORLD_MEMORY or remembers)
+    return replace(settled, controls=kept)
+
+
+def _lacking(world: TextEnv, pack: Pack, control: Control) -> Reference | None:
+    """The reference that the control needs and the world has not."""
+    if control is Control.ORACLE_CONTEXT:
+        kind = Reference.ORACLE
+    elif control.is_reference:
+        kind = Comparison(control.value).reference
+    else:
+        return None
+    try:
+        world.reference(kind, pack)
+    except NotImplementedError:
+        return kind
+    return None
+
+
+def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMechanism, chat: Chat) -> None:
+    """A tiny policy knows the words of its training world; every other one would be `<unk>` to it."""
+    unknown = chat.tokenizer.unk_token_id
+    if not isinstance(unknown, int):
+        return
+    here = copy.deepcopy(world)
+    observation, _ = here.reset(options={"task": pack.tasks[0]})
+    shown = f"{mechanism.inject(here.rules, mechanism.empty())} {observation}".split()
+    foreign = [word for word in (*world.words(), *shown) if unknown in chat.encode(word)]
+    if foreign:
+        expected = f"a world in words that the policy was made with, not '{foreign[0]}'"
+        remedy = "Leave the suite out, or train on a mixture with this world."
+        raise ConfigError(f"data.suites.{suite.name}.env", world.name, expected, remedy)

@@ -1,0 +1,46 @@
+"""Texts of models and worlds inside Markdown: they are shown, and never act as markup.
+
+Holds for CommonMark (GitHub, Hugging Face) and for Python-Markdown, which TensorBoard uses. Stdlib only.
+"""
+
+import re
+
+_BACKSLASHED = r"\`*_{}[]#!|"
+_ENTITIES = {one: f"&#{ord(one)};" for one in "<>&~$@"}
+_ESCAPES = str.maketrans({one: f"\\{one}" for one in _BACKSLASHED} | _ENTITIES)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_BACKTICKS = re.compile("`+")
+
+
+def escaped(text: str) -> str:
+    """The text on one line, to stand behind other words, in a heading or in the cell of a table.
+
+    >>> escaped("**hole** | <b>")
+    '\\\\*\\\\*hole\\\\*\\\\* \\\\| &#60;b&#62;'
+    """
+    return " ".join(visible(text).split()).translate(_ESCAPES).replace("://", "&#58;//")
+
+
+def fenced(text: str, language: str = "text") -> str:
+    """The text as a code block, whose fence is longer than any run of backticks in it.
+
+    >>> print(fenced("a"))
+    ```text
+    a
+    ```
+    """
+    text = visible(text).rstrip("\n")
+    fence = "`" * max([3, *(1 + len(run) for run in _BACKTICKS.findall(text))])
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def visible(text: str) -> str:
+    """Line ends as newlines, other control characters as pictures of them, and nothing that UTF-8 cannot hold.
+
+    >>> visible("up\\r\\nnow\\x1b[0m")
+    'up\\nnow␛[0m'
+    """
+    lines = re.sub("\r\n?|[\x85\u2028\u2029]", "\n", text)
+    shown = _CONTROL.sub(lambda found: "␡" if found[0] == "\x7f" else chr(0x2400 + ord(found[0])), lines)
+    return _LONE_SURROGATE.sub("\ufffd", shown)

@@ -1,0 +1,36 @@
+"""CISPO: the weight is clipped, not the token."""
+
+from dataclasses import dataclass
+
+import torch
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, metrics_of
+from cod_lightning.objective.losses.units import log_ratio, token_share
+
+
+@dataclass(frozen=True, kw_only=True)
+class CISPO(PolicyLoss):
+    """L = - 1/num_action_tokens sum_t sg[clip(r_t, min_ratio, max_ratio)] A_t log p_t: every token has a gradient.
+
+    sg stops the gradient. Source: arXiv 2506.13585, with `model.scale=group`, where the lower bound is off and the upper
+    one tuned; 5 is from arXiv 2510.13786.
+    """
+
+    min_ratio: float = 0.0
+    """At 0 there is no lower bound."""
+    max_ratio: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_ratio <= 1:
+            raise ConfigError("model.loss.min_ratio", self.min_ratio, "in [0, 1]", "0 is the paper's.")
+        if not self.max_ratio >= 1:
+            raise ConfigError("model.loss.max_ratio", self.max_ratio, "at least 1", "5 is a usual value.")
+
+    def __call__(self, inputs: LossInputs) -> LossOutputs:
+        """Mean over the update's tokens."""
+        ratio = log_ratio(inputs).detach().exp()
+        weight = ratio.clamp(self.min_ratio, self.max_ratio)
+        logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
+        loss = -(token_share(inputs) * weight * inputs.advantages * logprobs).sum()
+        return LossOutputs(loss=loss, metrics=metrics_of(inputs, weight != ratio))

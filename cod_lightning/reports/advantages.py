@@ -1,0 +1,97 @@
+"""What each episode of a training group was credited with, computed again by the run's own rules."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from jsonargparse import ArgumentParser
+
+from cod_lightning.types import Group
+
+if TYPE_CHECKING:
+    from cod_lightning.objective.baselines import Baseline
+    from cod_lightning.objective.returns import CreditRule
+
+
+@dataclass(frozen=True, slots=True)
+class Credited:
+    """Returns and advantages of one group."""
+
+    returns: list[list[float | None]]
+    """[K][E]; None where a reward that it needs is missing."""
+    advantages: list[list[float | None]]
+    """[K][E]; None where nothing can be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """The rules of a run, from its `config.yaml`."""
+
+    rule: "CreditRule"
+    baseline: "Baseline"
+    scale: str
+    """none, group or batch."""
+    reweighted: bool
+    """Whether the training tilts the advantages further (`model.reweight`)."""
+    group_size: int
+    """K, siblings of a complete group."""
+
+    def of(self, group: Group) -> Credited | None:
+        """For a complete group; None where siblings are missing."""
+        from cod_lightning.objective.baselines import scale
+        from cod_lightning.objective.batch import credit_table
+
+        lengths = {len(life.episodes) for life in group.lifecycles}
+        complete = [life.sibling for life in group.lifecycles] == list(range(self.group_size))
+        if not complete or lengths != {2 * len(group.pack) - 1}:
+            return None
+        returns = self.rule(credit_table([group]))
+        advantages = self.baseline(returns)
+        if self.scale == "group":
+            advantages = scale(advantages, returns, "group")
+        return Credited(_known(returns.values, returns.valid), _known(advantages.values, advantages.valid))
+
+    @property
+    def remark(self) -> str:
+        """What the numbers are, in one sentence."""
+        rules = f"{type(self.rule).__name__} and {type(self.baseline).__name__}"
+        later = [
+            what for what, is_so in (("scaling by the batch", self.scale == "batch"), ("RED", self.reweighted)) if is_so
+        ]
+        before = f", before {' and '.join(later)} (for that the whole rollout would be needed)" if later else ""
+        return f"Advantages are computed again from the rewards of all siblings with {rules}{before}."
+
+
+def credit_of(config: Path) -> Credit | str:
+    """The rules of the run with that `config.yaml`, or why they cannot be known."""
+    try:
+        loaded = yaml.safe_load(config.read_text(encoding="utf-8"))
+        model, group_size = loaded["model"], int(loaded["data"]["group_size"])
+        return _built(model["credit"], model["baseline"], model["scale"], model["reweight"], group_size)
+    except FileNotFoundError:
+        return "No advantages: the run has no config.yaml, which names the credit rule."
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # whatever a foreign class_path raises costs the advantages, not the report
+        return f"No advantages: config.yaml names no credit that could be built ({type(error).__name__}: {error})."
+
+
+def _built(rule: Any, baseline: Any, scale: str, reweight: Any, group_size: int) -> Credit:
+    from cod_lightning.objective.baselines import Baseline
+    from cod_lightning.objective.returns import CreditRule
+
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(CreditRule, "credit")
+    parser.add_subclass_arguments(Baseline, "baseline")
+    named: Any = parser.instantiate_classes(parser.parse_object({"credit": rule, "baseline": baseline}))
+    return Credit(named["credit"], named["baseline"], scale, reweight is not None, group_size)
+
+
+def _known(values: Any, valid: Any) -> list[list[float | None]]:
+    """[K][E] of the one group in the table."""
+    return [
+        [value if is_known else None for value, is_known in zip(row, known, strict=True)]
+        for row, known in zip(values[0].tolist(), valid[0].tolist(), strict=True)
+    ]

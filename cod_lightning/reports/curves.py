@@ -1,0 +1,123 @@
+"""Training curves: the columns of `metrics.csv`, of all parts of a run, grouped into panels."""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cod_lightning.reports.records import number
+
+_MOST_POINTS = 400
+_HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
+_TITLES = {
+    "train/reward": "Reward in training",
+    "val/success": "Success on validation packs",
+    "val/reward": "Reward on validation packs",
+    "val/cod_gain": "Gain on validation packs",
+    "val/context_parse_rate": "Contexts that parsed, validation",
+    "train/loss": "Loss",
+    "warm_start/loss": "Loss of the warm start",
+    "train/entropy": "Entropy (nats per token)",
+    "train/clip_fraction": "Clip fraction",
+    "train/logprob_gap": "Log-prob gap, engine against training",
+    "train/gradient_norm": "Gradient norm",
+    "train/red_temperature": "Temperature of RED (0: left alone)",
+    "throughput": "Tokens per second",
+    "time": "Seconds",
+    "rollout/num_failed": "Lifecycles that failed",
+    "rollout/token_drift": "Token drift",
+}
+"""Panels in the order in which they are shown; columns that are not named here come after them, under their own name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line."""
+
+    label: str
+    """What tells it from the other lines of its panel; empty where it is the only one."""
+    x: list[float]
+    y: list[float]
+
+
+Panels = dict[str, list[Series]]
+"""Title -> lines."""
+
+
+def read_curves(folder: Path) -> tuple[Panels, list[str]]:
+    """The panels of a run, and what has to be said about them."""
+    parts = [*sorted(folder.glob("metrics-*.csv"), key=_part), *folder.glob("metrics.csv")]
+    notes = [] if (folder / "metrics.csv").exists() else ["There is no metrics.csv, so training curves are missing."]
+    points: dict[str, dict[float, float]] = {}
+    skipped = 0
+    for path in parts:
+        try:
+            with path.open(encoding="utf-8", errors="replace", newline="") as file:
+                for row in csv.DictReader(line.replace("\0", "") for line in file):
+                    skipped += not _collect(row, points)
+        except (OSError, csv.Error) as error:
+            notes.append(f"{path.name} was read in part only ({error}).")
+    if skipped:
+        notes.append(f"{skipped:,} rows of metrics.csv have no step and were left out.")
+    if parts and not points:
+        notes.append("metrics.csv holds no numbers.")
+    return _panels(points), notes
+
+
+def _collect(row: dict[str | None, str | None], points: dict[str, dict[float, float]]) -> bool:
+    """Put a row's numbers in place; where a resumed run repeats a step, the later part counts."""
+    step = _float(row.get("step"))
+    if step is None:
+        return False
+    for column, text in row.items():
+        if column and not _HIDDEN.fullmatch(column) and (value := _float(text)) is not None:
+            points.setdefault(column, {})[step] = value
+    return True
+
+
+def _panels(points: dict[str, dict[float, float]]) -> Panels:
+    found: dict[str, list[Series]] = {}
+    for column in sorted(points, key=_natural):
+        panel, label = _placed(column)
+        x, y = zip(*_thinned(sorted(points[column].items())), strict=True)
+        found.setdefault(panel, []).append(Series(label, list(x), list(y)))
+    order = [*(name for name in _TITLES if name in found), *(name for name in found if name not in _TITLES)]
+    return {_TITLES.get(name, name): found[name] for name in order}
+
+
+def _placed(column: str) -> tuple[str, str]:
+    """Panel and label of a column.
+
+    >>> _placed("val/success/position_2"), _placed("time/rollout_s"), _placed("train/loss")
+    (('val/success', 'position 2'), ('time', 'rollout'), ('train/loss', ''))
+    """
+    if match := re.fullmatch(r"(.+)/position_(\d+)", column):
+        return match[1], f"position {match[2]}"
+    if match := re.fullmatch(r"(time|throughput)/(.+?)(_tokens)?_s", column):
+        return match[1], match[2]
+    return column, ""
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Every n-th point and the last one; nothing is smoothed."""
+    stride = -(-len(points) // _MOST_POINTS)
+    for index, (x, y) in enumerate(points):
+        if index % stride == 0 or index == len(points) - 1:
+            yield x, number(y) or 0.0
+
+
+def _float(text: object) -> float | None:
+    try:
+        return number(float(str(text)))
+    except ValueError:
+        return None
+
+
+def _natural(column: str) -> list[tuple[int, str]]:
+    """Numbers in a name count as numbers: position_10 comes after position_9."""
+    return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", column)]
+
+
+def _part(path: Path) -> int:
+    return int("".join(filter(str.isdecimal, path.stem)) or 0)

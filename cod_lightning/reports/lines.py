@@ -1,0 +1,76 @@
+"""A file of lifecycles read leniently: what can be read is read, what cannot is counted, with the reason.
+
+`rollout/transcript.py` reads strictly, for replay; a report has to open what a killed run or another version left behind.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cod_lightning.errors import DataError
+from cod_lightning.rollout import transcript
+from cod_lightning.types import Group
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedGroup:
+    """Sibling lifecycles that stood together in a file, and when they were played."""
+
+    step: int
+    group: Group
+
+
+@dataclass(slots=True)
+class LifecycleFile:
+    """One `lifecycles/*.jsonl`; `left_out` is complete once `groups` has come to its end."""
+
+    path: Path
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Lines that were not read, by reason."""
+
+    @property
+    def label(self) -> str:
+        """What was played, as in `train`, `validation` or `test_SUITE_CONDITION`."""
+        return self.path.name.removesuffix(".jsonl")
+
+    def groups(self) -> Iterator[PlayedGroup]:
+        """Groups in the order of the file; a group ends where the pack, the step or the order of siblings changes."""
+        latest: PlayedGroup | None = None
+        for one in self._singles():
+            if latest is not None and _continues(latest, one):
+                joined = (*latest.group.lifecycles, *one.group.lifecycles)
+                latest = replace(latest, group=replace(latest.group, lifecycles=joined))
+                continue
+            if latest is not None:
+                yield latest
+            latest = one
+        if latest is not None:
+            yield latest
+
+    def _singles(self) -> Iterator[PlayedGroup]:
+        with self.path.open("rb") as file:
+            for line in file:
+                if line.strip() and (one := self._read(line)) is not None:
+                    yield one
+
+    def _read(self, line: bytes) -> PlayedGroup | None:
+        try:
+            text = line.decode("utf-8")
+            record: Any = json.loads(text)
+            schema = record["schema"]
+            if schema != transcript.SCHEMA:
+                self.left_out[f"schema {schema!r:.20}, not {transcript.SCHEMA}"] += 1
+                return None
+            (group,) = transcript.load([text])
+            return PlayedGroup(int(record["step"]), group)
+        except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            self.left_out["torn or damaged"] += 1
+            return None
+
+
+def _continues(latest: PlayedGroup, one: PlayedGroup) -> bool:
+    same = (latest.step, latest.group.pack.id) == (one.step, one.group.pack.id)
+    return same and latest.group.lifecycles[-1].sibling < one.group.lifecycles[0].sibling

@@ -1,0 +1,47 @@
+"""The page: one HTML file with its data, style and script inside, which asks nothing of any network."""
+
+import base64
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from cod_lightning.reports.embedded import embedded
+
+_SCRIPTS = ("dom.js", "charts.js", "lake.js", "difference.js", "overview.js", "details.js", "browser.js", "page.js")
+"""In this order they become one script."""
+
+
+def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
+    """The whole file."""
+    folder = files("cod_lightning.reports").joinpath("page")
+    style = folder.joinpath("page.css").read_text(encoding="utf-8")
+    parts = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{parts}\n}})();'
+    environment = Environment(
+        loader=PackageLoader("cod_lightning.reports", "page"), autoescape=True, undefined=StrictUndefined
+    )
+    return environment.get_template("page.html.j2").render(
+        title=" | ".join(run["name"] for run in overview["runs"]),
+        policy=f"default-src 'none'; script-src {_digest(script)}; style-src {_digest(style)}; base-uri 'none'; form-action 'none'",
+        style=Markup(style),
+        script=Markup(script),
+        overview=Markup(embedded(overview)),
+        lifecycles=Markup(embedded(lifecycles)),
+    )
+
+
+def write(path: Path, overview: dict[str, Any], lifecycles: dict[str, Any]) -> int:
+    """Write the file and return its size in bytes."""
+    page = render(overview, lifecycles).encode("utf-8", "replace")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(page)
+    return len(page)
+
+
+def _digest(text: str) -> str:
+    """How the Content-Security-Policy names the one script, or style, that may run."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,156 @@
+// One lifecycle: its pack as a timeline of episodes, and the chosen episode with its world, context and turns.
+
+const SIGNS = { solved: "✓", unsolved: "✗", noted: "✎", garbled: "!", missing: "·" };
+const OUTCOMES = { solved: "solved", unsolved: "not solved", noted: "context written", garbled: "context not parsed", missing: "no reward" };
+
+function outcomeOf(episode) {
+  if (episode.ok === null || episode.ok === undefined) return "missing";
+  return episode.u ? (episode.ok ? "noted" : "garbled") : episode.ok ? "solved" : "unsolved";
+}
+
+class Details {
+  constructor(place, data, overview, goTo) {
+    Object.assign(this, { place, data, overview, goTo, episode: 0, colouring: "logprob" });
+  }
+
+  show(number, episode) {
+    this.life = this.data.lifecycles[number];
+    this.number = number;
+    this.file = this.overview.files[this.life.f];
+    this.pack = this.data.packs[this.life.p];
+    this.strongest = Math.max(1e-9, ...this.data.lifecycles.filter((one) => one.g === this.life.g).flatMap((one) => one.e.map((e) => Math.abs(e.A || 0))));
+    this.panel = h("div", { role: "tabpanel", id: "episode", tabindex: 0, "aria-labelledby": "tab-chosen" });
+    this.tabs = h("div", { class: "timeline", role: "tablist", "aria-label": "Episodes of the lifecycle" },
+      this.life.e.map((one, index) => this.tab(one, index)));
+    refill(this.place, this.heading(), this.siblings(), this.tabs, this.panel);
+    this.choose(Math.max(0, Math.min(episode, this.life.e.length - 1)));
+  }
+
+  text(number) { return this.data.strings[number]; }
+
+  heading() {
+    const several = this.overview.runs.length > 1;
+    const facts = [several ? this.overview.runs[this.file.run].name : null, this.file.label, `step ${this.life.s}`, `${this.pack.split} split`, `sibling ${this.life.k}`];
+    return h("header", {}, h("h3", {}, this.pack.id), h("p", { class: "faint" }, facts.filter(Boolean).join(" · ")));
+  }
+
+  siblings() {
+    const all = this.data.lifecycles.map((one, index) => [one, index]).filter(([one]) => one.g === this.life.g);
+    if (all.length < 2) return null;
+    return h("div", { class: "siblings", role: "group", "aria-label": "Siblings: other lifecycles through this pack" },
+      h("span", { class: "faint" }, "siblings"),
+      all.map(([one, index]) => h("button", { type: "button", "aria-current": index === this.number ? "true" : null, onclick: () => this.goTo(index) },
+        `${one.k} `, dots(one))));
+  }
+
+  tab(one, index) {
+    const outcome = outcomeOf(one), lake = one.w && this.pack.tasks[one.n].lake;
+    const what = `${one.u ? "update" : "solve"} ${one.n}`;
+    return h("button", { type: "button", role: "tab", class: `episode ${one.u ? "update" : "solve"} ${outcome}`, "aria-controls": "episode",
+      title: `${what}: ${OUTCOMES[outcome]}, ${one.st}`,
+      onclick: () => this.choose(index), onkeydown: (event) => this.key(event, index) },
+    h("span", { class: "what" }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[outcome]), what),
+    lake ? lakePicture(lake, one.w, true) : null,
+    h("span", { class: "reward" }, `reward ${shown(one.r)}`),
+    one.A === null ? null : h("span", { class: "advantage", style: this.tint(one.A) }, `adv. ${shown(one.A, 2, true)}`),
+    one.st === "completed" ? null : h("span", { class: "status" }, one.st),
+    h("span", { class: "unseen" }, OUTCOMES[outcome]));
+  }
+
+  key(event, index) {
+    const last = this.life.e.length - 1;
+    const to = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: last }[event.key];
+    if (to === undefined || to < 0 || to > last) return;
+    event.preventDefault();
+    this.choose(to);
+    this.focus();
+  }
+
+  focus() { this.tabs.children[this.episode].focus(); }
+
+  choose(index) {
+    this.episode = index;
+    [...this.tabs.children].forEach((tab, at) => {
+      tab.setAttribute("aria-selected", String(at === index));
+      tab.tabIndex = at === index ? 0 : -1;
+      tab.id = at === index ? "tab-chosen" : "";
+    });
+    const tab = this.tabs.children[index], one = this.life.e[index];
+    if (tab.offsetLeft < this.tabs.scrollLeft || tab.offsetLeft + tab.offsetWidth > this.tabs.scrollLeft + this.tabs.clientWidth)
+      this.tabs.scrollLeft = tab.offsetLeft - 40;
+    refill(this.panel, this.facts(one), one.u ? this.update(one) : this.solve(one), this.turns(one),
+      one.fb ? block(one.u ? "Why the context did not parse" : "What the world said after it", h("p", { class: "said" }, this.text(one.fb))) : null,
+      one.er ? block("Error", h("p", { class: "said error" }, this.text(one.er))) : null);
+  }
+
+  facts(one) {
+    const tokens = one.t.reduce((sum, turn) => sum + turn[4].length, 0), version = one.t.length ? one.t[0][3] : null;
+    const pairs = [["outcome", OUTCOMES[outcomeOf(one)]], ["status", one.st], ["reward", shown(one.r)], ["return", shown(one.R, 3)],
+      ["advantage", shown(one.A, 3, true)], ["turns", one.t.length], ["tokens", tokens || "–"], ["policy version", version === null ? "–" : version < 0 ? "scripted" : version]];
+    return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  }
+
+  solve(one) {
+    const task = this.pack.tasks[one.n], lake = task && task.lake;
+    const world = lake ? [lakePicture(lake, one.w, false), lakeFacts(lake)]
+      : task ? [h("p", { class: "faint" }, "As the world knows it; the policy does not see all of this."), h("pre", { class: "context" }, task.spec)] : null;
+    return h("div", { class: "columns" },
+      world ? put(block(lake ? "The lake" : "The task", h("div", { class: lake ? "lake-body" : "" }, world)), { class: lake ? "block drawn" : "block" }, []) : null,
+      block("Context it was solved with", h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)"))));
+  }
+
+  update(one) {
+    const before = this.life.e.slice(0, this.episode).reverse().find((earlier) => !earlier.u);
+    return block("Context, before and after", differenceView(this.text(before ? before.a : one.b), this.text(one.a)));
+  }
+
+  turns(one) {
+    if (!one.t.length) return h("p", { class: "empty" }, "No turns: it never began.");
+    const hasAdvantage = one.A !== null;
+    const choice = (value, label) => h("label", {}, h("input", { type: "radio", name: "colouring", value, checked: this.colouring === value,
+      disabled: value === "advantage" && !hasAdvantage, onchange: () => { this.colouring = value; this.choose(this.episode); this.panel.querySelector(`input[value=${value}]`).focus(); } }), label);
+    const list = h("ol", { class: "turns" }, one.t.map(([observation, response, stop, , logprobs]) => h("li", {},
+      h("p", { class: "who" }, one.u ? "asked" : "world"), h("p", { class: "said" }, this.text(observation)),
+      h("p", { class: "who" }, "policy"), this.response(this.text(response), logprobs, stop, one.A),
+      stop === "stop" ? null : h("p", { class: "faint" }, stop === "length" ? "cut off: the response was as long as it may be" : "cut off: the window was full"))));
+    const colouring = h("fieldset", { class: "colouring" }, h("legend", {}, "colour words by"), choice("logprob", "log-prob"), choice("advantage", "advantage"));
+    const hasLogprobs = one.t.some((turn) => turn[4].length), remark = hasLogprobs ? this.file.advantages : "No log-probs: a scripted policy played.";
+    return block("Turns", hasLogprobs || hasAdvantage ? colouring : null, list, h("p", { class: "faint" }, remark));
+  }
+
+  response(text, logprobs, stop, advantage) {
+    const words = text.match(/\s+|[^\s]+/g) || [], tokens = logprobs.length - (stop === "stop" ? 1 : 0);
+    const fits = this.file.words && words.filter((word) => word.trim()).length === tokens;
+    const byAdvantage = this.colouring === "advantage" && advantage !== null;
+    if (byAdvantage && !fits) return h("p", { class: "said response" }, h("span", { class: "word", style: this.tint(advantage) }, text));
+    if (!fits) return h("div", {}, h("p", { class: "said response" }, text), logprobs.length ? bars(logprobs) : null);
+    let at = 0;
+    const spans = words.map((word) => {
+      if (!word.trim()) return word;
+      const logprob = -logprobs[at++] / 100;
+      return h("span", { class: "word", title: `log-prob ${shown(logprob)}, probability ${shown(Math.exp(logprob))}`, style: byAdvantage ? this.tint(advantage) : doubt(logprob) }, word);
+    });
+    const end = stop === "stop" ? h("span", { class: "word stop", title: `end of the response, log-prob ${shown(-logprobs[at] / 100)}`, style: byAdvantage ? this.tint(advantage) : doubt(-logprobs[at] / 100) }, "■") : null;
+    return h("p", { class: "said response" }, spans, " ", end);
+  }
+
+  tint(advantage) {
+    const share = Math.round((Math.min(1, Math.abs(advantage) / this.strongest)) * 60);
+    return { background: `color-mix(in srgb, var(${advantage < 0 ? "--bad" : "--good"}) ${share}%, transparent)` };
+  }
+}
+
+const block = (title, ...children) => h("section", { class: "block" }, h("h4", {}, title), children);
+const doubt = (logprob) => ({ background: `color-mix(in srgb, var(--doubt) ${Math.round(Math.min(1, -logprob / 3) * 75)}%, transparent)` });
+const dots = (life) => h("span", { class: "dots" }, life.e.filter((one) => !one.u).map((one) => h("i", { class: outcomeOf(one), title: OUTCOMES[outcomeOf(one)] })),
+  h("span", { class: "unseen" }, life.e.filter((one) => !one.u).map((one) => OUTCOMES[outcomeOf(one)]).join(", ")));
+
+// Log-probs of tokens whose texts are not known: a bar for each, long where the policy was in doubt.
+function bars(logprobs) {
+  const wide = Math.max(60, logprobs.length * 4);
+  const picture = svg("svg", { class: "bars", viewBox: `0 0 ${wide} 30`, preserveAspectRatio: "none", role: "img", style: { width: `${wide}px` }, "aria-label": `Log-probs of ${counted(logprobs.length, "token")}` });
+  logprobs.forEach((hundredths, at) => picture.append(svg("rect", { x: at * 4, width: 3, y: 0, height: Math.max(1, Math.min(30, hundredths / 15)) },
+    svg("title", {}, `token ${at}: log-prob ${shown(-hundredths / 100)}`))));
+  const mean = logprobs.reduce((sum, one) => sum + one, 0) / logprobs.length / -100;
+  return h("div", { class: "bar-box" }, picture, h("p", { class: "faint" }, `${counted(logprobs.length, "token")}, mean log-prob ${shown(mean)}; a bar for each, long where in doubt`));
+}

@@ -1,0 +1,43 @@
+// Elements made of texts: data become text nodes and attributes, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function put(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") Object.entries(value).forEach(([key, one]) => element.style.setProperty(key, one));
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+  return element;
+}
+
+const h = (tag, attributes, ...children) => put(document.createElement(tag), attributes, children);
+const svg = (tag, attributes, ...children) => put(document.createElementNS(SVG, tag), attributes, children);
+const byId = (id) => document.getElementById(id);
+const dataOf = (id) => JSON.parse(byId(id).textContent);
+
+function refill(element, ...children) {
+  element.replaceChildren();
+  return put(element, {}, children);
+}
+
+// A number for people: at most `digits` behind the point, a real minus sign, tiny and huge ones as powers of ten.
+function shown(value, digits = 2, sign = false) {
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  let text;
+  if (size !== 0 && size < 0.5 * 10 ** -digits) {
+    const power = Math.floor(Math.log10(size));
+    text = `${(size / 10 ** power).toFixed(1)}e−${-power}`;
+  } else if (size >= 10000) text = Math.round(size).toLocaleString("en");
+  else text = size.toFixed(size >= 100 ? 0 : digits);
+  return (value < 0 ? "−" : sign && value > 0 ? "+" : "") + text;
+}
+
+const counted = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+const interval = (bounds, sign) => (bounds ? `[${shown(bounds[0], 2, sign)}, ${shown(bounds[1], 2, sign)}]` : "");

@@ -1,0 +1,139 @@
+"""Lifecycles in the short form that the page reads: no token ids, log-probs in hundredths, and every text once.
+
+A group becomes a `ShortGroup` as soon as it has been read, since whole lifecycles of a long run do not fit into memory; on the
+`Shelf` its texts become numbers of a string table.
+"""
+
+import json
+import math
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+from cod_lightning.reports.advantages import Credited
+from cod_lightning.reports.lines import PlayedGroup
+from cod_lightning.reports.strings import StringTable
+from cod_lightning.reports.walk import lake_of, path_of
+from cod_lightning.types import Episode, EpisodeKind, Pack, StopReason, Turn
+
+_LOWEST = -650.0
+"""Lower log-probs are told as this one: its hundredths fit into 16 bits."""
+_TEXTS = ("b", "a", "fb", "er")
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortGroup:
+    """Sibling lifecycles, still with their texts."""
+
+    file: int
+    """Number of the file that they are from."""
+    pack: Record
+    lives: list[Record]
+    num_sampled: int
+    """Turns in which a model sampled something."""
+    num_worded: int
+    """Those among them with as many words as tokens, the stop token aside."""
+
+    @property
+    def size(self) -> int:
+        """About how many characters it is, were no text told twice."""
+        turns = [turn for life in self.lives for episode in life["e"] for turn in episode["t"]]
+        return sum(len(turn[0]) + len(turn[1]) + 3 * len(turn[4]) + 30 for turn in turns)
+
+
+def short_group(file: int, played: PlayedGroup, credited: Credited | None) -> ShortGroup:
+    """The group without what the page does not show."""
+    group, lives = played.group, []
+    pack = _pack(group.pack)
+    for index, life in enumerate(group.lifecycles):
+        episodes = [_episode(episode, pack) for episode in life.episodes]
+        if credited is not None:
+            for e, record in enumerate(episodes):
+                record |= {"R": number(credited.returns[index][e]), "A": number(credited.advantages[index][e])}
+        lives.append({"f": file, "s": played.step, "k": life.sibling, "e": episodes})
+    turns = [turn for life in group.lifecycles for one in life.episodes for turn in one.turns if turn.action_ids]
+    return ShortGroup(file=file, pack=pack, lives=lives, num_sampled=len(turns), num_worded=sum(map(_is_worded, turns)))
+
+
+class Shelf:
+    """All that the page's browser of lifecycles shows."""
+
+    def __init__(self) -> None:
+        self._strings, self._packs = StringTable(), StringTable()
+        self._lives: list[Record] = []
+        self._num_groups = 0
+
+    def add(self, group: ShortGroup) -> None:
+        """Put a group's lifecycles at the end."""
+        pack = self._packs.add(json.dumps(group.pack))
+        for life in group.lives:
+            episodes = [self._interned(episode) for episode in life["e"]]
+            self._lives.append(life | {"g": self._num_groups, "p": pack - 1, "e": episodes})
+        self._num_groups += 1
+
+    def as_data(self) -> Record:
+        """For the page."""
+        packs = [json.loads(text) for text in self._packs.texts[1:]]
+        return {"strings": self._strings.texts, "packs": packs, "lifecycles": self._lives}
+
+    def _interned(self, episode: Record) -> Record:
+        add = self._strings.add
+        turns = [[add(turn[0]), add(turn[1]), turn[2], turn[3], turn[4].tolist()] for turn in episode["t"]]
+        return episode | {key: add(episode[key]) for key in _TEXTS} | {"t": turns}
+
+
+def number(value: float | None) -> float | None:
+    """Five digits; None where it is missing or not finite, which JSON cannot say."""
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(f"{value:.5g}")
+
+
+def _pack(pack: Pack) -> Record:
+    tasks = [{"id": str(task.id), "spec": _told(task.spec), "lake": lake_of(task.spec)} for task in pack.tasks]
+    return {"id": str(pack.id), "split": pack.split.value, "tasks": tasks}
+
+
+def _episode(episode: Episode, pack: Record) -> Record:
+    record: Record = {
+        "u": int(episode.kind is EpisodeKind.UPDATE),
+        "n": int(episode.position),
+        "st": episode.status.value,
+        "r": number(episode.reward),
+        "ok": None if episode.success is None else bool(episode.success),
+        "b": str(episode.context_before),
+        "a": str(episode.context_after),
+        "fb": str(episode.feedback),
+        "er": str(episode.error),
+        "R": None,
+        "A": None,
+        "t": [_turn(turn) for turn in episode.turns],
+    }
+    lake = pack["tasks"][episode.position]["lake"] if 0 <= episode.position < len(pack["tasks"]) else None
+    if lake is not None and episode.kind is EpisodeKind.SOLVE:
+        record["w"] = path_of(lake, [turn.response for turn in episode.turns])
+    return record
+
+
+def _turn(turn: Turn) -> list[Any]:
+    """Observation, response, stop reason, policy version, log-probs; the latter only where a model sampled."""
+    sampled = turn.behaviour_logprobs if turn.policy_version >= 0 else ()
+    logprobs = array("H", map(_hundredths, sampled))
+    return [str(turn.observation), str(turn.response), turn.stop.value, int(turn.policy_version), logprobs]
+
+
+def _is_worded(turn: Turn) -> bool:
+    return len(turn.response.split()) == len(turn.action_ids) - (turn.stop is StopReason.STOP)
+
+
+def _told(spec: object) -> str:
+    """The spec as text, a line for each of its fields."""
+    if isinstance(spec, dict):
+        return "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in spec.items())
+    return json.dumps(spec, ensure_ascii=False)
+
+
+def _hundredths(logprob: float) -> int:
+    """The log-prob in hundredths of a nat, without its sign."""
+    return round(-100 * min(0.0, max(_LOWEST, logprob))) if logprob == logprob else round(-100 * _LOWEST)

@@ -1,0 +1,95 @@
+"""A run's folder, read for a report: whatever is there, and a note for whatever is not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.reports.advantages import Credit, credit_of
+from cod_lightning.reports.curves import Panels, read_curves
+from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.suites import read_suites
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run; its lifecycles are read from `files` when they are wanted."""
+
+    name: str
+    folder: Path
+    suites: dict[str, dict[str, Any]]
+    panels: Panels
+    files: tuple[LifecycleFile, ...]
+    credit: Credit | str
+    """The rules of credit, or why they cannot be known."""
+    config: dict[str, str]
+    """`config.yaml`, flat: `model.lr` -> `0.002`."""
+    notes: list[str]
+
+
+def read_run(folder: Path, name: str) -> Run:
+    """The run in that folder. Raises `ConfigError` where there is none."""
+    lives = sorted((folder / "lifecycles").glob("*.jsonl"), key=_place)
+    expected = [folder / file for file in ("config.yaml", "metrics.csv", "evaluation.json")]
+    if not lives and not any(path.is_file() for path in expected):
+        raise ConfigError(
+            "report RUN_DIR",
+            folder,
+            "the folder of a run, with config.yaml, metrics.csv, evaluation.json or lifecycles/",
+            "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it.",
+        )
+    suites, notes = read_suites(folder)
+    panels, more = read_curves(folder)
+    config, damage = _config(folder / "config.yaml")
+    none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]
+    return Run(
+        name=name,
+        folder=folder,
+        suites=suites,
+        panels=panels,
+        files=tuple(map(LifecycleFile, lives)),
+        credit=credit_of(folder / "config.yaml") if lives else "No lifecycles.",
+        config=config,
+        notes=[*damage, *notes, *more, *none],
+    )
+
+
+def run_names(folders: list[Path]) -> list[str]:
+    """The folders' own names; more of the path where two are alike.
+
+    >>> run_names([Path("/a/runs/smoke"), Path("/b/runs/smoke")]), run_names([Path("runs/smoke")])
+    (['a/runs/smoke', 'b/runs/smoke'], ['smoke'])
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    deepest = max(map(len, parts))
+    for length in range(1, deepest + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{'/'.join(part[-1:])} ({index})" for index, part in enumerate(parts, start=1)]
+
+
+def _place(path: Path) -> tuple[bool, bool, str]:
+    """What the trained policy did on held-out packs first, controls after the training itself."""
+    is_trained, is_test = path.stem.endswith("_trained"), path.stem.startswith("test_")
+    return not is_trained, is_test, path.name
+
+
+def _config(path: Path) -> tuple[dict[str, str], list[str]]:
+    if not path.exists():
+        return {}, ["There is no config.yaml, so settings and advantages are missing."]
+    try:
+        return dict(_flat(yaml.safe_load(path.read_text(encoding="utf-8")), "")), []
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        return {}, [f"config.yaml cannot be read ({type(error).__name__})."]
+
+
+def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(inner, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, "null" if value is None else str(value)

@@ -1,0 +1,174 @@
+"""Lifecycles as a Parquet file: one row for each episode, for pandas, DuckDB, `datasets` and the like.
+
+It holds what `transcript.py` writes except the specs of tasks, flat where it can be. A file appears at its path when
+it is complete: until then, or if its writer is killed, an earlier one stays as it was.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cod_lightning.errors import DataError
+from cod_lightning.rollout.transcript import episode_record, read_episode
+from cod_lightning.types import Episode, Group, Lifecycle
+
+_TURN = pa.struct(
+    [
+        ("observation", pa.string()),
+        ("response", pa.string()),
+        ("stop", pa.string()),
+        ("policy_version", pa.int32()),
+        ("extends", pa.bool_()),
+        ("prompt_digest", pa.int64()),
+        ("new_ids", pa.list_(pa.int32())),
+        ("action_ids", pa.list_(pa.int32())),
+        ("behaviour_logprobs", pa.list_(pa.float64())),
+    ]
+)
+
+_COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
+    ("run", pa.string(), "name of the run's folder"),
+    ("label", pa.string(), "which rollout: predict, validation, train, test_SUITE_CONDITION"),
+    ("step", pa.int64(), "optimizer updates before it was played"),
+    ("pack_id", pa.string(), "identity of the pack; the same in every run"),
+    ("split", pa.string(), "share of the worlds: train, validation, test"),
+    ("world_seed", pa.int64(), "fixes what the pack's tasks share"),
+    ("sibling", pa.int32(), "which of the pack's lifecycles"),
+    ("kind", pa.string(), "solve (a task) or update (a rewrite of the context)"),
+    ("position", pa.int32(), "0-based index of the task; update n follows solve n"),
+    ("task_id", pa.string(), "the task at this position, of an update too"),
+    ("status", pa.string(), "completed, malformed, truncated; without reward: failed, skipped"),
+    ("reward", pa.float64(), "null where it is missing, which is not 0"),
+    ("success", pa.bool_(), "solve: solved; update: the context parsed; null where the reward is missing"),
+    ("num_turns", pa.int32(), "engine calls"),
+    ("num_action_tokens", pa.int64(), "tokens the policy sampled"),
+    ("context_before", pa.string(), "the context the episode began with"),
+    ("context_after", pa.string(), "the context it left"),
+    ("feedback", pa.string(), "the world's words after the task, or why a context did not parse"),
+    ("error", pa.string(), "what was raised, for failed"),
+    ("repeat", pa.bool_(), "solve: whether an earlier task of the pack asked for the same"),
+    ("policy_version", pa.int32(), "the oldest among its turns: weight syncs seen; -1 scripted; null without turns"),
+    ("turns", pa.list_(_TURN), "texts, token ids and log-probs (nats), as in the JSON lines"),
+)
+
+SCHEMA = pa.schema(
+    [pa.field(name, kind, metadata={"description": what}) for name, kind, what in _COLUMNS],
+    metadata={"cod_lightning.schema": "1"},
+)
+"""Types and descriptions of the columns; the file carries them."""
+
+_EPISODE = tuple(field.name for field in fields(Episode))
+
+
+class TableWriter:
+    """Writes episodes as row groups, so that memory holds one of them, and puts the file in place at the end.
+
+    Args:
+        path: Where the file will be.
+        run: Value of the column `run`.
+        row_group: Episodes of a row group, about; whole groups of lifecycles are never split between two.
+    """
+
+    def __init__(self, path: Path, run: str, row_group: int = 2048) -> None:
+        self.path, self.run, self.row_group = path, run, row_group
+        self.draft = path.with_name(f".{path.name}.part")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._rows: list[dict[str, Any]] = []
+        self._file = pq.ParquetWriter(self.draft, SCHEMA, compression="zstd")
+
+    def add(self, label: str, step: int, group: Group) -> None:
+        """All episodes of the group."""
+        origin = {"run": self.run, "label": label, "step": step}
+        self._rows += [origin | row for row in episode_rows(group)]
+        if len(self._rows) >= self.row_group:
+            self._flush()
+
+    def finish(self) -> None:
+        """Put the file in place of an earlier one."""
+        self._flush()
+        self._file.close()
+        os.replace(self.draft, self.path)
+
+    def discard(self) -> None:
+        """Leave an earlier file as it was."""
+        self._file.close()
+        self.draft.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._file.write_table(_table(self._rows))
+        self._rows = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.finish()
+        else:
+            self.discard()
+
+
+def episode_rows(group: Group) -> Iterator[dict[str, Any]]:
+    """One row for each episode; all columns but those that say where it was played."""
+    pack = {"pack_id": group.pack.id, "split": group.pack.split.value, "world_seed": group.pack.world_seed}
+    for lifecycle in group.lifecycles:
+        for episode in lifecycle.episodes:
+            yield {
+                **pack,
+                **episode_record(episode),
+                "sibling": lifecycle.sibling,
+                "task_id": group.pack.tasks[episode.position].id,
+                "num_turns": len(episode.turns),
+                "num_action_tokens": episode.num_action_tokens,
+                "policy_version": min((turn.policy_version for turn in episode.turns), default=None),
+            }
+
+
+def read_lifecycles(path: Path) -> Iterator[Lifecycle]:
+    """The lifecycles of the file, in its order, one row group in memory. Raises `DataError` where it is damaged."""
+    try:
+        file = pq.ParquetFile(path)
+        key, episodes = None, []
+        for index in range(file.num_row_groups):
+            for row in file.read_row_group(index).to_pylist():
+                episode = read_episode({name: row[name] for name in _EPISODE})
+                own = (row["run"], row["label"], row["step"], row["pack_id"], row["sibling"])
+                if episodes and own != key:
+                    yield _lifecycle(key, episodes)
+                    episodes = []
+                key = own
+                episodes.append(episode)
+        if episodes:
+            yield _lifecycle(key, episodes)
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, AssertionError) as error:
+        first = str(error).splitlines()[0] if str(error) else ""
+        raise DataError(
+            f"{path} cannot be read as lifecycles ({type(error).__name__}: {first}). Name a file that `predict` wrote."
+        ) from error
+
+
+def _lifecycle(key: tuple[Any, ...] | None, episodes: list[Episode]) -> Lifecycle:
+    assert key is not None
+    return Lifecycle(pack_id=key[3], sibling=key[4], episodes=tuple(episodes))
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    try:
+        return pa.Table.from_pylist(rows, schema=SCHEMA)
+    except UnicodeEncodeError:
+        return pa.Table.from_pylist([_encodable(row) for row in rows], schema=SCHEMA)
+
+
+def _encodable(value: Any) -> Any:
+    """The value with `?` for what UTF-8 cannot hold (half of a surrogate pair, say of a file name in a world)."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {key: _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value

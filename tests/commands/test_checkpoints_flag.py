@@ -1,0 +1,92 @@
+"""`test` on several checkpoints and on named suites, at the moment it would begin."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from callbacks import Evaluation
+from cod_lightning import cli
+from cod_lightning.commands.train import TrainCLI
+
+SMALL = ["test", "--config", "smoke", "--warm_start", "null"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.ckpt", "b.ckpt"):
+        torch.save({"cod_lightning": {}}, tmp_path / name)
+
+
+class Stopped(Exception):
+    """In place of a test."""
+
+
+def begun(monkeypatch, *arguments: str) -> TrainCLI:
+    caught: list[TrainCLI] = []
+    before = TrainCLI.before_test
+
+    def stop(self):
+        before(self)
+        caught.append(self)
+        raise Stopped
+
+    monkeypatch.setattr(TrainCLI, "before_test", stop)
+    with pytest.raises(Stopped):
+        cli.main([*SMALL, *arguments])
+    return caught[0]
+
+
+def refused(capsys, *arguments: str) -> str:
+    try:
+        code = cli.main([*SMALL, *arguments])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def by_checkpoint(found: TrainCLI) -> bool:
+    return next(c.by_checkpoint for c in found.trainer.callbacks if isinstance(c, Evaluation))  # pyright: ignore
+
+
+def test_the_first_checkpoint_is_tested_first_and_the_others_wait(monkeypatch) -> None:
+    found = begun(monkeypatch, "--ckpt_paths", "[a.ckpt,b.ckpt]")
+    assert found._own().ckpt_path == "a.ckpt"
+    assert found.checkpoints == ["a.ckpt", "b.ckpt"]
+    assert by_checkpoint(found)
+
+
+def test_one_checkpoint_gives_the_run_s_own_results(monkeypatch) -> None:
+    assert not by_checkpoint(begun(monkeypatch, "--ckpt_path", "a.ckpt"))
+
+
+def test_several_checkpoints_write_into_the_run_of_the_first(monkeypatch) -> None:
+    folder = Path("runs/smoke-3/checkpoints")
+    folder.mkdir(parents=True)
+    (folder.parent / "config.yaml").write_text("")
+    torch.save({"cod_lightning": {}}, folder / "last.ckpt")
+    found = begun(monkeypatch, "--ckpt_paths", f"[{folder / 'last.ckpt'},b.ckpt]")
+    assert Path(found.trainer.default_root_dir).resolve() == folder.parent.resolve()
+
+
+def test_named_suites_take_the_place_of_the_config_s(monkeypatch) -> None:
+    found = begun(monkeypatch, "--suites", "[in_domain, longer_packs, non_stationary]", "--ckpt_path", "a.ckpt")
+    assert [s.name for s in found.datamodule.suites] == [
+        "in_domain", "longer_packs_8", "longer_packs_16", "longer_packs_32", "non_stationary",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--ckpt_paths", "[a.ckpt,a.ckpt]"], "expected different files"),
+        (["--ckpt_paths", "[a.ckpt,last]"], "expected different files"),
+        (["--ckpt_paths", "[a.ckpt,c.ckpt]"], "ckpt_path is c.ckpt; expected an existing checkpoint"),
+        (["--ckpt_paths", "[a.ckpt]", "--ckpt_path", "b.ckpt"], "expected null beside a ckpt_path"),
+        (["--suites", "[in_domian]"], "--suites is in_domian; expected a YAML file, or one of cross_domain"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused(capsys, arguments: list[str], said: str) -> None:
+    assert said in refused(capsys, *arguments)

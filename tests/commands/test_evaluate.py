@@ -1,0 +1,103 @@
+"""The evaluation of a real policy: several checkpoints, every control, and one file in the end."""
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks import Evaluation, Progress, WeightSync
+from cod_lightning.commands.evaluate import evaluate
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.results import read_results
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.models import TinyPolicy
+from datamodules.rollout import RolloutDataModule
+from modules.grpo import GRPOModule
+
+EVERY = tuple(control for control in Control if control is not Control.NONE)
+PLAIN = Suite(name="plain", num_packs=6, pack_size=3, controls=EVERY, reference_packs=4, warm_start_temperatures=())
+CHANGING = Suite(name="changing", num_packs=6, pack_size=None, wrap="non_stationary", warm_start_temperatures=())
+
+
+def parts(folder: Path, suites: list[Suite]) -> tuple[L.Trainer, GRPOModule, RolloutDataModule]:
+    L.seed_everything(1, verbose=False)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    data = RolloutDataModule(
+        Levers(protocol="compact"), HintContext("compact"), TransformersEngine(), max_new_tokens=4, suites=suites
+    )
+    trainer = L.Trainer(
+        accelerator="cpu",
+        logger=False,
+        callbacks=[WeightSync(), Progress(), Evaluation()],
+        default_root_dir=folder,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+    )
+    return trainer, GRPOModule(policy), data
+
+
+@pytest.fixture(scope="module")
+def tested(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """Results of the policy itself, then of two checkpoints, the second a copy of it."""
+    folder = tmp_path_factory.mktemp("run")
+    trainer, module, data = parts(folder, [PLAIN, CHANGING])
+    evaluate(trainer, module, data, None, trained_done=False)
+    alone = read_results(folder / "evaluation.json")
+    trainer.save_checkpoint(folder / "same.ckpt", weights_only=True)
+    content = torch.load(folder / "same.ckpt", weights_only=True)
+    generator = torch.Generator().manual_seed(0)
+    for weight in content["state_dict"].values():
+        if weight.is_floating_point():
+            weight += torch.randn(weight.shape, generator=generator)
+    torch.save(content, folder / "other.ckpt")
+    evaluation = next(c for c in trainer.callbacks if isinstance(c, Evaluation))  # pyright: ignore
+    evaluation.by_checkpoint = True
+    names = [str(folder / "other.ckpt"), str(folder / "same.ckpt")]
+    trainer.test(module, data, ckpt_path=names[0], verbose=False)
+    evaluate(trainer, module, data, None, trained_done=True, checkpoints=names[1:])
+    return alone, read_results(folder / "evaluation.json")
+
+
+def test_every_control_is_in_the_file_under_its_name(tested: tuple[Any, Any]) -> None:
+    record = tested[0]["suites"]["plain"]
+    assert set(record["controls"]) == set(map(str, EVERY)) - {"no_world_memory"}, "levers remember nothing"
+    assert [p["n"] for p in record["controls"]["oracle"]] == [4] * 3
+    assert [p["success"] for p in record["controls"]["oracle"]] == [1.0] * 3
+    assert record["controls"]["shuffled_context"][0] == record["positions"][0], "both begin without a context"
+
+
+def test_a_suite_of_changing_rules_has_its_recovery(tested: tuple[Any, Any]) -> None:
+    record = tested[0]["suites"]["changing"]
+    assert record["env"] == "changing-levers-4"
+    assert record["pack_size"] == 4
+    assert record["figures"]["recovery"]["offsets"][:2] == [-1, 0]
+    assert set(record["figures"]["recovery"]["rows"]) == {"trained", *record["controls"]}
+    assert tested[0]["suites"]["plain"]["figures"]["recovery"] is None
+
+
+def test_several_checkpoints_are_kept_apart_and_leave_the_run_s_own_results_alone(tested: tuple[Any, Any]) -> None:
+    alone, both = tested
+    assert both["suites"] == alone["suites"]
+    other, same = both["checkpoints"]
+    assert (Path(other).name, Path(same).name) == ("other.ckpt", "same.ckpt")
+    assert both["checkpoints"][other]["plain"]["positions"] != both["checkpoints"][same]["plain"]["positions"]
+    assert both["checkpoints"][other]["plain"]["controls"]["oracle"] == alone["suites"]["plain"]["controls"]["oracle"]
+
+
+def test_the_same_weights_have_the_same_figures_whenever_they_are_tested(tested: tuple[Any, Any]) -> None:
+    alone, both = tested
+    (again,) = [suites for name, suites in both["checkpoints"].items() if name.endswith("same.ckpt")]
+    for name in ("plain", "changing"):
+        assert {**again[name], "checkpoint": None} == alone["suites"][name]
+
+
+def test_two_suites_of_one_name_are_refused(tmp_path: Path) -> None:
+    trainer, module, data = parts(tmp_path, [PLAIN, PLAIN])
+    with pytest.raises(ConfigError, match=r"data\.suites is plain; expected names that occur once"):
+        trainer.test(module, data, verbose=False)

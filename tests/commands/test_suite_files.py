@@ -1,0 +1,125 @@
+"""Suites by name: what a name stands for, where names may stand, and what is refused."""
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonargparse import ArgumentParser
+
+from cod_lightning.commands.config_files import config_folders, expand
+from cod_lightning.commands.suite_files import chosen, inline, read_suites, suite_names
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.controls import DEFAULT_CONTROLS
+from cod_lightning.evaluation.readiness import ready
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.rollout.byte_chat import byte_chat
+
+SHIPPED = ["cross_domain", "harder", "in_domain", "longer_packs", "non_stationary", "ralph_loop"]
+
+
+def built(suites: list) -> list[Suite]:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--suites", type=list[Suite])
+    return parser.instantiate(parser.parse_object({"suites": suites})).suites
+
+
+def config_after(argv: list[str]) -> dict:
+    (path,) = [after for before, after in itertools.pairwise(argv) if before == "--config"]
+    return yaml.safe_load(Path(path).read_text())
+
+
+def test_the_shipped_suites_are_these() -> None:
+    assert suite_names() == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_suite_builds_and_says_what_it_is(name: str) -> None:
+    for suite in built(read_suites(name)):
+        assert suite.name.startswith(name)
+        assert suite.num_packs == 500
+    path = config_folders()[0] / "suite" / f"{name}.yaml"
+    assert path.read_text().startswith("# ")
+
+
+def test_longer_packs_are_8_16_and_32_tasks_long() -> None:
+    assert [suite.pack_size for suite in built(read_suites("longer_packs"))] == [8, 16, 32]
+
+
+def test_a_shipped_world_goes_by_its_name() -> None:
+    (alchemy, *_) = read_suites("cross_domain")
+    assert alchemy["env"]["class_path"] == "cod_lightning.envs.alchemy.Alchemy"
+
+
+def test_names_stand_beside_suites_that_are_spelled_out(tmp_path: Path) -> None:
+    mine = {"name": "mine", "num_packs": 4}
+    (tmp_path / "own.yaml").write_text("num_packs: 8\n")
+    found = inline(["in_domain", mine, str(tmp_path / "own.yaml"), "longer_packs"])
+    names = [suite["name"] for suite in found]
+    assert names == ["in_domain", "mine", "own", "longer_packs_8", "longer_packs_16", "longer_packs_32"]
+    assert found[1] is mine
+
+
+@pytest.mark.parametrize("head", ["defaults:\n  - env: levers\n  - _self_\n", ""])
+def test_a_config_may_name_suites(tmp_path: Path, head: str) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text(f"{head}data:\n  suites: [in_domain, {{name: other, num_packs: 4}}]\n")
+    data = config_after(expand(["test", "--config", str(config)]).argv)["data"]
+    assert [suite["name"] for suite in data["suites"]] == ["in_domain", "other"]
+    assert ("env" in data) == bool(head)
+
+
+def test_a_config_without_names_is_handed_on_as_it_is(tmp_path: Path) -> None:
+    config = tmp_path / "mine.yaml"
+    config.write_text("data:\n  suites: [{name: other}]\n")
+    assert expand(["test", "--config", str(config)]).argv == ["test", "--config", str(config)]
+
+
+@pytest.mark.parametrize("argv", [["--suites", "[in_domain, ralph_loop]"], ["--suites=[in_domain,ralph_loop.yaml]"]])
+def test_the_command_line_chooses_suites_by_name(argv: list[str]) -> None:
+    found = chosen(["test", *argv, "--model.lr", "1"])
+    assert found[0] == "test"
+    assert found[-2:] == ["--model.lr", "1"]
+    assert [suite["name"] for suite in config_after(found)["data"]["suites"]] == ["in_domain", "ralph_loop"]
+
+
+def test_a_single_name_needs_no_brackets() -> None:
+    assert len(config_after(chosen(["--suites", "in_domain"]))["data"]["suites"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("[in_domian]", "--suites is in_domian; expected a YAML file, or one of"),
+        ("[in_domian]", "Did you mean in_domain?"),
+        ("[]", "expected names of suites"),
+        ("3", "expected names of suites"),
+    ],
+)
+def test_an_unknown_suite_is_refused_by_name(value: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        chosen(["test", "--suites", value])
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("[", "a YAML file"), ("[1]", "one suite or a list"), ("env: lakes", "env in")]
+)
+def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        read_suites(str(tmp_path / "bad.yaml"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_suite_can_be_played_beside_a_training_on_lakes_in_sentences(name: str) -> None:
+    world = FrozenLakeObscure()
+    for suite in built(read_suites(name)):
+        settled = ready(suite, world, 4, HintContext(), byte_chat())
+        assert settled.controls == DEFAULT_CONTROLS
+        assert settled.env is not None
+        tiny = dataclasses.replace(settled, num_packs=2)
+        assert {len(pack) for pack in tiny.packs(settled.env)} == {suite.pack_size or 4}

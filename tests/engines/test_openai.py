@@ -1,0 +1,306 @@
+"""The endpoint engine against a server on this machine, which serves a tiny policy, or trouble."""
+
+import asyncio
+import logging
+import os
+import time
+from traceback import format_exception
+
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.base import Completion, Request, digest
+from cod_lightning.engines.openai import OpenAIEngine
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
+from cod_lightning.models import EndpointPolicy, TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import count_drift
+from cod_lightning.types import EpisodeStatus, Message, Role, Split, StopReason
+from tests.chat_server import WINDOW, ChatServer, Reply, said, tiny_engine, tiny_policy, tiny_server
+
+KEY = "sk-very-secret-0123456789"
+CHAT = Chat(EndpointPolicy().tokenizer(()))
+WORLD, MECHANISM = Levers(protocol="compact"), HintContext(protocol="compact")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def bound(url, **kwargs) -> OpenAIEngine:
+    engine = OpenAIEngine("tiny", url, **({"timeout_s": 5.0, "max_retries": 0} | kwargs))
+    engine.bind(EndpointPolicy().model(CHAT.tokenizer), CHAT.stop_ids)
+    engine.update_weights([], 3)
+    return engine
+
+
+def request(text="up", **kwargs) -> Request:
+    messages = (Message(Role.SYSTEM, "rules"), Message(Role.USER, text))
+    settings = {"dialogue": "a", "max_new_tokens": 8, "noise_seed": 2**40 + 7, "temperature": 0.5}
+    return Request(prompt_ids=CHAT.opening(messages), messages=messages, **(settings | kwargs))
+
+
+def ask(engine, *requests) -> list[Completion]:
+    async def all_of_them():
+        return await asyncio.gather(*(engine.generate(r) for r in requests or [request()]))
+
+    return asyncio.run(all_of_them())
+
+
+def play(engine, chat, window, num_packs=6, max_new_tokens=8):
+    packs = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(num_packs)]
+    speaker = Speaker(engine=engine, chat=chat, window=window, max_new_tokens=max_new_tokens, temperature=0.0)
+    return run_groups(packs, 1, world=WORLD, mechanism=MECHANISM, speaker=speaker)
+
+
+def told(groups):
+    episodes = [episode for group in groups for episode in group.lifecycles[0].episodes]
+    return [(e.status, e.reward, e.context_after, [(t.response, t.stop) for t in e.turns]) for e in episodes]
+
+
+@pytest.mark.parametrize("max_new_tokens", [8, 2])
+def test_a_served_policy_says_what_it_says_in_process(max_new_tokens):
+    expected = play(tiny_engine(), tiny_policy()[1], WINDOW, max_new_tokens=max_new_tokens)
+    with tiny_server() as server:
+        engine = bound(server.url, max_concurrent=3)
+        served = play(engine, CHAT, 100_000, max_new_tokens=max_new_tokens)
+    assert told(served) == told(expected)
+    stops = {turn.stop for group in served for e in group.lifecycles[0].episodes for turn in e.turns}
+    assert stops == {StopReason.STOP if max_new_tokens == 8 else StopReason.LENGTH}
+    assert count_drift(served) == 0
+    assert engine.usage.num_served == len(server.requests) > 30
+    assert 1 < server.most_in_flight <= 3
+
+
+def test_a_request_carries_messages_sampling_settings_and_the_key():
+    with ChatServer(lambda content: said("up")) as server:
+        engine = bound(server.url, extra_body={"top_k": -1}, token_limit="max_completion_tokens", leave_out=["top_p"])
+        ask(engine)
+    assert server.keys == [f"Bearer {KEY}"]
+    assert server.requests == [
+        {
+            "model": "tiny",
+            "messages": [{"role": "system", "content": "rules"}, {"role": "user", "content": "up"}],
+            "temperature": 0.5,
+            "seed": 7,
+            "max_completion_tokens": 8,
+            "top_k": -1,
+        }
+    ]
+
+
+def test_a_server_without_keys_gets_none_and_never_another_variables(monkeypatch):
+    with ChatServer(lambda content: said("up")) as server:
+        ask(bound(server.url, api_key_variable="NO_SUCH_KEY"))
+    assert server.keys == ["Bearer none"]
+
+
+def test_ids_are_those_of_the_text_and_a_special_token_in_it_is_only_letters():
+    text = "caf\u00e9 <|end|> <|user|>"
+    with ChatServer(lambda content: said(text)) as server:
+        (completion,) = ask(bound(server.url))
+    assert CHAT.decode(completion.action_ids) == text
+    assert completion.action_ids[-1] in CHAT.stop_ids
+    assert not set(completion.action_ids[:-1]) & CHAT.stop_ids
+    assert completion.behaviour_logprobs == (0.0,) * len(completion.action_ids)
+    assert (completion.policy_version, completion.prompt_digest) == (3, digest(request().prompt_ids))
+
+
+def test_no_more_requests_are_in_flight_than_allowed_and_every_loop_has_a_client_of_its_own():
+    def slow(content):
+        reply = said("up")
+        reply.after_s = 0.05
+        return reply
+
+    with ChatServer(slow) as server:
+        engine = bound(server.url, max_concurrent=3)
+        for _ in range(3):
+            ask(engine, *[request()] * 10)
+    assert server.most_in_flight == 3
+    assert engine.usage.num_served == 30
+
+
+def test_tokens_and_cost_are_counted_and_told():
+    with ChatServer(lambda content: said("up")) as server:
+        engine = bound(server.url, input_price=2.0, output_price=10.0, cached_price=0.5)
+        assert engine.report() == ""
+        ask(engine, *[request()] * 3)
+    usage = engine.usage
+    assert (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (30, 15, 12)
+    assert usage.cost(engine.prices) == pytest.approx((15 * 2 + 15 * 0.5 + 12 * 10) / 1e6)
+    assert engine.report() == "tiny: 3 answers; tokens: 30 in (15 cached), 12 out; cost: 0.0002"
+
+
+def test_a_server_that_fails_twice_is_asked_again():
+    replies = iter([Reply("busy", status=503), Reply("slow down", status=429, headers={"Retry-After": "0.1"})])
+    with ChatServer(lambda content: next(replies, said("up"))) as server:
+        engine = bound(server.url, max_retries=2)
+        (completion,) = ask(engine)
+    assert completion.stop is StopReason.STOP
+    assert (len(server.requests), engine.usage.num_retries) == (3, 2)
+    assert not engine.usage.failures
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "stop", "note"),
+    [
+        (said("up", "length"), "up", StopReason.LENGTH, "cut off"),
+        (said(None, "length", reasoning_content="hm"), "", StopReason.LENGTH, "cut off"),
+        (said(""), "", StopReason.STOP, "empty"),
+        (said(None), "", StopReason.STOP, "empty"),
+        (said(None, refusal="I cannot"), "I cannot", StopReason.STOP, "refusal"),
+        (said("up", None), "up", StopReason.STOP, ""),
+    ],
+)
+def test_what_the_model_does_is_a_turn_of_its_own(reply, text, stop, note):
+    with ChatServer(lambda content: reply) as server:
+        engine = bound(server.url)
+        (completion,) = ask(engine)
+    assert (CHAT.decode(completion.action_ids), completion.stop) == (text, stop)
+    assert completion.action_ids, "a turn without ids would break the row"
+    assert dict(engine.usage.notes) == ({note: 1} if note else {})
+
+
+TROUBLE = {
+    "no choices": Reply({"choices": []}),
+    "no message": Reply({"choices": [{"finish_reason": "stop"}]}),
+    "no text": said(None, "tool_calls", tool_calls=[]),
+    "content filter": said("half a", "content_filter"),
+    "invalid JSON": Reply("{not json"),
+    "HTTP 400": Reply({"error": {"message": "the prompt is too long"}}, status=400),
+    "HTTP 401": Reply({"error": {"message": f"Incorrect API key provided: {KEY}"}}, status=401),
+    "HTTP 404": Reply({"detail": f"no such model, {KEY}"}, status=404),
+    "HTTP 429, no credit": Reply({"error": {"message": "pay", "code": "insufficient_quota"}}, status=429),
+    "HTTP 500": Reply(f"<html>{KEY}</html>", status=500, headers={"Content-Type": "text/html"}),
+    "timeout": Reply("", after_s=1.0),
+    "unreachable": Reply(hang_up=True),
+}
+
+
+@pytest.mark.parametrize("kind", TROUBLE)
+def test_every_trouble_is_a_failure_with_a_name_and_without_the_key(kind, caplog):
+    caplog.set_level(logging.DEBUG)
+    replies = iter([said("up"), TROUBLE[kind]])
+    with ChatServer(lambda content: next(replies)) as server:
+        engine = bound(server.url, timeout_s=0.3)
+        ask(engine)
+        with pytest.raises(EngineFailure, match=f"^{kind}: ") as caught:
+            ask(engine)
+    assert dict(engine.usage.failures) == {kind: 1}
+    assert kind in engine.report()
+    traceback = "".join(format_exception(caught.value))
+    assert KEY not in f"{caught.value!r} {traceback} {engine.report()} {vars(engine)} {caplog.text}"
+
+
+def test_nobody_at_the_address_is_a_failure():
+    with ChatServer(lambda content: said("up")) as server:
+        url = server.url
+    with pytest.raises(EngineFailure, match=r"^unreachable: "):
+        ask(bound(url, max_retries=1))
+
+
+def test_an_answer_that_drips_is_given_up():
+    reply = said("up")
+    reply.drip_s = 0.1
+    with ChatServer(lambda content: reply) as server:
+        begun = time.monotonic()
+        with pytest.raises(EngineFailure, match=r"^timeout: no answer within 0\.4 s"):
+            ask(bound(server.url, timeout_s=0.4))
+    assert time.monotonic() - begun < 3
+
+
+def test_the_run_goes_on_where_some_requests_fail():
+    turns = iter(range(10_000))
+    with tiny_server() as server:
+        answer = server.answer
+        server.answer = lambda content: answer(content) if next(turns) % 10 != 5 else Reply("", status=500)
+        engine = bound(server.url)
+        groups = play(engine, CHAT, 100_000)
+    episodes = [e for group in groups for e in group.lifecycles[0].episodes]
+    failed = [e for e in episodes if e.status is EpisodeStatus.FAILED]
+    assert 0 < len(failed) == engine.usage.failures["HTTP 500"] <= len(groups)
+    assert all(e.reward is None and e.error.startswith("EndpointFailure: HTTP 500: ") for e in failed)
+    assert any(e.reward is not None for e in episodes)
+
+
+def test_a_wrong_key_ends_the_run_at_once_and_is_not_shown():
+    with ChatServer(lambda content: TROUBLE["HTTP 401"]) as server:
+        engine = bound(server.url, max_concurrent=2, max_retries=4)
+        with pytest.raises(EngineRefused, match=r"HTTP 401: .*\[the key\].*OPENAI_API_KEY") as caught:
+            play(engine, CHAT, 100_000, num_packs=50)
+    assert len(server.requests) <= 4, "only what was in flight"
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(("status", "served_first", "num_failures"), [(404, 1, 2), (400, 0, 2)])
+def test_the_run_ends_after_so_many_refusals_in_a_row(status, served_first, num_failures):
+    replies = iter([said("up")] * served_first)
+    with ChatServer(lambda content: next(replies, Reply("no", status=status))) as server:
+        engine = bound(server.url)
+        for _ in range(served_first):
+            ask(engine)
+        for _ in range(num_failures):
+            with pytest.raises(EngineFailure):
+                ask(engine)
+        with pytest.raises(EngineRefused, match=f"3 times in a row: HTTP {status}: no"):
+            ask(engine)
+
+
+def test_an_answer_in_between_starts_the_count_again_and_a_refused_prompt_never_ends_a_run_that_was_served():
+    statuses = [200, 404, 404, 200, 404, 404, 200, *[400] * 5]
+    replies = iter([said("up") if status == 200 else Reply("no", status=status) for status in statuses])
+    with ChatServer(lambda content: next(replies)) as server:
+        engine = bound(server.url)
+        for status in statuses:
+            if status == 200:
+                ask(engine)
+            else:
+                with pytest.raises(EngineFailure):
+                    ask(engine)
+    assert dict(engine.usage.failures) == {"HTTP 404": 4, "HTTP 400": 5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said_so"),
+    [
+        ({"model": None}, "data.engine.model is empty"),
+        ({"base_url": None}, "export OPENAI_BASE_URL"),
+        ({"base_url": "localhost:8000"}, "data.engine.base_url is localhost:8000"),
+        ({"base_url": "https://me:hunter2@host/v1"}, "data.engine.base_url is one with credentials"),
+        ({"max_concurrent": 0}, "data.engine.max_concurrent is 0"),
+        ({"timeout_s": 0.0}, "data.engine.timeout_s is 0"),
+        ({"extra_body": {"stream": True}}, "data.engine.extra_body"),
+    ],
+)
+def test_settings_that_cannot_work_are_named_before_anything_is_sent(arguments, said_so):
+    with pytest.raises(ConfigError, match=said_so) as caught:
+        OpenAIEngine(**({"model": "m", "base_url": "http://h/v1"} | arguments)).bind(
+            EndpointPolicy().model(CHAT.tokenizer), [1]
+        )
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_key_that_no_header_can_hold_is_refused_without_showing_it(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-\u00e4\nhunter2")
+    with pytest.raises(ConfigError, match=r"data\.engine\.api_key_variable is OPENAI_API_KEY") as caught:
+        bound("http://h/v1")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_address_may_come_from_the_environment(monkeypatch):
+    with ChatServer(lambda content: said("up")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        assert ask(bound(None))
+    assert KEY in os.environ["OPENAI_API_KEY"]
+
+
+def test_a_model_in_this_process_is_refused():
+    policy = TinyPolicy()
+    model = policy.model(policy.tokenizer(WORLD.words()))
+    with pytest.raises(ConfigError, match="model=endpoint"):
+        OpenAIEngine("m", "http://h/v1").bind(model, [2])

@@ -1,0 +1,75 @@
+"""The self-test after a weight sync: silent on a sound engine, loud on each planted fault."""
+
+import pytest
+import torch
+
+from cod_lightning.engines.self_test import SelfTest
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.errors import EngineMismatch
+from cod_lightning.models import TinyPolicy
+from tests.stubs import WordWorld
+
+LEFT_OUT = "model.layers.1.self_attn.o_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    policy = TinyPolicy(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64)
+    return policy.model(policy.tokenizer(WordWorld().words()))
+
+
+@pytest.fixture
+def engine(model):
+    engine = TransformersEngine()
+    engine.bind(model, stop_ids=[2])
+    return engine
+
+
+def synced(engine, model, plant=lambda name, tensor: tensor):
+    engine.update_weights([(n, plant(n, t)) for n, t in model.state_dict().items()], engine.policy_version + 1)
+    return engine
+
+
+def test_a_sound_engine_passes_and_its_gap_is_rounding(engine, model):
+    for _ in range(3):
+        gap = SelfTest()(synced(engine, model), model, window=96)
+        assert gap.strict
+        assert gap.size < 1e-5
+    assert not engine._dialogues
+
+
+def test_the_model_is_left_in_training_mode(engine, model):
+    SelfTest()(synced(engine, model), model, window=96)
+    assert model.training
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (lambda n, t: torch.zeros_like(t) if n == LEFT_OUT else t, "its weights are not the trained ones"),
+        (lambda n, t: t.bfloat16().float(), "it computes otherwise"),
+        (lambda n, t: torch.full_like(t, torch.nan), "log-prob is nan"),
+    ],
+    ids=["one projection left out", "base of another precision", "not a number"],
+)
+def test_a_planted_fault_is_caught_and_described(fault, said, engine, model):
+    with pytest.raises(EngineMismatch, match=said) as raised:
+        SelfTest()(synced(engine, model, fault), model, window=96)
+    assert "after sync 0 TransformersEngine does not sample from the policy that is trained" in str(raised.value)
+
+
+def test_less_than_float32_on_either_side_loosens_the_default_tolerance(engine, model):
+    def half():
+        return torch.autocast("cpu", torch.bfloat16)
+
+    gap = SelfTest()(synced(engine, model), model, window=96, context=half)
+    assert not gap.strict
+    assert 1e-4 < gap.size < 0.25
+    with pytest.raises(EngineMismatch, match="at most 0.0001 apart"):
+        SelfTest(tolerance=1e-4)(engine, model, window=96, context=half)
+
+
+@pytest.mark.parametrize("window", [2, 3, 20])
+def test_a_small_window_is_enough(window, engine, model):
+    assert SelfTest()(synced(engine, model), model, window=window).size < 1e-5

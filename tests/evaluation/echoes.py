@@ -1,0 +1,60 @@
+"""An agent that answers with the system text that it sees and writes a new note every time: what was shown is on record."""
+
+import itertools
+import random
+from collections.abc import Sequence
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import TextEnv, TextPolicy
+from cod_lightning.evaluation.conditions import conditions
+from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.play import play
+from cod_lightning.evaluation.references import scripted_speaker
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.types import Group, Message
+
+MECHANISM = HintContext(response_limit=77)
+
+
+class Echo(TextPolicy):
+    def __init__(self) -> None:
+        self.count = itertools.count()
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return messages[0].content
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return f"note number {next(self.count)}."
+
+
+def echoed(
+    suite: Suite,
+    control: Control,
+    world: TextEnv,
+    *,
+    policy: TextPolicy | None = None,
+    mechanism: ContextMechanism = MECHANISM,
+    trained: Sequence[Group] = (),
+) -> list[Group]:
+    """The suite as the echo plays it under one control."""
+    name = "trained" if control is Control.NONE else control
+    (condition,) = [c for c in conditions(suite) if c.name == name]
+    speaker = scripted_speaker(policy or Echo(), mechanism)
+    packs = suite.packs(world)
+    return play(
+        suite,
+        condition,
+        packs,
+        world=world,
+        mechanism=mechanism,
+        speaker=speaker,
+        monitor=RolloutMonitor(),
+        trained=trained,
+    )
+
+
+def shown(group: Group) -> list[str]:
+    """The system text at each position."""
+    return [solve.turns[0].response for solve in group.lifecycles[0].solves]

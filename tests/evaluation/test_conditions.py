@@ -1,0 +1,37 @@
+"""A suite unfolds into conditions: whose turns, with which control, at which temperature."""
+
+from cod_lightning.evaluation.conditions import PolicyLabel, conditions
+from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.suite import Suite
+
+
+def test_a_suite_is_played_by_the_trained_policy_then_blanked_then_by_the_warm_start_from_cold_to_hot_then_by_references() -> (
+    None
+):
+    found = conditions(Suite(name="heldout", num_packs=2))
+    assert [(c.name, c.policy, c.control, c.temperature) for c in found] == [
+        ("trained", PolicyLabel.TRAINED, Control.NONE, 1.0),
+        ("blanked_context", PolicyLabel.TRAINED, Control.BLANKED_CONTEXT, 1.0),
+        ("warm_start_t0.0", PolicyLabel.WARM_START, Control.NONE, 0.0),
+        ("warm_start_t0.3", PolicyLabel.WARM_START, Control.NONE, 0.3),
+        ("warm_start_t0.5", PolicyLabel.WARM_START, Control.NONE, 0.5),
+        ("warm_start_t0.7", PolicyLabel.WARM_START, Control.NONE, 0.7),
+        ("warm_start", PolicyLabel.WARM_START, Control.NONE, 1.0),
+        ("random", PolicyLabel.REFERENCE, Control.RANDOM, 1.0),
+        ("memoryless", PolicyLabel.REFERENCE, Control.MEMORYLESS, 1.0),
+        ("scripted", PolicyLabel.REFERENCE, Control.SCRIPTED, 1.0),
+        ("oracle", PolicyLabel.REFERENCE, Control.ORACLE, 1.0),
+    ]
+    assert found[1].label == "test_heldout_blanked_context"
+
+
+def test_the_suite_s_own_temperature_is_always_among_the_warm_start_s() -> None:
+    names = [c.name for c in conditions(Suite(name="a", temperature=0.4, warm_start_temperatures=(1.0,), controls=()))]
+    assert names == ["trained", "warm_start", "warm_start_t1.0"]
+
+
+def test_controls_can_be_left_out() -> None:
+    assert len(conditions(Suite(name="a", controls=(), warm_start_temperatures=()))) == 1
+    without = conditions(Suite(name="a", blanked_context=False, controls=("blanked_context", "no_context")))
+    assert "blanked_context" not in [c.name for c in without]
+    assert "no_context" in [c.name for c in without]

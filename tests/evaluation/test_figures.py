@@ -1,0 +1,133 @@
+"""Every figure against a loop written from its definition, with missing rewards and controls that played fewer packs."""
+
+import math
+
+import numpy as np
+import pytest
+
+from cod_lightning.evaluation.bundle import Bundle
+from cod_lightning.evaluation.figures import figures
+from cod_lightning.evaluation.intervals import mean_estimate, position_estimates, success_difference
+from cod_lightning.evaluation.outcomes import Outcomes
+
+NUM_PACKS, NUM_TASKS = 60, 4
+
+
+def outcomes(rate: float, seed: int, num_packs: int = NUM_PACKS, missing: float = 0.05) -> Outcomes:
+    rng = np.random.default_rng(seed)
+    success = (rng.random((num_packs, NUM_TASKS)) < rate).astype(float)
+    rewards = success * rng.random((num_packs, NUM_TASKS))
+    gone = rng.random((num_packs, NUM_TASKS)) < missing
+    success[gone] = rewards[gone] = np.nan
+    order = rng.permutation(num_packs)  # rows come in any order; ids tell
+    ids = tuple(f"pack {i}" for i in order)
+    return Outcomes(rewards=rewards, success=success, valid=~gone, pack_ids=ids)
+
+
+TRAINED = outcomes(0.7, 0)
+CONTROLS = {"blanked_context": outcomes(0.4, 1), "no_context": outcomes(0.5, 2), "oracle": outcomes(0.95, 3, 25)}
+FOUND = figures(TRAINED, CONTROLS)
+
+
+def by_pack(one: Outcomes, quantity: str) -> dict[str, list[float]]:
+    return dict(zip(one.pack_ids, getattr(one, quantity).tolist(), strict=True))
+
+
+def mean_over_packs(values: list[float]) -> float:
+    present = [value for value in values if not math.isnan(value)]
+    return sum(present) / len(present)
+
+
+def difference(quantity: str, control: str) -> list[float]:
+    """[N] trained minus control: at each position the mean over the packs where both have a value."""
+    own, theirs = by_pack(TRAINED, quantity), by_pack(CONTROLS[control], quantity)
+    found = []
+    for n in range(NUM_TASKS):
+        pairs = [own[pack][n] - theirs[pack][n] for pack in own if pack in theirs]
+        found.append(mean_over_packs(pairs))
+    return found
+
+
+@pytest.mark.parametrize("quantity", ["success", "reward"])
+@pytest.mark.parametrize("control", CONTROLS)
+def test_a_paired_difference_is_the_mean_over_positions_of_the_differences_within_packs(control, quantity) -> None:
+    by_position = difference({"reward": "rewards"}.get(quantity, quantity), control)
+    assert FOUND["differences"][control][quantity]["mean"] == pytest.approx(sum(by_position) / NUM_TASKS)
+    if quantity == "success":
+        shown = [one["mean"] for one in FOUND["differences"][control]["by_position"]]
+        assert shown == pytest.approx(by_position)
+        assert FOUND["differences"][control]["gain"]["mean"] == pytest.approx(by_position[-1] - by_position[0])
+
+
+@pytest.mark.parametrize("quantity", ["success", "reward"])
+@pytest.mark.parametrize("name", ["trained", *CONTROLS])
+def test_the_area_is_the_mean_over_positions(name: str, quantity: str) -> None:
+    one = {"trained": TRAINED, **CONTROLS}[name]
+    values = one.success if quantity == "success" else one.rewards
+    means = [mean_over_packs([values[p, n] for p in range(len(values))]) for n in range(NUM_TASKS)]
+    assert FOUND["area"][name][quantity]["mean"] == pytest.approx(sum(means) / NUM_TASKS)
+
+
+@pytest.mark.parametrize("quantity", ["success", "reward"])
+def test_forward_transfer_leaves_position_0_out_and_prefers_the_control_that_asks_nobody(quantity: str) -> None:
+    transfer = FOUND["forward_transfer"]
+    assert transfer is not None
+    assert transfer["control"] == "no_context"
+    later = difference({"reward": "rewards"}.get(quantity, quantity), "no_context")[1:]
+    assert transfer[quantity]["mean"] == pytest.approx(sum(later) / len(later))
+
+
+def test_forward_transfer_makes_do_with_the_blanked_context() -> None:
+    transfer = figures(TRAINED, {"blanked_context": CONTROLS["blanked_context"]})["forward_transfer"]
+    assert transfer is not None
+    assert transfer["control"] == "blanked_context"
+    later = difference("success", "blanked_context")[1:]
+    assert transfer["success"]["mean"] == pytest.approx(sum(later) / len(later))
+
+
+def test_regret_is_the_oracle_s_reward_minus_the_trained_policy_s_on_the_oracle_s_packs() -> None:
+    regret = FOUND["regret"]
+    assert regret is not None
+    expected = [-value for value in difference("rewards", "oracle")]
+    assert [one["mean"] for one in regret["by_position"]] == pytest.approx(expected)
+    assert regret["mean"]["mean"] == pytest.approx(sum(expected) / NUM_TASKS)
+    low, high = regret["mean"]["ci95"] or (0, 0)
+    assert low < sum(expected) / NUM_TASKS < high
+    assert regret["by_position"][0]["n"] <= 25
+
+
+def test_what_was_not_played_is_null() -> None:
+    bare = figures(TRAINED, {})
+    assert (bare["forward_transfer"], bare["regret"], bare["recovery"]) == (None, None, None)
+    assert bare["differences"] == {}
+    assert list(bare["area"]) == ["trained"]
+
+
+def test_intervals_of_many_figures_are_those_of_one() -> None:
+    full = outcomes(0.7, 5, missing=0), outcomes(0.4, 6, missing=0)
+    found = figures(full[0], {"blanked_context": full[1]}, seed=3)
+    one = mean_estimate(full[0].success, seed=3)
+    assert found["area"]["trained"]["success"]["ci95"] == pytest.approx([one.low, one.high])
+    own = full[0].rows(full[0].pack_ids)
+    paired = mean_estimate(success_difference(own, full[1]), seed=3)
+    assert found["differences"]["blanked_context"]["success"]["ci95"] == pytest.approx([paired.low, paired.high])
+
+
+def test_a_control_that_never_got_a_reward_has_no_figures_and_spoils_no_others() -> None:
+    nothing = np.full((NUM_PACKS, NUM_TASKS), np.nan)
+    broken = Outcomes(rewards=nothing, success=nothing, valid=~np.isnan(nothing), pack_ids=TRAINED.pack_ids)
+    found = figures(TRAINED, {"blanked_context": broken})
+    assert found["differences"]["blanked_context"]["success"] == {"mean": None, "ci95": None, "n": 0}
+    assert found["area"]["trained"] == FOUND["area"]["trained"] or found["area"]["trained"]["success"]["mean"]
+
+
+def test_a_bundle_gives_each_statistic_its_own_columns() -> None:
+    values = np.random.default_rng(0).random((30, 3))
+    bundle = Bundle(tuple(map(str, range(30))))
+    first = bundle.columns(values)
+    second = bundle.columns(10 * values)
+    asked = [bundle.statistic(second, np.eye(3)[n]) for n in range(3)]
+    other = bundle.statistic(first, np.ones(3))
+    found = bundle.estimates(seed=1)
+    assert [found[a].mean for a in asked] == pytest.approx([10 * e.mean for e in position_estimates(values)])
+    assert found[other].mean == pytest.approx(values.mean(axis=0).sum())

@@ -1,0 +1,78 @@
+"""A suite that cannot be played is refused by name, before anything is."""
+
+from typing import Any
+
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.grid import GridNavigation
+from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.non_stationary import NonStationary
+from cod_lightning.envs.ralph_loop import RalphLoop
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.controls import DEFAULT_CONTROLS, Control
+from cod_lightning.evaluation.readiness import ready
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.rollout.chat import Chat
+from tests.stubs import PlainContext, WordWorld
+
+LEVERS, COMPACT = Levers(protocol="compact"), HintContext("compact")
+
+
+def settled(suite: Suite, world: Any = LEVERS, context: Any = COMPACT, chat: Chat | None = None) -> Suite:
+    return ready(suite, world, 5, context, chat or byte_chat())
+
+
+def tiny_chat() -> Chat:
+    return Chat(TinyPolicy().tokenizer(LEVERS.words() + COMPACT.words()))
+
+
+def test_what_a_suite_leaves_open_is_taken_from_the_training() -> None:
+    suite = settled(Suite(name="a", pack_size=None))
+    assert (suite.env, suite.pack_size, suite.controls) == (LEVERS, 5, DEFAULT_CONTROLS)
+
+
+def test_a_world_without_references_has_the_controls_that_need_none() -> None:
+    assert settled(Suite(name="a"), WordWorld(), PlainContext()).controls == (Control.BLANKED_CONTEXT,)
+
+
+@pytest.mark.parametrize("control", ["random", "memoryless", "scripted", "oracle", "oracle_context"])
+def test_a_control_that_is_named_and_cannot_be_played_is_refused(control: str) -> None:
+    with pytest.raises(ConfigError, match=rf"data\.suites\.mine\.controls is {control}; expected a world with a"):
+        settled(Suite(name="mine", controls=(control,)), WordWorld(), PlainContext())
+
+
+def test_memory_is_switched_off_only_where_there_is_some() -> None:
+    suite = Suite(name="a", controls=("no_world_memory", "scripted"))
+    assert settled(suite).controls == (Control.SCRIPTED,)
+    world = GridNavigation(side_min=4, side_max=4)
+    assert Control.NO_WORLD_MEMORY in (settled(suite, world, HintContext()).controls or ())
+
+
+def test_a_suite_wraps_the_world_of_the_training_or_its_own() -> None:
+    looped = settled(Suite(name="a", wrap="ralph_loop")).env
+    assert isinstance(looped, RalphLoop)
+    assert looped.world is LEVERS
+    own = Levers(max_turns=3, protocol="compact")
+    changing = settled(Suite(name="a", wrap="non_stationary", change_at=2, env=own)).env
+    assert isinstance(changing, NonStationary)
+    assert (changing.world, changing.change_at) == (own, 2)
+
+
+def test_a_change_outside_a_pack_is_refused_also_where_the_training_says_how_long_it_is() -> None:
+    with pytest.raises(ConfigError, match=r"data\.suites\.mine\.change_at is 5; expected in 1\.\.4"):
+        settled(Suite(name="mine", pack_size=None, wrap="non_stationary", change_at=5))
+
+
+def test_a_world_whose_rule_cannot_change_is_refused() -> None:
+    with pytest.raises(ConfigError, match="hidden rule can change"):
+        settled(Suite(name="mine", wrap="non_stationary"), WordWorld(), PlainContext())
+
+
+def test_a_world_in_words_that_a_tiny_policy_has_not_is_refused() -> None:
+    assert settled(Suite(name="own"), chat=tiny_chat())
+    for foreign in (Levers(), GridNavigation(side_min=4, side_max=4, levels=3, protocol="compact")):
+        with pytest.raises(ConfigError, match=r"data\.suites\.mine\.env .* words that the policy was made with"):
+            settled(Suite(name="mine", env=foreign), chat=tiny_chat())

@@ -1,0 +1,129 @@
+"""A policy without weights: in the tests and deployments of the command line, and refused where weights are needed."""
+
+import json
+
+import pytest
+
+from cod_lightning.cli import main
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.models import EndpointPolicy
+from modules import WarmStartModule
+from tests.chat_server import ChatServer, Reply, tiny_server
+from tests.real_templates import QWEN3, bpe_tokenizer
+
+KEY = "sk-very-secret-0123456789"
+LEVERS = ("--config", "experiment/endpoint", "env=levers", "context=hint_compact", "--data.max_new_tokens", "8")
+ONE_SUITE = "[{name: levers, num_packs: 4, pack_size: 3, temperature: 0.0, warm_start_temperatures: []}]"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def arguments(url, *more):
+    return [*LEVERS, "--data.suites", ONE_SUITE, *engine(model="tiny", base_url=url), *more]
+
+
+def engine(**settings):
+    return [arg for key, value in settings.items() for arg in (f"--data.engine.init_args.{key}", str(value))]
+
+
+def written(folder):
+    return "".join(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())
+
+
+def test_an_endpoint_is_evaluated_like_any_policy(tmp_path, capsys):
+    with tiny_server() as server:
+        assert main(["test", *arguments(server.url, *engine(input_price=1.0, output_price=2.0))]) == 0
+    out = capsys.readouterr().out
+    suite = json.loads((tmp_path / "runs/endpoint/evaluation.json").read_text())["suites"]["levers"]
+    assert [p["n"] for p in suite["positions"]] == [4, 4, 4]
+    assert "blanked_context" in suite["controls"]
+    assert f"tiny: {len(server.requests)} answers" in out
+    assert "cost: 0.00" in out
+    roles = {tuple(m["role"] for m in request["messages"]) for request in server.requests}
+    assert roles == {("system", "user"), ("system", "user", "assistant", "user")}
+    assert KEY not in out + written(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["validate", "predict"])
+def test_an_endpoint_plays_validation_packs(command):
+    with tiny_server() as server:
+        assert main([command, *arguments(server.url, "--data.val_packs", "2")]) == 0
+    assert len(server.requests) > 10
+
+
+def test_an_endpoint_is_deployed_and_its_use_told(tmp_path, capsys):
+    with tiny_server() as server:
+        argv = arguments(server.url, "--state", "agent", "--num_tasks", "3", "--sampling_temperature", "0")
+        assert main(["deploy", *argv]) == 0
+    out = capsys.readouterr().out
+    assert "task 2: " in out
+    assert f"tiny: {len(server.requests)} answers" in " ".join(out.split())
+    assert KEY not in out + written(tmp_path)
+
+
+def test_a_wrong_key_ends_a_test_with_one_message(capsys, tmp_path):
+    denied = Reply({"error": {"message": f"Incorrect API key provided: {KEY}"}}, status=401)
+    with ChatServer(lambda content: denied) as server:
+        assert main(["test", *arguments(server.url)]) == 1
+    seen = capsys.readouterr()
+    assert "error: EngineRefused: " in seen.err
+    assert "HTTP 401" in seen.err
+    assert not (tmp_path / "runs/endpoint/evaluation.json").exists()
+    assert KEY not in seen.out + seen.err + written(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "told"),
+    [
+        ("test", ["--data.engine.init_args.model", "null"], "data.engine.model is empty"),
+        ("fit", [], "data.engine is OpenAIEngine"),
+        ("fit", ["--warm_start", "warm_start/levers"], "warm_start is warm_start/levers"),
+        ("test", ["model=tiny"], "data.engine is OpenAIEngine"),
+    ],
+)
+def test_what_needs_weights_or_a_name_is_refused_before_anything_is_sent(command, more, told, capsys, tmp_path):
+    def never(content):
+        raise AssertionError("it was asked")
+
+    with ChatServer(never) as server:
+        own = engine(model="tiny", base_url=server.url)
+        assert main([command, *LEVERS, *own, "--trainer.max_epochs", "1", *more]) == 2
+    assert told in capsys.readouterr().err
+    assert not server.requests
+    assert not (tmp_path / "runs/endpoint/config.yaml").exists()
+
+
+def test_a_warm_start_needs_weights():
+    with pytest.raises(ConfigError, match=r"model\.policy is EndpointPolicy; expected a policy with weights"):
+        WarmStartModule(EndpointPolicy())
+
+
+def test_lengths_are_counted_in_bytes_or_in_the_endpoints_own_tokens(tmp_path):
+    assert len(EndpointPolicy().tokenizer(("up",)).encode("caf\u00e9")) == 5
+    bpe_tokenizer(QWEN3).save_pretrained(tmp_path)
+    policy = EndpointPolicy(tokenizer_path=str(tmp_path))
+    tokenizer = policy.tokenizer(())
+    text = "up <|im_end|>"
+    ids = policy.model(tokenizer).spell(text)
+    assert tokenizer.decode(list(ids)) == text
+    assert tokenizer.convert_tokens_to_ids("<|im_end|>") not in ids
+
+
+def test_a_tokenizer_that_is_not_there_and_a_window_of_nothing_are_named():
+    with pytest.raises(DataError, match=r"model\.policy\.tokenizer_path is nowhere/at/all"):
+        EndpointPolicy(tokenizer_path="nowhere/at/all").tokenizer(())
+    with pytest.raises(ConfigError, match=r"model\.policy\.window is 0"):
+        EndpointPolicy(window=0)
+
+
+def test_a_model_that_is_elsewhere_computes_nothing():
+    policy = EndpointPolicy()
+    model = policy.model(policy.tokenizer(()))
+    assert not model.state_dict()
+    with pytest.raises(NotImplementedError):
+        model()

@@ -1,0 +1,200 @@
+"""Every policy loss against a loop from its definition, finite differences, and what must not change it."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from cod_lightning.objective import losses
+from cod_lightning.objective.losses import CISPO, LOOP, REC, PolicyLoss
+from cod_lightning.objective.losses.units import units_of
+from tests.loss_inputs import EPISODES, LOSSES, gradient, inputs, rows_of
+
+PUBLIC = [value for value in map(losses.__dict__.get, losses.__all__) if isinstance(value, type)]
+CLASSES = {value for value in PUBLIC if issubclass(value, PolicyLoss)} - {PolicyLoss}
+EVERY = pytest.mark.parametrize("name", LOSSES)
+
+
+def test_every_loss_has_a_definition_here():
+    assert {type(loss) for loss, _ in LOSSES.values()} == CLASSES
+
+
+def test_options_of_one_name_have_one_default():
+    """`--model.loss GSPO` keeps the options that the config's class had under the same names."""
+    defaults: dict[str, set] = {}
+    for value in CLASSES:
+        for option, default in vars(value()).items():
+            defaults.setdefault(option, set()).add(default)
+    assert {option: found for option, found in defaults.items() if len(found) > 1} == {}
+
+
+@EVERY
+@pytest.mark.parametrize("seed", range(10))
+def test_a_loss_equals_its_definition_gradients_included(name, seed):
+    loss, definition = LOSSES[name]
+    x = inputs(seed)
+    value, found = gradient(loss, x)
+    expected = definition(x)
+    (wanted,) = torch.autograd.grad(expected, x.policy_logprobs)
+    torch.testing.assert_close(value, expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(found, wanted, atol=1e-9, rtol=0)
+
+
+@EVERY
+def test_a_gradient_agrees_with_finite_differences(name):
+    loss, _ = LOSSES[name]
+    x = inputs(2)
+    held = isinstance(loss, REC | CISPO)  # their weights and clips take no part in the gradient
+    base = x.policy_logprobs.detach().clone()  # gradcheck moves its input in place
+
+    def value(policy):
+        moved = x.behaviour_logprobs + (policy - base).detach() if held else x.behaviour_logprobs
+        return loss(replace(x, policy_logprobs=policy, behaviour_logprobs=moved)).loss
+
+    assert torch.autograd.gradcheck(value, (x.policy_logprobs,), eps=1e-7, atol=1e-6)
+
+
+@EVERY
+def test_the_order_of_rows_does_not_matter(name):
+    loss, _ = LOSSES[name]
+    x = inputs(3)
+    order = torch.randperm(len(EPISODES), generator=torch.Generator().manual_seed(0))
+    shuffled = rows_of(x, order)
+    value, found = gradient(loss, x)
+    other = loss(shuffled).loss
+    (moved,) = torch.autograd.grad(other, x.policy_logprobs)
+    torch.testing.assert_close(other, value, atol=1e-12, rtol=0)
+    torch.testing.assert_close(moved, found, atol=1e-12, rtol=0)
+
+
+@EVERY
+@pytest.mark.parametrize("stored", [0.0, float("inf"), -float("inf"), float("nan")])
+def test_what_is_not_an_action_has_no_gradient_whatever_stands_there(name, stored):
+    loss, _ = LOSSES[name]
+    x = inputs(4)
+    value, found = gradient(loss, x)
+    garbage = torch.where(x.action_mask, x.policy_logprobs.detach(), stored)
+    wide = torch.nn.functional.pad(garbage, (0, 3), value=stored).requires_grad_()
+    padded = {
+        k: torch.nn.functional.pad(getattr(x, k), (0, 3))
+        for k in ("behaviour_logprobs", "advantages", "action_mask", "marked")
+    }
+    again, other = gradient(loss, replace(x, policy_logprobs=wide, **padded))
+    torch.testing.assert_close(again, value, atol=1e-12, rtol=0)
+    torch.testing.assert_close(other[:, : found.shape[1]], found, atol=1e-12, rtol=0)
+    assert (other[:, found.shape[1] :] == 0).all()
+
+
+@EVERY
+def test_splitting_between_episodes_leaves_loss_gradient_and_metrics_unchanged(name):
+    loss, _ = LOSSES[name]
+    x = inputs(5)
+    value, found = gradient(loss, x)
+    parts = [loss(rows_of(x, torch.tensor(rows))) for rows in ([0, 1, 6], [2], [4, 3, 5])]
+    (split,) = torch.autograd.grad(sum(p.loss for p in parts), x.policy_logprobs)
+    torch.testing.assert_close(sum(p.loss for p in parts), value, atol=1e-12, rtol=0)
+    torch.testing.assert_close(split, found, atol=1e-12, rtol=0)
+    total, whole = parts[0].metrics + parts[1].metrics + parts[2].metrics, loss(x).metrics
+    for metric, number in vars(whole).items():
+        torch.testing.assert_close(getattr(total, metric), number)
+
+
+@EVERY
+def test_an_episode_of_zero_advantage_has_a_gradient_only_where_the_loss_says_so(name):
+    loss, _ = LOSSES[name]
+    x = inputs(6)
+    _, found = gradient(loss, x)
+    silent = x.episode == 9
+    if loss.every_row:
+        assert found[silent].abs().sum() > 0
+    else:
+        assert (found[silent][~x.marked[silent]] == 0).all()
+
+
+CLIPPED = [name for name, (loss, _) in LOSSES.items() if not isinstance(loss, losses.KLCov | losses.OPMD | losses.RLOO)]
+
+
+@pytest.mark.parametrize("name", [n for n in CLIPPED if not n.startswith("rec none")])
+@pytest.mark.parametrize("far", [200.0, float("inf")])
+def test_a_ratio_that_overflows_upwards_is_clipped_without_a_nan(name, far):
+    loss, _ = LOSSES[name]
+    x = inputs(1)
+    behaviour = x.behaviour_logprobs.clone()
+    row = int((x.advantages.amax(1) > 0).nonzero()[0])
+    behaviour[row, 1] = x.policy_logprobs[row, 1].item() - far
+    value, found = gradient(loss, replace(x, behaviour_logprobs=behaviour))
+    assert value.isfinite()
+    assert found.isfinite().all()
+
+
+@EVERY
+def test_autocast_does_not_round_a_loss_or_its_gradient(name):
+    loss, _ = LOSSES[name]
+    x = inputs(8, dtype=torch.float32)
+    exact = gradient(loss, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = gradient(loss, x)
+    assert exact[0].dtype == found[0].dtype == torch.float32
+    assert all(torch.equal(a, b) for a, b in zip(exact, found, strict=True))
+
+
+@EVERY
+def test_an_update_without_actions_costs_nothing(name):
+    loss, _ = LOSSES[name]
+    x = inputs(9)
+    blank = torch.zeros_like(x.action_mask)
+    nothing = replace(
+        x, action_mask=blank, marked=blank, advantages=x.advantages * 0, num_action_tokens=0, num_episodes=0
+    )
+    value, found = gradient(loss, nothing)
+    assert value == 0
+    assert (found == 0).all()
+
+
+# ------------------------------------------------------------------ relations between losses
+
+
+@pytest.mark.parametrize("name", CLIPPED)
+def test_on_policy_every_loss_with_a_ratio_has_the_gradient_of_reinforce_with_its_own_shares(name):
+    loss, _ = LOSSES[name]
+    x = inputs(1, spread=0.0)
+    x = replace(x, marked=torch.zeros_like(x.marked))
+    _, found = gradient(loss, x)
+    assert (torch.sign(found) == -torch.sign(x.advantages)).all()
+    per_episode = {int(e): found[x.episode == e].sum().item() for e in set(EPISODES)}
+    if isinstance(loss, LOOP | losses.GSPO) and getattr(loss, "level", "episode") == "episode":
+        counts = {e: x.action_mask[x.episode == e].sum().item() for e in set(EPISODES)}
+        scale = 1 if isinstance(loss, losses.GSPO) else counts
+        for e, total in per_episode.items():
+            a = x.advantages[x.episode == e].flatten()[x.action_mask[x.episode == e].flatten()][0].item()
+            length = scale if isinstance(scale, int) else scale[e]
+            assert total == pytest.approx(-a * length / x.num_episodes)
+
+
+def test_loop_per_token_is_grpo_and_weighted_one_sided_rec_has_the_gradient_of_dapo():
+    x = inputs(0)
+    assert torch.equal(gradient(LOOP(), x)[1], gradient(losses.GRPO(), x)[1])
+    rec = gradient(REC(clip_low=0.2, clip_high=0.28, importance_weights=True), x)[1]
+    torch.testing.assert_close(rec, gradient(losses.DAPO(), x)[1])
+
+
+def test_turns_are_runs_of_actions_in_a_row():
+    x = inputs(0, width=6, episodes=(1, 1))
+    mask = torch.tensor([[1, 1, 0, 1, 0, 1], [1, 0, 0, 1, 1, 1]], dtype=torch.bool)
+    units = units_of("turn", replace(x, action_mask=mask))
+    assert units.num == 5
+    assert units.index[mask].tolist() == [0, 0, 1, 2, 3, 4, 4, 4]
+    assert units.sum(torch.ones(2, 6)).tolist() == [2, 1, 1, 1, 3]
+
+
+def test_a_whole_episode_is_clipped_at_once_by_gspo_and_loop_per_episode():
+    for loss in (losses.GSPO(), LOOP(level="episode")):
+        x = inputs(0)
+        policy = x.behaviour_logprobs.clone()
+        policy[x.episode == 7, 1] += math.log(4.0)
+        x = replace(x, policy_logprobs=policy.requires_grad_(), advantages=x.action_mask.double())
+        _, found = gradient(loss, x)
+        assert (found[x.episode == 7] == 0).all()
+        assert loss(x).metrics.num_clipped == x.action_mask[x.episode == 7].sum()
+        assert (found[x.episode != 7][x.action_mask[x.episode != 7]] < 0).all()

@@ -1,0 +1,113 @@
+"""Folders as runs leave them, made by hand for the report's tests."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from cod_lightning.rollout import transcript
+from cod_lightning.types import Episode, Group, Lifecycle
+from tests.records import group, turn
+
+CREDIT = "cod_lightning.objective.returns.EpisodeCredit"
+BASELINE = "cod_lightning.objective.baselines.GroupMean"
+
+
+def write_run(folder: Path, groups: Sequence[Group], *, group_size: int = 2, lr: float = 0.1) -> Path:
+    """A finished run: config, metrics, evaluation, training lifecycles."""
+    write_config(folder, group_size=group_size, lr=lr)
+    write_metrics(folder)
+    write_evaluation(folder)
+    transcript.write(folder / "lifecycles" / "train.jsonl", groups, step=4)
+    return folder
+
+
+def write_config(folder: Path, *, group_size: int = 2, lr: float = 0.1, credit: str = CREDIT) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    model = {
+        "credit": {"class_path": credit, "init_args": {"style": "mean", "window": None, "discount": None}},
+        "baseline": {"class_path": BASELINE},
+        "scale": "none",
+        "reweight": None,
+        "lr": lr,
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump({"model": model, "data": {"group_size": group_size}}))
+
+
+def write_metrics(folder: Path, steps: Sequence[int] = range(6), name: str = "metrics.csv") -> None:
+    rows = ["step,epoch,train/reward/position_0,train/reward/position_1,train/clip_fraction,time/rollout_s,mine"]
+    rows += [f"{step},0,0.25,{0.25 + step / 20},,1.5,{step}" for step in steps]
+    (folder / name).write_text("\n".join(rows) + "\n")
+
+
+def write_evaluation(folder: Path) -> None:
+    def positions(*shares: float) -> list[dict[str, object]]:
+        return [
+            {"reward": s, "reward_ci95": [s - 0.1, s + 0.1], "success": s, "success_ci95": [s - 0.1, s + 0.1], "n": 50}
+            for s in shares
+        ]
+
+    suite = {
+        "env": "words",
+        "packs": 50,
+        "pack_size": 2,
+        "temperature": 1.0,
+        "positions": positions(0.4, 0.8),
+        "controls": {
+            "warm_start": positions(0.4, 0.5),
+            "blanked_context": positions(0.4, 0.4),
+            "warm_start_t0.3": positions(0.4, 0.6),
+        },
+        "cod_gain": 0.4,
+        "paired": {
+            "gain_ci95": [0.3, 0.5],
+            "blanked_max_deviation": 0.0,
+            "trained_minus_best_warm_start": {
+                "best_temperature": 0.3,
+                "mean_difference": 0.1,
+                "ci95": [0.05, 0.15],
+                "gain_difference": 0.2,
+                "gain_ci95": [0.1, 0.3],
+            },
+        },
+    }
+    (folder / "evaluation.json").write_text(json.dumps({"suites": {"held_out": suite}}))
+
+
+def saying(made: Group, text: str) -> Group:
+    """The group with this text wherever a policy or a world may put one."""
+
+    def episode(one: Episode) -> Episode:
+        turns = tuple(replace(t, observation=text, response=text) for t in one.turns)
+        return replace(one, turns=turns, context_before=text, context_after=f"{text} again", feedback=text)
+
+    lives = tuple(replace(life, episodes=tuple(map(episode, life.episodes))) for life in made.lifecycles)
+    return replace(made, lifecycles=lives)
+
+
+def varied_groups(num_groups: int, siblings: int, words: int, seed: int = 0) -> list[Group]:
+    """Groups of four tasks in which every text is another, with a log-prob for each of its words and the stop token."""
+    rng = random.Random(seed)
+    vocabulary = ["".join(rng.choices("abcdefghijklmnoprstu", k=rng.randint(2, 9))) for _ in range(3000)]
+
+    def episode(one: Episode, context: str) -> Episode:
+        logprobs = [-rng.expovariate(2) for _ in range(words + 1)]
+        turns = (turn(text(), logprobs), replace(turn(text(), logprobs), observation=text()))
+        return replace(one, turns=turns, context_before=context, context_after=context)
+
+    def text() -> str:
+        return " ".join(rng.choices(vocabulary, k=words))
+
+    groups = []
+    for index in range(num_groups):
+        rows = [[rng.random() < 0.4 + 0.1 * n for n in range(4)] for _ in range(siblings)]
+        made = group(f"words/train/{index}", rows)
+        lives: list[Lifecycle] = []
+        for life in made.lifecycles:
+            contexts = [text() for _ in life.episodes]
+            lives.append(replace(life, episodes=tuple(map(episode, life.episodes, contexts))))
+        groups.append(replace(made, lifecycles=tuple(lives)))
+    return groups

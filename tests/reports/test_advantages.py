@@ -1,0 +1,64 @@
+"""Advantages in a report: those of the training, by the run's own rules."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from cod_lightning.objective.baselines import GroupMean
+from cod_lightning.objective.batch import credit_table
+from cod_lightning.objective.returns import EpisodeCredit
+from cod_lightning.reports.advantages import Credit, credit_of
+from tests.records import group
+from tests.reports.made_runs import write_config
+
+GROUP = group("a", [[True, False, True], [False, False, True]])
+
+
+def _credit(folder: Path, group_size: int = 2) -> Credit:
+    write_config(folder, group_size=group_size)
+    credit = credit_of(folder / "config.yaml")
+    assert isinstance(credit, Credit), credit
+    return credit
+
+
+def test_they_equal_those_of_the_objective(tmp_path):
+    credited = _credit(tmp_path).of(GROUP)
+    assert credited is not None
+    expected = GroupMean()(EpisodeCredit()(credit_table([GROUP])))
+    torch.testing.assert_close(torch.tensor([credited.advantages]), expected.values)
+    assert credited.returns[0][0] == pytest.approx(2 / 3)
+
+
+def test_an_episode_without_a_reward_has_none(tmp_path):
+    credited = _credit(tmp_path).of(group("a", [[True, None, True], [False, False, True]]))
+    assert credited is not None
+    assert credited.advantages[0][2] is None
+
+
+def test_a_group_that_lacks_a_sibling_has_none(tmp_path):
+    assert _credit(tmp_path, group_size=3).of(GROUP) is None
+    assert _credit(tmp_path).of(replace(GROUP, lifecycles=GROUP.lifecycles[1:])) is None
+
+
+def test_what_comes_after_the_baseline_is_named(tmp_path):
+    credit = _credit(tmp_path)
+    assert "RED" not in credit.remark
+    assert "before scaling by the batch and RED" in replace(credit, scale="batch", reweighted=True).remark
+
+
+@pytest.mark.parametrize("text", ["", "model: {}", "model: [", "model: {credit: {class_path: os.system}}"])
+def test_a_config_without_a_credit_gives_a_reason_instead(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    assert str(credit_of(tmp_path / "config.yaml")).startswith("No advantages: config.yaml names no credit")
+
+
+def test_a_foreign_class_path_gives_a_reason_and_is_not_run(tmp_path, capsys):
+    write_config(tmp_path, credit="builtins.print")
+    assert "No advantages" in str(credit_of(tmp_path / "config.yaml"))
+    assert capsys.readouterr().out == ""
+
+
+def test_no_config_gives_a_reason(tmp_path):
+    assert "no config.yaml" in str(credit_of(tmp_path / "config.yaml"))

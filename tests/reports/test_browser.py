@@ -1,0 +1,193 @@
+"""The report in a real browser."""
+
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cod_lightning.rollout import transcript
+from tests.records import group
+from tests.reports.conftest import Opened
+from tests.reports.made_runs import saying, varied_groups, write_run
+
+pytestmark = pytest.mark.slow
+GROUPS = [group("a", [[True, False], [False, True]], context="left is up"), group("b", [[False, True], [True, None]])]
+
+
+def _focused(page: Any) -> str:
+    return page.evaluate("document.activeElement.getAttribute('role') || document.activeElement.type")
+
+
+def test_two_thousand_lifecycles_open_in_under_three_seconds(opened: Opened, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", varied_groups(500, 4, words=12), group_size=4)
+    page = opened(folder)
+    assert (tmp_path / "report.html").stat().st_size < 20e6
+    begun = time.perf_counter()
+    page.reload()
+    page.wait_for_selector(".row")
+    assert time.perf_counter() - begun < 3
+    assert page.locator(".row").count() < 40
+    assert "2,000 of 2,000" in page.locator(".count").inner_text()
+
+
+def test_a_report_of_full_size_opens_in_under_three_seconds(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", varied_groups(40, 4, words=600), group_size=4))
+    assert 15e6 < (tmp_path / "report.html").stat().st_size < 20e6
+    begun = time.perf_counter()
+    page.reload()
+    page.wait_for_selector(".row")
+    assert time.perf_counter() - begun < 3
+    assert "lifecycles are in this report" in page.locator(".note").inner_text()
+
+
+def test_the_timeline_leads_to_episodes_and_their_texts(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", GROUPS))
+    assert page.locator(".episode .what").all_inner_texts() == ["✓solve 0", "✎update 0", "✗solve 1"]
+    page.locator(".episode").nth(2).click()
+    assert "left is up" in page.locator("#episode .context").last.inner_text()
+    assert page.locator("#episode .said").all_inner_texts()[:2] == ["a wall", "go left"]
+    assert page.locator(".facts").inner_text().split()[-2:] == ["version", "3"]
+    page.locator(".siblings button").nth(1).click()
+    assert "sibling 1" in page.locator(".details header").inner_text()
+
+
+def test_the_difference_of_contexts_is_marked_word_by_word(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", GROUPS))
+    page.locator(".episode").nth(1).click()
+    assert page.locator("#episode ins").all_inner_texts() == ["left is up", "put in"]
+    assert page.locator("#episode .context del").count() == 0
+
+
+def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path) -> None:
+    solve, update, later = GROUPS[0].lifecycles[0].episodes
+    episodes = (
+        replace(solve, context_after="1=? 2=up it was so"),
+        replace(update, context_after="1=up 2=down now all new so"),
+        later,
+    )
+    life = replace(GROUPS[0].lifecycles[0], episodes=episodes)
+    page = opened(write_run(tmp_path / "run", [replace(GROUPS[0], lifecycles=(life,))]))
+    page.locator(".episode").nth(1).click()
+    context = page.locator("#episode .context")
+    assert context.locator("del").all_inner_texts() == ["1=?", "2=up", "it was"]
+    assert context.locator("ins").all_inner_texts() == ["1=up", "2=down", "now all new"]
+
+
+def test_words_are_coloured_by_log_prob_and_by_advantage(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", varied_groups(2, 2, words=5)))
+    backgrounds = "all => all.map(one => getComputedStyle(one).backgroundColor)"
+    words = page.locator(".turns li").first.locator(".word")
+    assert words.count() == 6
+    assert len(set(words.evaluate_all(backgrounds))) > 3
+    page.locator("input[value=advantage]").check()
+    assert len(set(words.evaluate_all(backgrounds))) == 1
+    assert "EpisodeCredit and GroupMean" in page.locator("#episode").inner_text()
+
+
+def test_tokens_that_are_no_words_are_bars(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", GROUPS))
+    assert page.locator(".turns .bars rect").count() == 2
+    assert "2 tokens, mean log-prob −1.30" in page.locator(".turns").inner_text()
+
+
+def test_filters_and_search_narrow_the_list(opened: Opened, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", GROUPS)
+    transcript.write(folder / "lifecycles" / "validation.jsonl", [saying(GROUPS[0], "a frozen duck")], step=9)
+    page, count = opened(folder), lambda: page.locator(".count").inner_text()
+    assert count() == "6 of 6 lifecycles"
+    page.locator("select[name=step]").select_option("9")
+    assert count() == "2 of 6 lifecycles"
+    page.get_by_role("button", name="Clear").click()
+    page.locator("select[name=outcome]").select_option("solved")
+    page.locator("select[name=position]").select_option("1")
+    assert count() == "3 of 6 lifecycles"
+    assert page.locator(".episode[aria-selected=true] .what").inner_text() == "✓solve 1"
+    page.get_by_role("button", name="Clear").click()
+    page.locator("select[name=status]").select_option("failed")
+    assert count() == "1 of 6 lifecycles"
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_role("searchbox").fill("FROZEN duck")
+    page.get_by_text("2 of 6 lifecycles").wait_for()
+    page.get_by_role("searchbox").fill("no such words")
+    page.get_by_text("No lifecycle fits the filters.").wait_for()
+
+
+def test_everything_is_reached_with_the_keyboard(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", varied_groups(40, 2, words=3)))
+    page.keyboard.press("/")
+    assert _focused(page) == "search"
+    page.keyboard.press("Enter")
+    assert _focused(page) == "listbox"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".row[aria-selected=true]").get_attribute("id") == "row-1"
+    page.keyboard.press("End")
+    assert page.locator(".row[aria-selected=true]").get_attribute("aria-posinset") == "80"
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    assert _focused(page) == "tab"
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".episode[aria-selected=true] .what").inner_text() == "✎update 0"
+    page.keyboard.press("Tab")
+    assert _focused(page) == "tabpanel"
+    page.keyboard.press("Escape")
+    assert _focused(page) == "listbox"
+    page.keyboard.press("Escape")
+    assert _focused(page) == "search"
+
+
+def test_charts_read_their_values_to_the_arrow_keys(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", GROUPS))
+    page.locator(".suite .chart > svg").focus()
+    page.keyboard.press("ArrowLeft")
+    assert "position 1" in page.locator(".suite .readout").inner_text()
+    assert "trained, T=1 0.800 [0.70, 0.90]" in page.locator(".suite .readout").inner_text()
+
+
+def test_runs_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:
+    page = opened(*(write_run(tmp_path / name, GROUPS, lr=lr) for name, lr in (("one", 0.1), ("two", 0.2))))
+    assert page.locator(".suite").count() == 1
+    tables = [page.locator(".suite-table").nth(index).bounding_box() for index in (0, 1)]
+    assert tables[0]["y"] == tables[1]["y"]
+    assert page.locator(".panels .chart").last.locator(".line").count() == 2
+    page.locator(".settings summary").click()
+    assert re.search(r"model\.lr\s+0\.1\s+0\.2", page.locator(".settings").inner_text())
+    page.locator("select[name=run]").select_option("1")
+    assert page.locator(".count").inner_text() == "4 of 8 lifecycles"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_lake_is_drawn_with_the_way_that_was_walked(opened: Opened, tmp_path: Path, scheme: str) -> None:
+    spec = {"rows": ["SFF", "HFF", "FFG"], "mapping": ["right", "down", "left", "up"]}
+    (made,) = [saying(GROUPS[0], "<answer>Direction 1</answer>")]
+    tasks = tuple(replace(task, spec=spec) for task in made.pack.tasks)
+    groups = [replace(made, pack=replace(made.pack, tasks=tasks))]
+    page = opened(write_run(tmp_path / "run", groups), scheme=scheme)
+    assert page.locator(".timeline .lake").count() == 2
+    assert page.locator("#episode .foot").count() == 2
+    assert page.locator("#episode .mapping li").count() == 4
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 27)"
+    assert dark == (scheme == "dark")
+
+
+@pytest.mark.parametrize(
+    "text", ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "&lt;b&gt; \u2028"]
+)
+def test_hostile_text_stays_text(opened: Opened, tmp_path: Path, text: str) -> None:
+    page = opened(write_run(tmp_path / "<b>run", [saying(GROUPS[0], text)]))
+    for index in range(3):
+        page.locator(".episode").nth(index).click()
+        assert text in page.locator("#episode").evaluate("one => one.textContent")
+    assert page.locator("#lifecycles script, #lifecycles img, #lifecycles b b, h1 b").count() == 0
+    assert page.locator("h1").inner_text() == "<b>run"
+
+
+def test_a_run_without_anything_to_show_says_so(opened: Opened, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("model: [")
+    page = opened(tmp_path / "run")
+    assert page.locator(".note li").count() == 4
+    assert page.locator(".empty").count() == 3

@@ -1,0 +1,48 @@
+"""Training curves from metrics.csv: grouped, joined over parts, thinned."""
+
+from cod_lightning.reports.curves import read_curves
+from tests.reports.made_runs import write_metrics
+
+
+def test_columns_are_grouped_into_panels_in_a_sensible_order(tmp_path):
+    write_metrics(tmp_path)
+    panels, notes = read_curves(tmp_path)
+    assert list(panels) == ["Reward in training", "Seconds", "mine"]
+    assert [line.label for line in panels["Reward in training"]] == ["position 0", "position 1"]
+    assert panels["mine"][0].y == [0, 1, 2, 3, 4, 5]
+    assert notes == []
+
+
+def test_parts_of_a_resumed_run_are_joined_and_the_later_part_counts(tmp_path):
+    write_metrics(tmp_path, range(6), "metrics-1.csv")
+    (tmp_path / "metrics.csv").write_text("step,mine\n4,40\n5,50\n")
+    panels, _ = read_curves(tmp_path)
+    assert panels["mine"][0].x == [0, 1, 2, 3, 4, 5]
+    assert panels["mine"][0].y == [0, 1, 2, 3, 40, 50]
+
+
+def test_rows_and_cells_that_are_no_numbers_are_left_out_and_rows_counted(tmp_path):
+    (tmp_path / "metrics.csv").write_bytes(b"step,mine\n0,1\nxx,2\n2,nan\n3,oops\n4,5,6,7\n\x00\xff\n6")
+    panels, notes = read_curves(tmp_path)
+    assert panels["mine"][0].x == [0, 4]
+    assert notes == ["2 rows of metrics.csv have no step and were left out."]
+
+
+def test_a_missing_or_empty_file_is_said(tmp_path):
+    assert "no metrics.csv" in read_curves(tmp_path)[1][0]
+    (tmp_path / "metrics.csv").write_text("")
+    assert read_curves(tmp_path) == ({}, ["metrics.csv holds no numbers."])
+
+
+def test_a_long_run_is_thinned_and_keeps_its_ends(tmp_path):
+    write_metrics(tmp_path, range(12_345))
+    (line,) = read_curves(tmp_path)[0]["mine"]
+    assert len(line.x) <= 401
+    assert (line.x[0], line.x[-1]) == (0, 12_344)
+
+
+def test_position_ten_comes_after_position_nine(tmp_path):
+    names = [f"val/success/position_{n}" for n in (10, 9, 0)]
+    (tmp_path / "metrics.csv").write_text(f"step,{','.join(names)}\n0,0.1,0.2,0.3\n")
+    (panel,) = read_curves(tmp_path)[0].values()
+    assert [line.label for line in panel] == ["position 0", "position 9", "position 10"]

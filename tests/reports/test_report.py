@@ -1,0 +1,143 @@
+"""The data of a report: what is there is in it, and what is not is said."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.reports.embedded import embedded
+from cod_lightning.reports.report import read_runs, report_data
+from cod_lightning.rollout import transcript
+from tests.records import group
+from tests.reports.made_runs import saying, varied_groups, write_config, write_evaluation, write_metrics, write_run
+
+GROUPS = [group("a", [[True, False], [False, True]], context="left is up"), group("b", [[True, True], [None, False]])]
+
+
+def _notes(folder: Path) -> str:
+    return "\n".join(report_data(read_runs([folder]))[0]["runs"][0]["notes"])
+
+
+def test_a_finished_run_has_everything_and_no_notes(tmp_path):
+    overview, lives = report_data(read_runs([write_run(tmp_path / "one", GROUPS)]))
+    (run,) = overview["runs"]
+    assert run["name"] == "one"
+    assert run["notes"] == []
+    assert [row["label"] for row in run["suites"]["held_out"]["rows"]] == [
+        "trained, T=1", "context hidden", "warm start, T=0.3 *", "warm start, T=1",
+    ]  # fmt: skip
+    assert run["suites"]["held_out"]["sentences"][0].startswith("Success of the trained policy rises")
+    assert overview["files"][0] | {"advantages": ""} == {
+        "run": 0, "label": "train", "lifecycles": 4, "left_out": {}, "words": False, "advantages": "", "shown": 4,
+    }  # fmt: skip
+    assert len(lives["lifecycles"]) == 4
+
+
+def test_a_lifecycle_is_told_in_short(tmp_path):
+    _, lives = report_data(read_runs([write_run(tmp_path, GROUPS)]))
+    first, strings = lives["lifecycles"][0], lives["strings"]
+    solve, update, later = first["e"]
+    assert (solve["u"], solve["n"], solve["st"], solve["r"], solve["ok"]) == (0, 0, "completed", 1.0, True)
+    assert (solve["R"], solve["A"]) == (0.5, 0.0)
+    assert strings[update["a"]] == strings[later["b"]] == "left is up"
+    observation, response, stop, version, logprobs = solve["t"][0]
+    assert (strings[observation], strings[response], stop, version) == ("a wall", "go left", "stop", 3)
+    assert logprobs == [10, 250]
+    assert "action_ids" not in json.dumps(lives)
+
+
+def test_missing_parts_are_noted_and_the_rest_is_there(tmp_path):
+    write_config(tmp_path)
+    notes = _notes(tmp_path)
+    for missing in ("evaluation.json", "metrics.csv", "lifecycles"):
+        assert missing in notes
+    write_evaluation(tmp_path)
+    write_metrics(tmp_path)
+    transcript.write(tmp_path / "lifecycles" / "train.jsonl", GROUPS)
+    assert _notes(tmp_path) == ""
+
+
+def test_lines_left_out_are_noted_with_their_number(tmp_path):
+    write_run(tmp_path, GROUPS)
+    path = tmp_path / "lifecycles" / "train.jsonl"
+    first, *rest = path.read_text().splitlines()
+    older = json.dumps(json.loads(first) | {"schema": 99})
+    path.write_text("\n".join([older, *rest, "{", "{"]))
+    notes = _notes(tmp_path)
+    assert "train.jsonl: 1 line was left out, schema 99, not 1." in notes
+    assert "train.jsonl: 2 lines were left out, torn or damaged." in notes
+    overview, lives = report_data(read_runs([tmp_path]))
+    assert len(lives["lifecycles"]) == 3
+    assert "1 of 2 groups lack siblings" in overview["files"][0]["advantages"]
+
+
+def test_values_of_the_wrong_kind_are_left_out_and_noted(tmp_path):
+    write_run(tmp_path, GROUPS)
+    path = tmp_path / "lifecycles" / "train.jsonl"
+    path.write_text(
+        path.read_text().replace('"position":1', '"position":"one"', 1).replace('"reward":1.0', '"reward":"high"', 1)
+    )
+    assert "train.jsonl: 2 lines were left out, values of the wrong kind." in _notes(tmp_path)
+    assert len(report_data(read_runs([tmp_path]))[1]["lifecycles"]) == 2
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"suites": 3}', '{"suites": {"held_out": {}}}', "[]"])
+def test_a_damaged_evaluation_is_noted(tmp_path, text):
+    write_run(tmp_path, GROUPS)
+    (tmp_path / "evaluation.json").write_text(text)
+    assert "evaluation.json" in _notes(tmp_path)
+
+
+def test_a_suite_of_another_version_costs_only_itself(tmp_path):
+    write_run(tmp_path, GROUPS)
+    path = tmp_path / "evaluation.json"
+    suites = json.loads(path.read_text())["suites"]
+    path.write_text(json.dumps({"suites": {"old": suites["held_out"] | {"positions": [{"wins": 3}]}} | suites}))
+    overview, _ = report_data(read_runs([tmp_path]))
+    assert list(overview["runs"][0]["suites"]) == ["held_out"]
+    assert "Suite old" in "\n".join(overview["runs"][0]["notes"])
+
+
+@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("")])
+def test_a_folder_that_is_no_run_is_refused(tmp_path, make):
+    make(tmp_path / "odd")
+    with pytest.raises(ConfigError, match="expected the folder of a run") as caught:
+        read_runs([tmp_path / "odd"])
+    assert caught.value.key == "report RUN_DIR"
+
+
+def test_runs_side_by_side_share_panels_and_show_what_differs(tmp_path):
+    folders = [write_run(tmp_path / name / "mine", GROUPS, lr=lr) for name, lr in (("a", 0.1), ("b", 0.2))]
+    overview, lives = report_data(read_runs(folders))
+    assert [run["name"] for run in overview["runs"]] == ["a/mine", "b/mine"]
+    assert {line["run"] for line in overview["panels"][0]["series"]} == {0, 1}
+    assert overview["config"] == [["model.lr", ["0.1", "0.2"]]]
+    assert [life["f"] for life in lives["lifecycles"]] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
+    write_run(tmp_path, varied_groups(500, 4, words=6), group_size=4)
+    overview, lives = report_data(read_runs([tmp_path]))
+    assert len(lives["lifecycles"]) == 2000
+    assert overview["files"][0]["words"] is True
+    assert len(embedded(lives)) < 8_000_000
+
+
+def test_too_much_text_is_thinned_by_whole_groups_and_said(tmp_path):
+    write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2)
+    overview, lives = report_data(read_runs([tmp_path]), most_bytes=400_000)
+    assert len(embedded(lives).encode()) <= 400_000
+    assert len(lives["lifecycles"]) % 2 == 0
+    assert 10 <= len(lives["lifecycles"]) < 80
+    assert f"{len(lives['lifecycles'])} of 80 lifecycles are in this report" in overview["runs"][0]["notes"][0]
+
+
+def test_every_text_may_be_anything(tmp_path):
+    odd = "</script><!-- & \u2028 \u2029 \ud83d \x00 <script>alert(1)</script>"
+    write_run(tmp_path, [saying(GROUPS[0], odd)])
+    _, lives = report_data(read_runs([tmp_path]))
+    text = embedded(lives)
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert text.encode()
+    assert odd in json.loads(text)["strings"]

@@ -1,0 +1,66 @@
+"""Lifecycles with contexts from outside."""
+
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.references import scripted_speaker
+from cod_lightning.rollout.given_contexts import run_given_groups
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
+from tests.evaluation.echoes import MECHANISM, Echo
+
+WORLD = Levers()
+PACKS = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(2)]
+
+
+def given(contexts, world=WORLD, policy=None):
+    speaker = scripted_speaker(policy or Echo(), MECHANISM)
+    return run_given_groups(PACKS, contexts, world=world, mechanism=MECHANISM, speaker=speaker)
+
+
+def test_each_position_shows_its_own_context_and_no_update_is_asked_for() -> None:
+    groups = given([["", "a b", "c d"], ["e f", "", "g h"]])
+    for group, contexts in zip(groups, [["", "a b", "c d"], ["e f", "", "g h"]], strict=True):
+        (life,) = group.lifecycles
+        assert [s.turns[0].response for s in life.solves] == [MECHANISM.inject(WORLD.rules, c) for c in contexts]
+        assert [s.context_before for s in life.solves] == contexts
+        assert [(e.kind, e.position) for e in life.episodes] == [
+            (EpisodeKind.SOLVE, 0), (EpisodeKind.UPDATE, 0), (EpisodeKind.SOLVE, 1), (EpisodeKind.UPDATE, 1),
+            (EpisodeKind.SOLVE, 2),
+        ]  # fmt: skip
+        assert all(u.status is EpisodeStatus.SKIPPED and not u.turns for u in life.updates)
+
+
+def test_a_task_without_a_known_context_is_missing_and_the_next_goes_on() -> None:
+    (life,) = given([["", None, "c d"], ["", "", ""]])[0].lifecycles
+    assert [s.reward is None for s in life.solves] == [False, True, False]
+    assert life.solves[1].status is EpisodeStatus.SKIPPED
+
+
+def test_a_world_that_fails_costs_the_rest_of_its_lifecycle_only() -> None:
+    class Breaking(Levers):
+        def reset(self, *, seed=None, options=None):
+            if options and options["task"].seed == PACKS[0].tasks[1].seed:
+                raise RuntimeError("jammed")
+            return super().reset(seed=seed, options=options)
+
+    first, second = (group.lifecycles[0] for group in given([[""] * 3] * 2, Breaking()))
+    assert [s.status for s in first.solves][1:] == [EpisodeStatus.FAILED, EpisodeStatus.SKIPPED]
+    assert not second.failed
+
+
+def test_the_noise_is_that_of_the_same_episode_in_an_ordinary_lifecycle() -> None:
+    class Noisy(Echo):
+        def act(self, messages, rng):
+            return f"{rng.random()}"
+
+    speaker = scripted_speaker(Noisy(), MECHANISM)
+    ordinary = run_groups(PACKS, 1, world=WORLD, mechanism=MECHANISM, speaker=speaker)
+    replayed = given([[s.context_before for s in g.lifecycles[0].solves] for g in ordinary], policy=Noisy())
+    for one, other in zip(ordinary, replayed, strict=True):
+        assert [s.turns for s in one.lifecycles[0].solves] == [s.turns for s in other.lifecycles[0].solves]
+
+
+def test_the_world_that_is_handed_in_stays_untouched() -> None:
+    world = Levers()
+    before = dict(vars(world))
+    given([[""] * 3] * 2, world)
+    assert vars(world) == before

@@ -1,0 +1,56 @@
+"""Foreign text inside Markdown."""
+
+from html import unescape
+
+import markdown
+import pytest
+from markdown_it import MarkdownIt
+
+from cod_lightning.markdown import escaped, fenced
+
+HOSTILE = [
+    "**bold** _it_ `code` ~~gone~~",
+    "[a](http://x.y) ![b](c) <b>bold</b> <script>alert(1)</script>",
+    "# title\n- item\n| a | b |\n|---|---|",
+    "\\*not\\* &lt; &#42; $x$ @someone",
+    "``` \n~~~~ `````\n````",
+    "{% raw %} {{ x }} \x00\x1b",
+]
+
+
+def by_commonmark(text: str) -> str:
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+
+
+def by_tensorboard(text: str) -> str:
+    return markdown.markdown(text, extensions=["tables", "fenced_code"])
+
+
+@pytest.mark.parametrize("render", [by_commonmark, by_tensorboard])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_escaped_text_is_shown_as_it_is(render, text) -> None:
+    html = render(f"said: {escaped(text)}").strip()
+    assert html.startswith("<p>said: ")
+    assert html.count("<") == 2
+    shown = unescape(html.removeprefix("<p>said: ").removesuffix("</p>"))
+    pictures = text.replace("\x00", "␀").replace("\x1b", "␛")
+    assert shown == " ".join(pictures.split())
+
+
+@pytest.mark.parametrize("render", [by_commonmark, by_tensorboard])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_escaped_text_stays_in_its_cell(render, text) -> None:
+    html = render(f"| a | b |\n| --- | --- |\n| x | {escaped(text)} |")
+    assert html.count("<td") == 2
+    assert "<b>" not in html
+    assert "<strong>" not in html
+
+
+@pytest.mark.parametrize("render", [by_commonmark, by_tensorboard])
+@pytest.mark.parametrize("text", HOSTILE)
+def test_fenced_text_is_one_block_of_code(render, text) -> None:
+    html = render(f"before\n\n{fenced(text)}\n\nafter")
+    assert html.count("<pre>") == html.count("</pre>") == 1
+    assert html.index("</pre>") < html.index("after")
+    inside = unescape(html.partition('text">')[2].partition("</code>")[0])
+    assert inside.rstrip("\n") == text.replace("\x00", "␀").replace("\x1b", "␛").rstrip("\n")
