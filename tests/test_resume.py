@@ -3,6 +3,7 @@
 import csv
 import os
 import signal
+import traceback
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ def fit(folder: Path, *more: str, killed_after: int | None = None) -> None:
         status = 1
         try:
             status = main([*SMALL, "--trainer.default_root_dir", str(folder), *more])
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     _, status = os.waitpid(child, 0)

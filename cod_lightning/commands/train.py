@@ -246,6 +246,7 @@ def quieten() -> None:
         "ignore", message='.*add the following callbacks: \\["RunCheckpoint.*'
     )  # `fit` alone has it
     warnings.filterwarnings("ignore", message=".*Experiment logs directory .* exists and is not empty.*")
+    warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
