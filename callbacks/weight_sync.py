@@ -17,7 +17,7 @@ class WeightSync(Callback):
     of a rollout train on tokens of the version before; the next sync comes when the rollout is used up.
 
     Logs `time/sync_s` and, where the self-test ran, `engine/self_test_gap`: the largest difference (nats) between the engine's
-    log-probs of a fixed prompt's continuation and the training forward's.
+    log-probs of a fixed prompt's continuation and the training forward's. Both repeat until the next sync.
 
     Args:
         self_test: What is compared after each sync; null compares nothing.

@@ -117,8 +117,8 @@ class GRPOModule(PolicyModule):
         self.reference: PreTrainedModel | None = None
         self.val_positions = PositionMetrics()
         self.last_update: UpdateStats | None = None
-        self.logprob_gap: float | None = None
-        """Mean distance (nats) between the engine's log-probs and training's, at the latest rollout's first update."""
+        self.latest: dict[str, float] = {}
+        """Logged figures that not every update has: of its tokens, and, first in a rollout, of the engine's log-probs."""
         self.updates_since_sync = 0
         """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
 
@@ -274,14 +274,12 @@ class GRPOModule(PolicyModule):
         values |= {"lifecycles": float(count[0])}
         if (metrics := totals.metrics) is not None:
             tokens = max(1.0, float(metrics.num_tokens))
-            values |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
+            self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
             if self.reference is not None:
-                values["divergence"] = totals.divergence / tokens
+                self.latest["divergence"] = totals.divergence / tokens
             if on_policy:
-                self.logprob_gap = float(metrics.sum_logprob_gap) / tokens
-        if self.logprob_gap is not None:
-            values["logprob_gap"] = self.logprob_gap
-        named = {f"train/{name}": value for name, value in values.items()}
+                self.latest["logprob_gap"] = float(metrics.sum_logprob_gap) / tokens
+        named = {f"train/{name}": value for name, value in {**values, **self.latest}.items()}
         self.log_dict(named, on_step=True, on_epoch=False, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -289,13 +287,13 @@ class GRPOModule(PolicyModule):
         checkpoint["cod_lightning"] = {
             "version": __version__,
             "updates_since_sync": self.updates_since_sync,
-            "logprob_gap": self.logprob_gap,
+            "latest": dict(self.latest),
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on between the updates of a rollout."""
         kept = checkpoint["cod_lightning"]
-        self.updates_since_sync, self.logprob_gap = kept["updates_since_sync"], kept["logprob_gap"]
+        self.updates_since_sync, self.latest = kept["updates_since_sync"], dict(kept["latest"])
 
     # ------------------------------------------------------------------ evaluation
 

@@ -96,7 +96,7 @@ def by_units(cut: Callable[[list[Token]], list[list[Token]]], low=0.2, high=0.2,
         for tokens in episodes_of(x):
             terms = []
             for unit in cut(tokens):
-                log_ratio = sum(gap(x, token) for token in unit) / (len(unit) if mean else 1)
+                log_ratio = torch.stack([gap(x, token) for token in unit]).sum() / (len(unit) if mean else 1)
                 terms.append(clip_term(torch.exp(log_ratio), x.advantages[unit[0]], low, high))
             total = total + sum(terms) / len(terms)
         return -total / x.num_episodes

@@ -77,7 +77,7 @@ def speaker_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temp
     """The policy as a rollout meets it: model built, weights loaded, engine bound."""
     model: Any = model_of(policy, data, ckpt_path)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
-    data.engine.bind(model.to(device).eval(), data.chat.stop_ids)
+    data.engine.bind(model.to(device).eval(), data.chat.stop_ids, policy.window)
     data.engine.update_weights(model.state_dict().items(), 0)
     return Speaker(
         engine=data.engine,

@@ -247,6 +247,7 @@ def quieten() -> None:
     )  # `fit` alone has it
     warnings.filterwarnings("ignore", message=".*Experiment logs directory .* exists and is not empty.*")
     warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
+    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # vLLM makes a group of one process
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")

@@ -129,9 +129,9 @@ def _score(
 
 def _prompt(model: PreTrainedModel, length: int, seed: int) -> list[int]:
     """Token ids drawn over the whole vocabulary, the same for the same seed."""
-    size = model.get_input_embeddings().num_embeddings
+    size = model.get_input_embeddings().weight.shape[0]  # pyright: ignore
     drawn = random.Random(seed)
-    return [drawn.randrange(int(size)) for _ in range(length)]
+    return [drawn.randrange(size) for _ in range(length)]
 
 
 def _cause(engine: Engine, fresh: Gap, tolerance: float) -> str:

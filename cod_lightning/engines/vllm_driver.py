@@ -69,8 +69,8 @@ class Driver:
                 with torch.random.fork_rng(devices=[]):  # on a CPU, sampling draws from torch's global generator too
                     outputs = self.llm.step()
                 for output in outputs:
-                    if output.finished and (turn := self._in_flight.pop(output.request_id, None)):
-                        turn.future.done() or turn.future.set_result(output)
+                    if output.finished:
+                        self._in_flight.pop(output.request_id).future.set_result(output)
         except Exception as error:
             self._fail(EngineFailure(f"vLLM raised {type(error).__name__}: {error}"))
 

@@ -68,7 +68,9 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
         except (ValueError, NotImplementedError) as error:
             said = str(error).strip().splitlines() or [type(error).__name__]
             remedy = "Change what it names, or choose engine=transformers."
-            raise ConfigError("data.engine", "VLLMEngine", f"settings that vLLM takes; it said: {said[-1]}", remedy) from error
+            raise ConfigError(
+                "data.engine", "VLLMEngine", f"settings that vLLM takes; it said: {said[-1]}", remedy
+            ) from error
 
 
 def _for_cpu(how: Start) -> dict[str, Any]:

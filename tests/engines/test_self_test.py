@@ -66,7 +66,7 @@ def test_less_than_float32_on_either_side_loosens_the_default_tolerance(engine, 
     gap = SelfTest()(synced(engine, model), model, window=96, context=half)
     assert not gap.strict
     assert 1e-4 < gap.size < 0.25
-    with pytest.raises(EngineMismatch, match="at most 0.0001 apart"):
+    with pytest.raises(EngineMismatch, match=r"at most 0\.0001 apart"):
         SelfTest(tolerance=1e-4)(engine, model, window=96, context=half)
 
 

@@ -78,7 +78,9 @@ def test_a_prefix_cache_that_outlives_a_sync_is_caught(window, started, model, m
 )
 def test_a_projection_that_a_sync_leaves_as_it_was_is_caught(left_out, window, started, model, monkeypatch):
     reload, before = started._reload, policy_model().state_dict()[left_out].clone()
-    monkeypatch.setattr(started, "_reload", lambda named: reload([(n, before if n == left_out else t) for n, t in named]))
+    monkeypatch.setattr(
+        started, "_reload", lambda named: reload([(n, before if n == left_out else t) for n, t in named])
+    )
     sync(started, model)
     with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
         SelfTest()(started, model, window=window)

