@@ -257,9 +257,8 @@ def _updates_of(path: str | None) -> int | None:
     """Optimizer updates that a checkpoint has behind it; null without one."""
     if path is None:
         return None
-    if Path(path).is_dir():
-        return int(torch.load(Path(path) / "meta.pt", map_location="cpu", weights_only=True)["global_step"])
-    return int(torch.load(path, map_location="cpu", weights_only=True, mmap=True)["global_step"])
+    file = Path(path) / "meta.pt" if Path(path).is_dir() else Path(path)
+    return int(torch.load(file, map_location="cpu", weights_only=True).get("global_step", 0))
 
 
 def _refuse_trainer_flags(trainer: Any) -> None:
