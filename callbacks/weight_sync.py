@@ -32,7 +32,7 @@ class WeightSync(Callback):
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Whatever has been trained since; at the sanity check, the initial weights."""
         if pl_module.updates_since_sync or self._engine(trainer).policy_version != self.policy_version:
-            self._sync(trainer, pl_module)
+            self._sync(trainer, pl_module, new=bool(pl_module.updates_since_sync) or not self.policy_version)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The weights under test."""
@@ -43,8 +43,17 @@ class WeightSync(Callback):
         self._sync(trainer, pl_module)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """After a checkpoint was restored."""
-        self._sync(trainer, pl_module)
+        """The initial weights, or those of a checkpoint: the version that they had, so that the noise goes on as it would have.
+
+        Between two updates of a rollout the engine gets newer weights than it had, but samples nothing until the next sync.
+        """
+        if self._engine(trainer).policy_version != self.policy_version or not self.policy_version:
+            unseen, logged = pl_module.updates_since_sync, (self.last_gap, self.last_sync_s)
+            restored = self.policy_version > 0
+            self._sync(trainer, pl_module, new=not restored)
+            pl_module.updates_since_sync = unseen
+            if restored:
+                self.last_gap, self.last_sync_s = logged
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -52,16 +61,16 @@ class WeightSync(Callback):
         """A rollout is used up: the next one comes from the new weights."""
         if (batch_idx + 1) % trainer.datamodule.updates_per_rollout == 0:  # pyright: ignore
             self._sync(trainer, pl_module)
-            pl_module.log("time/sync_s", self.last_sync_s, on_step=True, on_epoch=False, batch_size=1)
-            if self.last_gap is not None:
-                pl_module.log("engine/self_test_gap", self.last_gap, on_step=True, on_epoch=False, batch_size=1)
+        pl_module.log("time/sync_s", self.last_sync_s, on_step=True, on_epoch=False, batch_size=1)
+        if self.last_gap is not None:
+            pl_module.log("engine/self_test_gap", self.last_gap, on_step=True, on_epoch=False, batch_size=1)
 
-    def _sync(self, trainer: L.Trainer, pl_module: Any) -> None:
+    def _sync(self, trainer: L.Trainer, pl_module: Any, *, new: bool = True) -> None:
         engine = self._engine(trainer)
         if engine.policy_version < 0:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
             engine.bind(pl_module.model, data.chat.stop_ids, pl_module.policy.window)
-        self.policy_version += 1
+        self.policy_version += new
         begun = time.perf_counter()
         engine.update_weights(pl_module.model.state_dict().items(), self.policy_version)
         self.last_sync_s = time.perf_counter() - begun
@@ -76,9 +85,10 @@ class WeightSync(Callback):
         return trainer.datamodule.engine  # pyright: ignore
 
     def state_dict(self) -> dict[str, Any]:
-        """The policy version."""
-        return {"policy_version": self.policy_version}
+        """The policy version, and what its sync found."""
+        return {"policy_version": self.policy_version, "last_gap": self.last_gap, "last_sync_s": self.last_sync_s}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on counting."""
         self.policy_version = state_dict["policy_version"]
+        self.last_gap, self.last_sync_s = state_dict["last_gap"], state_dict["last_sync_s"]

@@ -4,7 +4,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
@@ -26,6 +26,7 @@ from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group, Message, Pack, Role, Split
 from datamodules.items import ItemDataModule, SizedItems
+from datamodules.train_stream import TrainStream
 
 GroupListener = Callable[[str, int, Sequence[Group]], None]
 
@@ -82,8 +83,8 @@ class RolloutDataModule(ItemDataModule):
         self.enable_thinking = enable_thinking
         self.suites = tuple(suites or ())
         self.seed = seed
-        self.num_rollouts = 0
-        """Rollouts begun; the cursor over training packs."""
+        self.stream = TrainStream(self._updates, rollouts_per_epoch, updates_per_rollout)
+        """The updates to come; where a training stops and goes on."""
         self.policy_label = str(PolicyLabel.TRAINED)
         """Who plays in `test`; decides which conditions of a suite run."""
         self.monitor = RolloutMonitor()
@@ -140,18 +141,21 @@ class RolloutDataModule(ItemDataModule):
         return self._chat
 
     def state_dict(self) -> dict[str, Any]:
-        """The cursor over training packs."""
-        return {"num_rollouts": self.num_rollouts}
+        """Where the training updates stand, and the figures of the rollout that they come from."""
+        stats = None if self.last_rollout is None else asdict(self.last_rollout)
+        return {"stream": self.stream.saved(), "last_rollout": stats}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the next training packs."""
-        self.num_rollouts = state_dict["num_rollouts"]
+        """Go on there."""
+        self.stream.restore(state_dict["stream"])
+        stats = state_dict["last_rollout"]
+        self.last_rollout = None if stats is None else RolloutStats(**stats)
 
     # ------------------------------------------------------------------ loaders
 
-    def train_dataloader(self) -> SizedItems:
+    def train_dataloader(self) -> TrainStream:
         """One item = one optimizer update. Sized, so that Lightning never fetches ahead of the weights."""
-        return SizedItems(self._train_batches, self.rollouts_per_epoch * self.updates_per_rollout)
+        return self.stream
 
     def val_dataloader(self) -> SizedItems:
         """One item: the groups (of one) of all validation packs."""
@@ -179,18 +183,16 @@ class RolloutDataModule(ItemDataModule):
 
     # ------------------------------------------------------------------ rollouts
 
-    def _train_batches(self) -> Iterator[Batch]:
-        for _ in range(self.rollouts_per_epoch):
-            first = self.num_rollouts * self.packs_per_rollout
-            self.num_rollouts += 1
-            packs = self._packs(self.env, Split.TRAIN, first, self.packs_per_rollout, self.pack_size, self.seed)
-            groups = self._run("train", packs, self.group_size)
-            credit = credit_table(groups)
-            index = {group.pack.id: g for g, group in enumerate(groups)}
-            size = self.packs_per_rollout // self.updates_per_rollout
-            for start in range(0, len(groups), size):
-                share = segments_of(groups[start : start + size])
-                yield collate(share, credit, index, pad_id=self.chat.pad_id)
+    def _updates(self, rollout: int) -> list[Batch]:
+        """The batches of one rollout of whole groups; each carries the credit table of all."""
+        first = rollout * self.packs_per_rollout
+        packs = self._packs(self.env, Split.TRAIN, first, self.packs_per_rollout, self.pack_size, self.seed)
+        groups = self._run("train", packs, self.group_size)
+        credit = credit_table(groups)
+        index = {group.pack.id: g for g, group in enumerate(groups)}
+        size = self.packs_per_rollout // self.updates_per_rollout
+        shares = (segments_of(groups[start : start + size]) for start in range(0, len(groups), size))
+        return [collate(share, credit, index, pad_id=self.chat.pad_id) for share in shares]
 
     def _validation_groups(self) -> Iterator[list[Group]]:
         packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)

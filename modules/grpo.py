@@ -117,6 +117,8 @@ class GRPOModule(PolicyModule):
         self.reference: PreTrainedModel | None = None
         self.val_positions = PositionMetrics()
         self.last_update: UpdateStats | None = None
+        self.latest: dict[str, float] = {}
+        """Logged figures that not every update has: of its tokens, and, first in a rollout, of the engine's log-probs."""
         self.updates_since_sync = 0
         """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
 
@@ -272,17 +274,26 @@ class GRPOModule(PolicyModule):
         values |= {"lifecycles": float(count[0])}
         if (metrics := totals.metrics) is not None:
             tokens = max(1.0, float(metrics.num_tokens))
-            values |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
+            self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
             if self.reference is not None:
-                values["divergence"] = totals.divergence / tokens
+                self.latest["divergence"] = totals.divergence / tokens
             if on_policy:
-                values["logprob_gap"] = float(metrics.sum_logprob_gap) / tokens
-        named = {f"train/{name}": value for name, value in values.items()}
+                self.latest["logprob_gap"] = float(metrics.sum_logprob_gap) / tokens
+        named = {f"train/{name}": value for name, value in {**values, **self.latest}.items()}
         self.log_dict(named, on_step=True, on_epoch=False, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Say whose checkpoint this is."""
-        checkpoint["cod_lightning"] = {"version": __version__}
+        checkpoint["cod_lightning"] = {
+            "version": __version__,
+            "updates_since_sync": self.updates_since_sync,
+            "latest": dict(self.latest),
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on between the updates of a rollout."""
+        kept = checkpoint["cod_lightning"]
+        self.updates_since_sync, self.latest = kept["updates_since_sync"], dict(kept["latest"])
 
     # ------------------------------------------------------------------ evaluation
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from jsonargparse import set_parsing_settings
+from jsonargparse.typing import PositiveInt
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import TensorBoardLogger
 from transformers.utils import logging as transformers_logging
 
 from callbacks import (
@@ -26,6 +27,7 @@ from callbacks import (
     WeightSync,
 )
 from callbacks.checkpoints import RunCheckpoint
+from callbacks.metrics_file import MetricsFile
 from callbacks.run_config import RunConfig
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
@@ -66,6 +68,12 @@ class CodCLI(LightningCLI):
         parser.add_argument(
             "--overwrite", type=bool, default=False, help="Let `fit` write into a folder that already holds a run."
         )
+        parser.add_argument(
+            "--checkpoint_every",
+            type=PositiveInt | None,
+            default=None,
+            help="Optimizer updates between two checkpoints of `fit`; null: one after every validation.",
+        )
         parser.link_arguments("seed_everything", "data.seed")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
@@ -94,14 +102,14 @@ class CodCLI(LightningCLI):
         logger: Any = False
         if fitting and self._get(self.config_init, "trainer").logger is not False:
             self.root.mkdir(parents=True, exist_ok=True)
-            _set_aside(self.root / "metrics.csv")
+            resumed_at = _updates_of(self._own().get("ckpt_path"))
             logger = [
-                TensorBoardLogger(save_dir=self.root, name="tensorboard", version=""),
-                CSVLogger(save_dir=self.root, name="", version="", flush_logs_every_n_steps=10),
+                TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=resumed_at),
+                MetricsFile(self.root, resumed_at),
             ]
         if fitting:
             resolved = self._parser(self.subcommand).dump(self._own(), skip_none=False)
-            extra += [RunConfig(resolved, self.root), RunCheckpoint(self.root)]
+            extra += [RunConfig(resolved, self.root), RunCheckpoint(self.root, self._own().checkpoint_every)]
         return super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
 
     def house_callbacks(self) -> list[Callback]:
@@ -238,17 +246,19 @@ def quieten() -> None:
         "ignore", message='.*add the following callbacks: \\["RunCheckpoint.*'
     )  # `fit` alone has it
     warnings.filterwarnings("ignore", message=".*Experiment logs directory .* exists and is not empty.*")
+    warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
     warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # vLLM makes a group of one process
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
 
 
-def _set_aside(metrics: Path) -> None:
-    """CSVLogger deletes what it finds; a run that goes on in its own folder keeps the earlier part as metrics-1.csv, ..."""
-    if metrics.exists():
-        taken = len(list(metrics.parent.glob("metrics-*.csv")))
-        metrics.rename(metrics.with_name(f"metrics-{taken + 1}.csv"))
+def _updates_of(path: str | None) -> int | None:
+    """Optimizer updates that a checkpoint has behind it; null without one."""
+    if path is None:
+        return None
+    file = Path(path) / "meta.pt" if Path(path).is_dir() else Path(path)
+    return int(torch.load(file, map_location="cpu", weights_only=True).get("global_step", 0))
 
 
 def _refuse_trainer_flags(trainer: Any) -> None:
