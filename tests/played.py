@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from cod_lightning.evaluation.conditions import PolicyLabel, conditions
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import Played
-from cod_lightning.evaluation.conditions import PolicyLabel, conditions
 from cod_lightning.evaluation.suite import Suite
 
 NUM_PACKS = 400

@@ -27,7 +27,13 @@ def main(wheel: str) -> None:
         (own / "dependencies.pth").write_text(f"{dependencies}\n")
         environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
         watching = ["play", "--env", "levers", "--policy", "scripted"]
-        for arguments in (["--help"], ["fit", "--config", "quickstart", "--print_config"], ["--version"], ["worlds"], watching):
+        for arguments in (
+            ["--help"],
+            ["fit", "--config", "quickstart", "--print_config"],
+            ["--version"],
+            ["worlds"],
+            watching,
+        ):
             done = subprocess.run(
                 [home / "bin" / "python", "-m", "cod_lightning", *arguments],
                 cwd=empty,

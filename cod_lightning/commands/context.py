@@ -24,12 +24,14 @@ def run(argv: Sequence[str]) -> int:
     ):
         action = OneLine(description=does)
         action.add_argument("--state", type=str, required=True, help="State folder of `deploy`.")
-        if name in ("show", "revert"):
-            kind = int if name == "revert" else int | None
-            default = {} if name == "revert" else {"default": None}
-            action.add_argument("--version", type=kind, required=name == "revert", help="Which; null: the newest.", **default)
+        if name == "show":
+            action.add_argument("--version", type=int | None, default=None, help="Which; null: the newest.")
+        if name == "revert":
+            action.add_argument("--version", type=int, required=True, help="Which.")
         if name == "diff":
-            action.add_argument("--old", type=int | None, default=None, help="Older version; null: the one before `new`.")
+            action.add_argument(
+                "--old", type=int | None, default=None, help="Older version; null: the one before `new`."
+            )
             action.add_argument("--new", type=int | None, default=None, help="Newer version; null: the newest.")
         actions.add_subcommand(name, action, help=does)
     options = parser.parse_args(list(argv))

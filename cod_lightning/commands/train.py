@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from jsonargparse import set_parsing_settings
-from jsonargparse.typing import PositiveInt
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -70,7 +69,7 @@ class CodCLI(LightningCLI):
         )
         parser.add_argument(
             "--checkpoint_every",
-            type=PositiveInt | None,
+            type=int | None,
             default=None,
             help="Optimizer updates between two checkpoints of `fit`; null: one after every validation.",
         )
@@ -86,6 +85,8 @@ class CodCLI(LightningCLI):
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
         config = self._own()
         _refuse_trainer_flags(config.trainer)
+        if (every := config.checkpoint_every) is not None and every < 1:
+            raise ConfigError("checkpoint_every", every, "at least 1", "Null writes one after every validation.")
         if (threads := config.torch_threads) is not None:
             torch.set_num_threads(threads)
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
@@ -185,8 +186,12 @@ class TrainCLI(CodCLI):
         return [WeightSync(), *watching, Transcripts(), LifecycleTable(), Evaluation()]
 
     def after_fit(self) -> None:
-        """Evaluate what came out, beside what it started from."""
+        """Evaluate what came out, beside what it started from; then the page that shows the run."""
         self._evaluate(trained_done=False)
+        if self.trainer.is_global_zero:
+            from cod_lightning.commands.report import run as run_report
+
+            run_report([str(self.root)])
 
     def after_test(self) -> None:
         """The trained policy has been played; the warm start is still to be."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-
 from cod_lightning.commands.config_files import config_folders
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.envs.base import TextEnv

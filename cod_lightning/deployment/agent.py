@@ -1,7 +1,7 @@
 """CoD-Deploy without an end: an agent that solves one task after another and keeps its context in a store.
 
-    agent = Agent(env, HintContext(), speaker, ContextStore("state"))
-    episode = agent.solve(task)
+agent = Agent(env, HintContext(), speaker, ContextStore("state"))
+episode = agent.solve(task)
 """
 
 import asyncio

@@ -102,7 +102,9 @@ class ContextStore:
                 return
         if differing := sorted(key for key in {*known, *identity} if known.get(key) != identity.get(key)):
             told = "; ".join(f"{key} was {known.get(key)}, is {identity.get(key)}" for key in differing)
-            raise ConfigError("--state", self.path.parent, f"the state of this agent, but {told}", "Use another folder.")
+            raise ConfigError(
+                "--state", self.path.parent, f"the state of this agent, but {told}", "Use another folder."
+            )
 
     @property
     def identity(self) -> dict[str, str]:

@@ -37,7 +37,10 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
         "id": group.pack.id,
         "split": group.pack.split.value,
         "world_seed": group.pack.world_seed,
-        "tasks": [{"id": task.id, "seed": task.seed, "spec": _plain(task.spec), "repeat": task.repeat} for task in group.pack.tasks],
+        "tasks": [
+            {"id": task.id, "seed": task.seed, "spec": _plain(task.spec), "repeat": task.repeat}
+            for task in group.pack.tasks
+        ],
     }
     return [
         json.dumps(

@@ -140,7 +140,9 @@ def kill_and_check(folder, num_kills: int, num_tasks: int, rng: random.Random) -
         assert len(episodes) >= told, "an episode that was reported is gone"
         told = len(episodes)
         kinds = [s.episode.kind for s in episodes]
-        assert kinds == [EpisodeKind.SOLVE, EpisodeKind.UPDATE] * (len(kinds) // 2) + [EpisodeKind.SOLVE] * (len(kinds) % 2)
+        assert kinds == [EpisodeKind.SOLVE, EpisodeKind.UPDATE] * (len(kinds) // 2) + [EpisodeKind.SOLVE] * (
+            len(kinds) % 2
+        )
         assert [s.episode.position for s in episodes] == [n // 2 for n in range(len(episodes))]
         updates = [s.episode for s in episodes if s.episode.kind is EpisodeKind.UPDATE]
         assert [v.text for v in versions[1:]] == [e.context_after for e in updates]

@@ -1,6 +1,6 @@
 """Kills a deployed agent 200 times at random moments and looks at what its store holds; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/deploy_kills.py [--kills 200] [--out docs/results/deploy_kills.json]
+PYTHONPATH=. python tests/soak/deploy_kills.py [--kills 200] [--out docs/results/deploy_kills.json]
 """
 
 import argparse
@@ -24,7 +24,12 @@ def main() -> None:
     for agent in track(range(10), description="killing"):
         with tempfile.TemporaryDirectory() as folder:
             done += kill_and_check(Path(folder), max(1, options.kills // 10), 2000, random.Random(agent))
-    record = {"kills": 10 * max(1, options.kills // 10), "tasks_finished": done, "finished_tasks_lost": 0, "stores_damaged": 0}
+    record = {
+        "kills": 10 * max(1, options.kills // 10),
+        "tasks_finished": done,
+        "finished_tasks_lost": 0,
+        "stores_damaged": 0,
+    }
     print(json.dumps(record))
     if options.out:
         options.out.write_text(json.dumps(record, indent=1) + "\n")

@@ -111,7 +111,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     names = options.worlds.split(",") if options.worlds else list(WORLDS)
-    found = {name: fuzz(name, options.outputs) for name in track(names, description="fuzzing", console=Console(stderr=True))}
+    found = {
+        name: fuzz(name, options.outputs) for name in track(names, description="fuzzing", console=Console(stderr=True))
+    }
     print(json.dumps(found, indent=1))
     if options.out:
         options.out.write_text(json.dumps(found, indent=1) + "\n")
