@@ -26,16 +26,17 @@ smoke: .venv/installed-test
 # Real vLLM on the CPU, in an environment of its own (2.5 GB; the script says why). 3: it cannot be had here.
 vllm:
 	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' tests/vllm/make_venv.sh .venv-vllm || exit $$?
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} .venv-vllm/bin/python -m pytest -q -m vllm tests
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} .venv-vllm/bin/python -m pytest -q -m vllm $$(grep -rl --include='*.py' 'mark\.vllm' tests)
 
 soak: .venv/installed-test
 	.venv/bin/python tests/soak/quickstart.py --out docs/results/quickstart.json
-	.venv/bin/python -m cod_lightning references --num_packs 400 --out docs/results/references
+	.venv/bin/python -m cod_lightning references --num_packs 200 --out docs/results/references
 	PYTHONPATH=. .venv/bin/python tests/soak/fuzz_worlds.py --out docs/results/fuzz_worlds.json
+	PYTHONPATH=. .venv/bin/python tests/soak/deploy_kills.py --out docs/results/deploy_kills.json
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
 bench: .venv/installed-test
-	set -e; for bench in tests/benchmarks/bench_*.py; do .venv/bin/python $$bench; done
+	set -e; for bench in tests/benchmarks/bench_*.py; do PYTHONPATH=. .venv/bin/python $$bench; done
 
 clean:
 	rm -rf .venv .venv-vllm dist

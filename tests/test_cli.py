@@ -13,6 +13,8 @@ from cod_lightning import cli
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.train import TrainCLI
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -111,7 +111,8 @@ def test_the_same_seed_gives_the_same_metrics(smoke, cache, tmp_path, extra):
     for one, other in zip(*found, strict=True):
         for key, value in one.items():
             assert (value == "") == (other[key] == "")
-            assert not value or float(value) == pytest.approx(float(other[key]), abs=1e-5), key
+            # 1e-4 relative: AdamW's first steps divide rounding by rounding, and a gradient norm shows it first
+            assert not value or float(value) == pytest.approx(float(other[key]), rel=1e-4, abs=1e-5), key
 
 
 def test_a_checkpoint_is_tested_and_gone_on_from(smoke, cache, tmp_path):

@@ -72,10 +72,3 @@ def test_a_gap_beyond_the_tolerance_stops_the_run_with_one_line(tmp_path, cache)
     assert (
         "error: EngineMismatch: after sync 1 VLLMEngine does not sample from the policy that is trained" in done.stderr
     )
-
-
-def test_a_policy_that_vllm_cannot_serve_is_refused_in_one_line(tmp_path, cache):
-    small = ("--warm_start", "null", "--model.policy.init_args.num_heads", "4")
-    done = fit(*small, cwd=tmp_path, cache=cache)
-    assert done.returncode == 2
-    assert "error: model.policy (hidden_size / num_heads) is 16; expected one of 32, 64" in done.stderr

@@ -9,6 +9,8 @@ from callbacks import Evaluation
 from cod_lightning import cli
 from cod_lightning.commands.train import TrainCLI
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["test", "--config", "smoke", "--warm_start", "null"]
 
 

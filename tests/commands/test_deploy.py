@@ -5,6 +5,8 @@ import pytest
 from cod_lightning.cli import main
 from cod_lightning.deployment import ContextStore
 
+pytestmark = pytest.mark.slow
+
 BASE = ["deploy", "--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--trainer.accelerator", "cpu"]
 
 

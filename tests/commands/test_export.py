@@ -16,6 +16,8 @@ from cod_lightning.cli import main
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
 from tests.models.test_checkpoint import sharded
 
+pytestmark = pytest.mark.slow
+
 SIZES = ["--data.packs_per_rollout", "4", "--data.updates_per_rollout", "1", "--data.group_size", "2"]
 FIT = ["fit", "--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--trainer.max_epochs", "1", *SIZES]
 SHORT = ["--data.rollouts_per_epoch", "1", "--data.val_packs", "4", "--data.suites", "null", "--model.lr", "0.01"]

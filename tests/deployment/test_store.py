@@ -114,7 +114,7 @@ def test_another_world_is_refused_with_what_differs(tmp_path):
 
 
 def test_a_missing_store_is_refused_where_none_shall_be_made(tmp_path):
-    with pytest.raises(ConfigError, match="agent[.]sqlite"):
+    with pytest.raises(ConfigError, match=r"agent[.]sqlite"):
         ContextStore(tmp_path, create=False)
     assert not list(tmp_path.iterdir())
 
@@ -130,5 +130,5 @@ def test_a_foreign_file_is_refused_by_name(tmp_path, content):
         other.close()
     else:
         path.write_bytes(content)
-    with pytest.raises(DataError, match="agent[.]sqlite"):
+    with pytest.raises(DataError, match=r"agent[.]sqlite"):
         ContextStore(tmp_path)

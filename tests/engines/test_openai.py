@@ -21,6 +21,8 @@ from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, StopReason
 from tests.chat_server import WINDOW, ChatServer, Reply, said, tiny_engine, tiny_policy, tiny_server
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-very-secret-0123456789"
 CHAT = Chat(EndpointPolicy().tokenizer(()))
 WORLD, MECHANISM = Levers(protocol="compact"), HintContext(protocol="compact")

@@ -10,6 +10,8 @@ from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 FITS = {"torch": "2.13.0+cpu", "transformers": "5.19.0"}
 WANTS = ["transformers<5.20.0,>=5.16.1", "torch==2.13.0; extra != 'x'", "torch==1.0; extra == 'x'", "torchvision"]
 

@@ -11,6 +11,8 @@ from modules import WarmStartModule
 from tests.chat_server import ChatServer, Reply, tiny_server
 from tests.real_templates import QWEN3, bpe_tokenizer
 
+pytestmark = pytest.mark.slow
+
 KEY = "sk-very-secret-0123456789"
 LEVERS = ("--config", "experiment/endpoint", "env=levers", "context=hint_compact", "--data.max_new_tokens", "8")
 ONE_SUITE = "[{name: levers, num_packs: 4, pack_size: 3, temperature: 0.0, warm_start_temperatures: []}]"
