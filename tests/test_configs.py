@@ -16,6 +16,8 @@ from cod_lightning.types import Split
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
 
+pytestmark = pytest.mark.slow
+
 
 def build(name, *choices):
     warm = name.startswith("warm_start/")

@@ -106,13 +106,15 @@ def fuzz(name: str, num_outputs: int) -> dict[str, Any]:
 def main() -> int:
     """All worlds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--outputs", type=int, default=20_000)
+    parser.add_argument("--outputs", type=int, default=20_000, help="for each world, shared by its cases")
     parser.add_argument("--worlds", default="", help="cases, comma between; all if empty")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     names = options.worlds.split(",") if options.worlds else list(WORLDS)
+    shares = Counter(name.partition("-")[0] for name in names)
+    counts = {name: -(-options.outputs // shares[name.partition("-")[0]]) for name in names}
     found = {
-        name: fuzz(name, options.outputs) for name in track(names, description="fuzzing", console=Console(stderr=True))
+        name: fuzz(name, counts[name]) for name in track(names, description="fuzzing", console=Console(stderr=True))
     }
     print(json.dumps(found, indent=1))
     if options.out:
