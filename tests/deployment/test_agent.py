@@ -14,6 +14,7 @@ from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.references import Comparison, play_reference, scripted_speaker
+from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 
 MECHANISM = HintContext(response_limit=None)
@@ -118,6 +119,7 @@ def live_until_killed(folder: str, num_tasks: int, pipe: int) -> None:
 def kill_and_check(folder, num_kills: int, num_tasks: int, rng: random.Random) -> int:
     """Start, kill at a random moment, look at what is there; the number of tasks done at the end."""
     told = 0
+    byte_chat()  # preloaded, so that children live long enough to be killed in the middle of something
     for _ in range(num_kills):
         out, into = os.pipe()
         child = os.fork()
@@ -128,7 +130,7 @@ def kill_and_check(folder, num_kills: int, num_tasks: int, rng: random.Random) -
             finally:
                 os._exit(0)
         os.close(into)
-        time.sleep(rng.uniform(0.002, 0.12))
+        time.sleep(rng.uniform(0.005, 0.25))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         while said := os.read(out, 65_536):
