@@ -1,6 +1,7 @@
 """The quick start's policy against everything that could explain its curve: warm start, controls, references; 2,048 packs each.
 
     python tests/soak/evaluation.py --out docs/results/evaluation.json [--checkpoint PATH] [--config quickstart] [--packs 2048]
+        [--only held_out]
 
 Without a checkpoint the policy is trained first. Then one `python -m cod_lightning test` plays held-out packs, longer packs, the
 Ralph loop and packs whose rule changes. Writes what came out to the JSON file and to a page beside it.
@@ -52,13 +53,13 @@ def cod(*arguments: str) -> None:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
 
 
-def measure(config: str, checkpoint: Path | None, num_packs: int, folder: Path) -> Results:
+def measure(config: str, checkpoint: Path | None, num_packs: int, only: list[str], folder: Path) -> Results:
     """The evaluation of the checkpoint, or of a policy that is trained for it."""
     if checkpoint is None:
         cod("fit", "--config", config, "--data.suites", "null", "--trainer.default_root_dir", str(folder / "run"))
         checkpoint = folder / "run" / "checkpoints" / "last.ckpt"
     chosen = folder / "suites.yaml"
-    chosen.write_text(yaml.safe_dump(suites(num_packs)))
+    chosen.write_text(yaml.safe_dump([s for s in suites(num_packs) if not only or s["name"] in only]))
     tested = ("--ckpt_path", str(checkpoint.resolve()), "--suites", str(chosen))
     cod("test", "--config", config, *tested, "--trainer.default_root_dir", str(folder / "tested"))
     return read_results(folder / "tested" / "evaluation.json")
@@ -70,15 +71,17 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, default=None)
     parser.add_argument("--config", default="quickstart")
     parser.add_argument("--packs", type=int, default=2048)
+    parser.add_argument("--only", nargs="*", default=[], help="names of suites; all if left out")
     args = parser.parse_args()
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        results = measure(args.config, args.checkpoint, args.packs, Path(folder))
+        results = measure(args.config, args.checkpoint, args.packs, args.only, Path(folder))
     for record in results["suites"].values():
         record["checkpoint"] = None if args.checkpoint is None else str(args.checkpoint)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(results, indent=1) + "\n")
-    command = f"`python tests/soak/evaluation.py --config {args.config} --packs {args.packs}`"
+    only = f" --only {' '.join(args.only)}" if args.only else ""
+    command = f"`python tests/soak/evaluation.py --config {args.config} --packs {args.packs}{only}`"
     machine = f"{platform.machine()}, Python {platform.python_version()}, {time.perf_counter() - begun:.0f} s"
     title = f"{args.config}: learning or luck"
     args.out.with_suffix(".md").write_text(page(results, title, f"{command} ({machine}).\n\n{ABOUT}"))
