@@ -1,13 +1,20 @@
-"""What the modules share: a policy, and what of it keeps its precision when the weights are cast."""
+"""What the modules share: a policy on any number of ranks, and what of it keeps its precision when the weights are cast."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import lightning as L
+import torch
+from lightning.pytorch.strategies import ModelParallelStrategy, ParallelStrategy
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from cod_lightning.models.base import Policy
+from cod_lightning.models.sharded import shard
+from cod_lightning.ranks import num_ranks
 
 
 class PolicyModule(L.LightningModule):
@@ -32,6 +39,62 @@ class PolicyModule(L.LightningModule):
     def _model(self) -> PreTrainedModel:
         assert self.model is not None, "configure_model() has not run"
         return self.model
+
+    # ------------------------------------------------------------------ on several ranks
+
+    def plain_model(self) -> PreTrainedModel:
+        """What an engine may copy: the model itself, or, where ranks share its parameters out, another of its architecture.
+
+        The other one's weights are those that the policy starts from; the engine's first sync replaces them.
+        """
+        whole = self.trainer.strategy.model
+        if not isinstance(self._model, FSDPModule) and not isinstance(whole, FullyShardedDataParallel):
+            return self._model
+        with torch.random.fork_rng(devices=[]):
+            model = self._made()
+        for parameter in model.parameters():
+            parameter.data = parameter.data.to(self._model.dtype)
+        return model
+
+    def _made(self) -> PreTrainedModel:
+        """The policy's model, plain; the DataModule has its tokenizer."""
+        return self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
+        """The same model, its parameters shared out between ranks where the strategy wants it (FSDP2)."""
+        strategy = self.trainer.strategy
+        if isinstance(strategy, ModelParallelStrategy):
+            compute = torch.bfloat16 if self.trainer.precision == "bf16-mixed" else None
+            shard(model, strategy.device_mesh["data_parallel"], compute)
+        return model
+
+    def _backward(self, loss: Tensor, *, last: bool) -> None:
+        """Gradients of the sum of all ranks' losses, which the last backward pass of an update adds up over ranks.
+
+        DDP and FSDP average gradients; multiplied by the number of ranks their mean is the sum.
+        """
+        with self._adding_up(last):
+            self.manual_backward(loss * num_ranks())
+
+    @contextmanager
+    def _adding_up(self, last: bool) -> Iterator[None]:
+        strategy = self.trainer.strategy
+        if isinstance(self._model, FSDPModule):
+            self._model.set_requires_gradient_sync(last)
+        elif not last and isinstance(strategy, ParallelStrategy):
+            with strategy.block_backward_sync():
+                yield
+            return
+        yield
+
+    def _clip(self, limit: float | None) -> float:
+        """Clip the gradient if asked to; its norm over all ranks, before clipping."""
+        bound = float("inf") if limit is None else limit
+        whole = self.trainer.strategy.model
+        if isinstance(whole, FullyShardedDataParallel):
+            return float(whole.clip_grad_norm_(bound))
+        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), bound)
+        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
 
 def _derived_buffers(model: nn.Module) -> list[tuple[Any, str, Tensor]]:

@@ -1,6 +1,5 @@
 """Adaptive RED weights: when negative advantages outweigh positive ones, tilt both until they balance."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -62,16 +61,15 @@ class AdaptiveRED:
         advantages: Float[Tensor, "G K E"],
         counts: Int[Tensor, "G K E"],
         valid: Bool[Tensor, "G K E"],
-        reduce: Callable[[Tensor], Tensor] = lambda total: total,
     ) -> Reweighted:
-        """Tilted advantages; `reduce` sums a number over ranks."""
+        """Tilted advantages of a rollout, that of all ranks."""
         s = torch.where(valid, advantages, 0.0).double()
         n = counts.double()
 
         def tilted_sum(temperature: float) -> float:
-            return float(reduce((s * torch.exp(s / temperature) * n).sum()))
+            return float((s * torch.exp(s / temperature) * n).sum())
 
-        if float(reduce((s * n).sum())) >= -self.trigger * float(reduce((s * n).abs().sum())):
+        if float((s * n).sum()) >= -self.trigger * float((s * n).abs().sum()):
             return Reweighted(advantages, 0.0)
         low, high = self.min_temperature, self.max_temperature
         for _ in range(self.max_rounds):

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from cod_lightning.objective.batch import Batch, episode_keys, spread
 from cod_lightning.objective.losses.base import PolicyLoss, UpdateTokens
+from cod_lightning.ranks import gathered, rank
 
 _NO_ADVANTAGE = 1e-6
 """Below this an advantage is rounding noise."""
@@ -15,7 +16,7 @@ _NO_ADVANTAGE = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    """The plan of one optimizer update, made before any forward pass."""
+    """This rank's part in one optimizer update, planned before any forward pass."""
 
     rows: Int[Tensor, " b"]
     """Rows that may have a gradient; the others are not looked at."""
@@ -26,9 +27,9 @@ class Update:
     keys: Int[Tensor, " B"]
     """The episode of each row, as one integer."""
     num_action_tokens: int
-    """Denominator: action tokens, rows of zero advantage included, those of filtered packs not."""
+    """Denominator: action tokens of all ranks, rows of zero advantage included, those of filtered packs not."""
     num_episodes: int
-    """The other denominator: episodes with a row, counted likewise."""
+    """The other denominator: episodes of all ranks with a row, counted likewise."""
 
 
 def packs_with_signal(advantages: Float[Tensor, "G K E"]) -> Bool[Tensor, " G"]:
@@ -54,22 +55,37 @@ def plan_update(
     With `filter_packs`, packs without signal are taken out of the update and of its denominators (the filtering half of
     DAPO's dynamic sampling, arXiv 2503.14476; no others are sampled in their place). Without, they count there. Of what is
     left, rows of zero advantage are skipped unless they are marked, or `every_row` is set because some term of the
-    objective (a divergence, an entropy bonus) has a gradient there too.
+    objective (a divergence, an entropy bonus) has a gradient there too. An episode's rows are all on one rank.
     """
     token_advantages, keys = spread(advantages, batch), episode_keys(batch)
-    mask, num_action_tokens = batch.action_mask, batch.num_action_tokens
+    mask = batch.action_mask
     if filter_packs:
         mask = mask & packs_with_signal(advantages)[batch.episode_index[:, 0]][:, None]
-        num_action_tokens = int(mask.sum())
     there = mask.any(dim=1)
     tokens = UpdateTokens(behaviour_logprobs=batch.behaviour_logprobs, advantages=token_advantages, action_mask=mask)
-    marked = loss.mark(tokens, seed)
+    marked = _marked(loss, tokens, seed)
+    counts = gathered((int(mask.sum()), len(torch.unique(keys[there]))))
     needed = token_advantages.abs().amax(dim=1).gt(_NO_ADVANTAGE) | marked.any(dim=1) | every_row | loss.every_row
     return Update(
         rows=(needed & there).nonzero().squeeze(1),
         advantages=token_advantages,
         marked=marked,
         keys=keys,
-        num_action_tokens=num_action_tokens,
-        num_episodes=len(torch.unique(keys[there])),
+        num_action_tokens=sum(tokens for tokens, _ in counts),
+        num_episodes=sum(episodes for _, episodes in counts),
     )
+
+
+def _marked(loss: PolicyLoss, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
+    """Every rank chooses out of all ranks' tokens, put into one row in the order of ranks, and keeps what is its own."""
+    mask = tokens.action_mask
+    out = torch.zeros_like(mask)
+    if type(loss).mark is PolicyLoss.mark:
+        return out
+    own = torch.stack([tokens.behaviour_logprobs[mask].double(), tokens.advantages[mask].double()]).cpu()
+    parts = gathered(own)
+    behaviour, advantages = torch.cat(parts, dim=1)[:, None]
+    whole = UpdateTokens(behaviour_logprobs=behaviour, advantages=advantages, action_mask=torch.ones_like(behaviour).bool())
+    chosen = loss.mark(whole, seed)[0].split([part.shape[1] for part in parts])[rank()]
+    out[mask] = chosen.to(out.device)
+    return out

@@ -54,42 +54,6 @@ def test_what_is_invalid_weighs_nothing():
     assert out.temperature == 0
 
 
-def test_two_ranks_that_add_up_their_sums_find_one_temperature():
-    advantages, counts, valid = next(d for d in map(draw, range(50)) if (d[0] * d[1]).sum() < 0)
-    whole = AdaptiveRED()(advantages, counts, valid)
-    halves = [(advantages[i::2], counts[i::2], valid[i::2]) for i in range(2)]
-
-    def summed(rank):
-        """What the other rank would add, computed from the same question in the same order."""
-        asked = []
-
-        def reduce(total):
-            asked.append(total)
-            return total + answers[1 - rank][len(asked) - 1]
-
-        return reduce
-
-    # the sums of both ranks at the temperatures that the whole batch asked about
-    answers = [[], []]
-    red = AdaptiveRED()
-    for rank in range(2):
-        s, n = torch.where(halves[rank][2], halves[rank][0], 0.0).double(), halves[rank][1].double()
-        answers[rank] = [(s * n).sum(), (s * n).abs().sum()]
-        low, high = red.min_temperature, red.max_temperature
-        for _ in range(red.max_rounds):
-            if high - low < red.tolerance:
-                break
-            middle = (low + high) / 2
-            answers[rank].append((s * torch.exp(s / middle) * n).sum())
-            full_s, full_n = torch.where(valid, advantages, 0.0).double(), counts.double()
-            if float((full_s * torch.exp(full_s / middle) * full_n).sum()) > 0:
-                low = middle
-            else:
-                high = middle
-    found = [red(*halves[rank], reduce=summed(rank)).temperature for rank in range(2)]
-    assert found == [pytest.approx(whole.temperature)] * 2
-
-
 def test_bounds_the_wrong_way_round_are_refused():
     with pytest.raises(ConfigError, match=r"model\.reweight\.min_temperature"):
         AdaptiveRED(min_temperature=5.0, max_temperature=1.0)
