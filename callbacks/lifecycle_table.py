@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class LifecycleTable(Callback):
     """Writes `lifecycles/LABEL.parquet` under the run's folder, a row an episode (columns: `cod_lightning/rollout/table.py`).
 
-    A file is complete or absent: it replaces an earlier one when the stage ends. Ranks above 0 write `*.rankR.parquet`.
+    A file is complete or absent: it replaces an earlier one when the stage ends. Of training every rank above 0 writes
+    what it played to `train.rankR.parquet`; the other files hold what all ranks played.
 
     Args:
         labels: Rollouts that are written: predict, validation, train, test_SUITE_CONDITION.
@@ -46,7 +47,7 @@ class LifecycleTable(Callback):
 
     def _write(self, label: str, step: int, groups: Sequence[Group]) -> None:
         assert self._trainer is not None, "setup() has not run"
-        if label not in self.labels or self._trainer.sanity_checking:
+        if label not in self.labels or self._trainer.sanity_checking or not groups:
             return
         writer = self._writers.get(label) or self._open(label)
         for group in groups:

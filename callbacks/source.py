@@ -10,7 +10,10 @@ from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
 
 GroupListener = Callable[[str, int, Sequence[Group]], None]
-"""Called with the rollout's label (`train`, `validation`, `test_SUITE_CONDITION`), the global step, and its groups."""
+"""Called with the rollout's label (`train`, `validation`, `test_SUITE_CONDITION`), the global step, and its groups.
+
+On several ranks each is told of the groups that it trains on; of all others rank 0 is told of all, and the rest of none.
+"""
 
 
 class RolloutSource(Protocol):
@@ -21,7 +24,7 @@ class RolloutSource(Protocol):
     group_listeners: list[GroupListener]
     """Called with the groups of every rollout, once it is over."""
     last_rollout: RolloutStats | None
-    """Stats of the latest rollout."""
+    """Stats of this rank's part in the latest rollout."""
 
 
 def rollout_source(trainer: L.Trainer) -> RolloutSource | None:

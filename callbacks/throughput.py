@@ -1,12 +1,15 @@
 """Logs where the time of a training step goes, and how many tokens it buys."""
 
 import time
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.source import rollout_source
+from cod_lightning.ranks import gathered
+from cod_lightning.rollout.stats import RolloutStats
 
 
 class UpdateStats(Protocol):
@@ -19,7 +22,7 @@ class UpdateStats(Protocol):
 
 
 class Throughput(Callback):
-    """Logs seconds and tokens per second of the latest rollout and of every update, each as this rank's clock sees it.
+    """Logs seconds and tokens per second of the latest rollout and of every update: all ranks' tokens, the slowest rank's seconds.
 
     `time/rollout_s`, `throughput/generated_tokens_s`, `rollout/token_drift` and `rollout/num_failed` come from the
     DataModule's `last_rollout` and repeat until the next rollout; `time/train_s` is the span of `training_step`, its
@@ -43,7 +46,9 @@ class Throughput(Callback):
         values = {"time/train_s": seconds}
         update: UpdateStats | None = getattr(pl_module, "last_update", None)
         if update is not None:
-            values["throughput/trained_tokens_s"] = update.num_tokens / max(seconds, 1e-9)
+            tokens = sum(gathered(update.num_tokens))
+            values["time/train_s"] = slowest = max(gathered(seconds))
+            values["throughput/trained_tokens_s"] = tokens / max(slowest, 1e-9)
         for name, value in (values | _rollout_values(trainer)).items():
             pl_module.log(name, value, on_step=True, on_epoch=False, batch_size=1)
 
@@ -52,10 +57,16 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
     source = rollout_source(trainer)
     if source is None or source.last_rollout is None:
         return {}
-    rollout = source.last_rollout
+    rollout = _of_all_ranks(source.last_rollout)
     return {
         "time/rollout_s": rollout.seconds,
         "throughput/generated_tokens_s": rollout.num_generated_tokens / max(rollout.seconds, 1e-9),
         "rollout/token_drift": float(rollout.token_drift),
         "rollout/num_failed": float(rollout.num_failed),
     }
+
+
+def _of_all_ranks(own: RolloutStats) -> RolloutStats:
+    """Counts added up; the rollout took as long as its slowest rank."""
+    parts = [asdict(part) for part in gathered(own)]
+    return RolloutStats(**{name: (max if name == "seconds" else sum)(part[name] for part in parts) for name in parts[0]})

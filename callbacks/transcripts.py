@@ -21,11 +21,11 @@ class Transcripts(Callback):
     """Writes `lifecycles/LABEL.jsonl` under the run's folder: train, validation, predict, test_SUITE_CONDITION.
 
     Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on with
-    those of training and validation, so that steps after its checkpoint occur twice. Ranks above 0 write their own
-    share to `*.rankR.jsonl`.
+    those of training and validation, so that steps after its checkpoint occur twice. Of training every rank above 0
+    writes what it played to `train.rankR.jsonl`; the other files hold what all ranks played.
 
     Args:
-        train_per_rollout: Groups kept of each training rollout, drawn at random.
+        train_per_rollout: Groups kept of each training rollout and rank, drawn at random.
         test_packs: Groups kept of each condition of each suite, the first ones.
     """
 

@@ -8,16 +8,19 @@ from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.engines.base import Engine
 from cod_lightning.engines.self_test import SelfTest
+from cod_lightning.models.sharded import inside, whole_weights
 
 
 class WeightSync(Callback):
-    """Copies the trained weights into the engine; every sync is a new policy version.
+    """Copies the trained weights into the engine of every rank; every sync is a new policy version.
+
+    Sharded weights are put together tensor by tensor: an engine has to take all that it is given, since all ranks take part.
 
     The rollout that follows carries the version on every token. With `data.updates_per_rollout` above 1 the later updates
     of a rollout train on tokens of the version before; the next sync comes when the rollout is used up.
 
     Logs `time/sync_s` and, where the self-test ran, `engine/self_test_gap`: the largest difference (nats) between the engine's
-    log-probs of a fixed prompt's continuation and the training forward's. Both repeat until the next sync.
+    log-probs of a fixed prompt's continuation and the training forward's, on any rank. Both repeat until the next sync.
 
     Args:
         self_test: What is compared after each sync; null compares nothing.
@@ -69,15 +72,16 @@ class WeightSync(Callback):
         engine = self._engine(trainer)
         if engine.policy_version < 0:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-            engine.bind(pl_module.model, data.chat.stop_ids, pl_module.policy.window)
+            engine.bind(pl_module.plain_model(), data.chat.stop_ids, pl_module.policy.window)
         self.policy_version += new
         begun = time.perf_counter()
-        engine.update_weights(pl_module.model.state_dict().items(), self.policy_version)
+        engine.update_weights(whole_weights(pl_module.model), self.policy_version)
         self.last_sync_s = time.perf_counter() - begun
         pl_module.updates_since_sync = 0
         if self.self_test is not None and engine.has_weights:
             context = trainer.precision_plugin.forward_context
-            gap = self.self_test(engine, pl_module.model, window=pl_module.policy.window, context=context)
+            model, window = pl_module.model, pl_module.policy.window
+            gap = self.self_test(engine, model, window=window, context=context, inside=inside)
             self.last_gap = gap.size
 
     @staticmethod

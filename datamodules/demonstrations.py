@@ -15,6 +15,7 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch, collate, credit_table
+from cod_lightning.ranks import share
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
@@ -84,17 +85,16 @@ class DemonstrationDataModule(ItemDataModule):
         return SizedItems(self._batches, self.num_updates)
 
     def _batches(self) -> Iterator[Batch]:
-        kept: list[Group] = []
+        kept: dict[int, Group] = {}
         order: list[int] = []
         shuffler = random.Random(derive_seed("demonstration order", self.seed))
         for _ in range(self.num_updates):
             if len(order) < self.packs_per_update:
                 order = list(range(self.num_packs))
                 shuffler.shuffle(order)
-            chosen = [order.pop() for _ in range(self.packs_per_update)]
-            while len(kept) <= max(chosen) and len(kept) < self.num_packs:
-                kept.append(self._demonstrate(len(kept)))
-            yield self._collate([kept[i] for i in chosen])
+            chosen = share([order.pop() for _ in range(self.packs_per_update)])
+            kept |= {index: self._demonstrate(index) for index in chosen if index not in kept}
+            yield self._collate([kept[index] for index in chosen])
 
     def _collate(self, groups: list[Group]) -> Batch:
         index = {group.pack.id: g for g, group in enumerate(groups)}

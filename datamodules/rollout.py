@@ -17,6 +17,7 @@ from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models.base import Policy
+from cod_lightning.ranks import gathered, gathered_at_first, num_ranks, share
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
@@ -25,6 +26,7 @@ from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group, Message, Pack, Role, Split
 from datamodules.items import ItemDataModule, SizedItems
+from datamodules.shares import check_shares
 from datamodules.train_stream import TrainStream
 from datamodules.training_rollouts import TrainingRollouts
 
@@ -111,6 +113,7 @@ class RolloutDataModule(ItemDataModule):
         self.check_with(self.policy)
         if stage == "fit":
             _check_trainable(self.engine)
+            check_shares(self.packs_per_rollout, self.rollouts.updates_per_rollout, num_ranks())
         if stage in ("fit", "test"):
             self.check_suites()
 
@@ -198,7 +201,7 @@ class RolloutDataModule(ItemDataModule):
 
     def _validation_groups(self) -> Iterator[list[Group]]:
         packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)
-        yield self._run("validation", packs, 1)
+        yield self._run("validation", share(packs), 1)
 
     @property
     def _predicted_at_once(self) -> int:
@@ -208,7 +211,7 @@ class RolloutDataModule(ItemDataModule):
         for first in range(0, self.val_packs, self._predicted_at_once):
             count = min(self._predicted_at_once, self.val_packs - first)
             packs = self._packs(self.env, Split.VALIDATION, first, count, self.pack_size, 0)
-            yield self._run("predict", packs, 1)
+            yield self._run("predict", share(packs), 1)
 
     def _suite_groups(self, suite: Suite, condition: Condition) -> Iterator[list[Group]]:
         """Sampling noise goes by identity alone, not by version: a checkpoint has the same figures whenever it is tested."""
@@ -228,7 +231,7 @@ class RolloutDataModule(ItemDataModule):
                 trained=self._trained,
             )
 
-        groups = self._recorded(condition.label, roll)
+        groups = [group for part in gathered(self._recorded(condition.label, roll)) for group in part]
         if condition.name == PolicyLabel.TRAINED:
             self._trained = groups if Control.SHUFFLED_CONTEXT in (suite.controls or ()) else []
         yield groups
@@ -251,12 +254,13 @@ class RolloutDataModule(ItemDataModule):
         return self._recorded(label, roll)
 
     def _recorded(self, label: str, roll: Callable[[], list[Group]]) -> list[Group]:
-        """A rollout, timed, and shown to whoever listens."""
+        """A rollout of this rank, timed, and shown to whoever listens: of training its own groups, else all on rank 0."""
         start = time.perf_counter()
         groups = roll()
         self.last_rollout = RolloutStats.of(groups, time.perf_counter() - start, count_drift(groups))
+        shown = groups if label == "train" else gathered_at_first(groups)
         for listener in self.group_listeners:
-            listener(label, self._step(), groups)
+            listener(label, self._step(), shown)
         return groups
 
     def _speaker(self, temperature: float) -> Speaker:

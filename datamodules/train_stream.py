@@ -7,6 +7,7 @@ from typing import Any
 
 from cod_lightning.objective.batch import Batch, CreditTable
 from datamodules.items import Sealed
+from datamodules.shares import batch_of_all, own_batch
 
 
 class TrainStream:
@@ -25,6 +26,7 @@ class TrainStream:
     ) -> None:
         self._roll_out = roll_out
         self._length = rollouts_per_epoch * updates_per_rollout
+        self._updates_per_rollout = updates_per_rollout
         self.num_rollouts = 0
         """Rollouts done; the cursor over training packs."""
         self._pending: deque[Batch] = deque()
@@ -59,14 +61,14 @@ class TrainStream:
         """The DataModule does it, with `restore`."""
 
     def saved(self) -> dict[str, Any]:
-        """Where it stands, in plain containers and tensors."""
-        pending = [_plain(batch) for batch in self._pending]
+        """Where it stands, in plain containers and tensors, the same on every rank; all of them have to ask."""
+        pending = [_plain(batch_of_all(batch)) for batch in self._pending]
         return {"num_rollouts": self.num_rollouts, "left": self._left, "pending": pending}
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where `saved` was called."""
         self.num_rollouts, self._left = saved["num_rollouts"], saved["left"]
-        self._pending = deque(_batch(plain) for plain in saved["pending"])
+        self._pending = deque(own_batch(_batch(plain), self._updates_per_rollout) for plain in saved["pending"])
 
 
 def _plain(record: Batch | CreditTable) -> dict[str, Any]:

@@ -20,13 +20,15 @@ from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy, output_layer
 from cod_lightning.objective.baselines import Baseline, GroupMean, scale
-from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.models.sharded import inside
+from cod_lightning.objective.batch import Batch, CreditTable, one_token
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss, kl_to_reference
-from cod_lightning.objective.microbatch import split_by_token_budget
+from cod_lightning.objective.microbatch import padded, split_by_token_budget
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.objective.update import Update, packs_with_signal, plan_update
+from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 from modules.policy import PolicyModule
@@ -34,7 +36,7 @@ from modules.policy import PolicyModule
 
 @dataclass(frozen=True, slots=True)
 class UpdateStats:
-    """What an optimizer update was made of."""
+    """What an optimizer update was made of, on this rank."""
 
     num_tokens: int
     """Tokens that went through forward and backward, padding excluded."""
@@ -42,17 +44,24 @@ class UpdateStats:
     num_dropped_rows: int
     """Rows of zero advantage, which need no gradient, and those of filtered packs."""
     num_micro_batches: int
+    """Passes forward and backward, the same on every rank; one with fewer of its own goes through empty ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """Sums over the micro-batches of an update; None where there was none."""
+    """Sums over the micro-batches of an update, on all ranks; None where there was none."""
 
     metrics: LossMetrics | None
     entropy: float
     """nats"""
     divergence: float
     """Estimate of KL(policy || reference), nats."""
+
+    def __add__(self, other: "_Totals") -> "_Totals":
+        """Of both together."""
+        both = [one.metrics for one in (self, other) if one.metrics is not None]
+        metrics = both[0] + both[1] if len(both) == 2 else both[0] if both else None
+        return _Totals(metrics, self.entropy + other.entropy, self.divergence + other.divergence)
 
 
 class GRPOModule(PolicyModule):
@@ -129,17 +138,11 @@ class GRPOModule(PolicyModule):
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
-        if self.trainer.world_size > 1:
-            raise ConfigError(
-                "trainer.devices",
-                self.trainer.world_size,
-                "1 process, since packs and token counts are not yet shared between ranks",
-                "Set trainer.devices and trainer.num_nodes to 1.",
-            )
         if self.model is None:
-            self.model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore
+            model = self._made()
             if self.kl_coefficient > 0:
-                self.reference = copy.deepcopy(self.model).eval().requires_grad_(False)
+                self.reference = self._shared_out(copy.deepcopy(model).eval().requires_grad_(False))
+            self.model = self._shared_out(model)
 
     def configure_optimizers(self) -> Any:
         """AdamW with a linear warm-up and a linear fall."""
@@ -169,11 +172,12 @@ class GRPOModule(PolicyModule):
             seed=derive_seed("marked tokens", self.global_step),
         )
         rows = update.rows
-        parts = split_by_token_budget(batch.lengths[rows], update.keys[rows], self.token_budget)
+        own = split_by_token_budget(batch.lengths[rows], update.keys[rows], self.token_budget)
+        parts = padded([rows[part] for part in own], max(gathered(len(own))))
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
-        totals = self._accumulate(batch, update, [rows[part] for part in parts])
-        norm = self._clip()
+        totals = self._accumulate(batch, update, parts)
+        norm = self._clip(self.gradient_clip_val)
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
         self.last_update = UpdateStats(
@@ -195,11 +199,15 @@ class GRPOModule(PolicyModule):
         tilted = self.reweight(advantages.values, table.action_counts, advantages.valid)
         return tilted.values, tilted.temperature
 
-    def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor]) -> _Totals:
-        """Gradients of all micro-batches, and their summed metrics, entropies and divergences."""
+    def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> _Totals:
+        """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
         metrics: LossMetrics | None = None
         entropy_sum = divergence_sum = 0.0
-        for rows in micro_batches:
+        for number, rows in enumerate(micro_batches, start=1):
+            last = number == len(micro_batches)
+            if rows is None:
+                self._pass_through(batch, last=last)
+                continue
             part = batch.rows(rows)
             width = part.token_ids.shape[1]
             logprobs, entropy = self._logprobs(self._model, part)
@@ -221,18 +229,30 @@ class GRPOModule(PolicyModule):
             if self.entropy_coefficient > 0:
                 loss = loss - self.entropy_coefficient * entropy.sum() / max(1, update.num_action_tokens)
             self._stop_if_not_finite(loss, logprobs, part)
-            self.manual_backward(loss)
+            self._backward(loss, last=last)
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
             divergence_sum += float(divergence.detach())
-        return _Totals(metrics, entropy_sum, divergence_sum)
+        own = _Totals(None if metrics is None else metrics.cpu(), entropy_sum, divergence_sum)
+        return sum(gathered(own), start=_Totals(None, 0.0, 0.0))
+
+    def _pass_through(self, batch: Batch, *, last: bool) -> None:
+        """Forward and backward of one token that weighs nothing: sharded layers are gathered by all ranks or by none."""
+        nothing = one_token(batch)
+        logprobs, entropy = self._logprobs(self._model, nothing)
+        self._divergence(nothing, logprobs)
+        self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens; rows are right-padded, so the causal mask is all they need."""
-        hidden = model.base_model(input_ids=part.token_ids, use_cache=False).last_hidden_state
         wanted = self.entropy_coefficient > 0
-        layer = output_layer(model)
-        return action_logprobs(hidden, layer, part.token_ids, part.action_mask, entropy_gradient=wanted)
+
+        def forward() -> tuple[Tensor, Tensor]:
+            hidden = model.base_model(input_ids=part.token_ids, use_cache=False).last_hidden_state
+            layer = output_layer(model)
+            return action_logprobs(hidden, layer, part.token_ids, part.action_mask, entropy_gradient=wanted)
+
+        return inside(model, forward)
 
     def _divergence(self, part: Batch, logprobs: Float[Tensor, "B T"]) -> Float[Tensor, ""]:
         """Sum over action tokens; 0 without a reference."""
@@ -242,16 +262,11 @@ class GRPOModule(PolicyModule):
             reference, _ = self._logprobs(self.reference, part)
         return kl_to_reference(logprobs, reference, part.action_mask, self.kl_estimator)
 
-    def _clip(self) -> float:
-        """Clip the gradient if asked to; its norm (before clipping)."""
-        limit = float("inf") if self.gradient_clip_val is None else self.gradient_clip_val
-        return float(torch.nn.utils.clip_grad_norm_(self._model.parameters(), limit))
-
     def _stop_if_not_finite(self, loss: Tensor, logprobs: Float[Tensor, "B T"], part: Batch) -> None:
         """A clip compares with False where a log-probability is NaN and would hide it, so both are looked at."""
         if bool(torch.isfinite(loss)) and bool(torch.isfinite(logprobs).all()):
             return
-        path = Path(self.trainer.default_root_dir) / f"nonfinite_step{self.global_step}.pt"
+        path = Path(self.trainer.default_root_dir) / f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
         path.parent.mkdir(parents=True, exist_ok=True)
         saved = {
             name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")

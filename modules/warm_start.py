@@ -8,8 +8,10 @@ from transformers import PreTrainedModel
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy, output_layer
-from cod_lightning.objective.batch import Batch
+from cod_lightning.models.sharded import inside
+from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.logprobs import action_logprobs
+from cod_lightning.ranks import gathered
 from modules.policy import PolicyModule
 
 
@@ -49,7 +51,7 @@ class WarmStartModule(PolicyModule):
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
         if self.model is None:
-            self.model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore
+            self.model = self._shared_out(self._made())
 
     def configure_optimizers(self) -> Any:
         """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 at the last update."""
@@ -64,18 +66,23 @@ class WarmStartModule(PolicyModule):
         return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, factor)]
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
-        """One update on one batch of demonstrations."""
+        """One update on this rank's part of a batch of demonstrations."""
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
-        loss = self._loss(batch)
-        self.manual_backward(loss)
-        torch.nn.utils.clip_grad_norm_(self._model.parameters(), self.gradient_clip_val)
+        loss = self._loss(batch) if len(batch) else 0.0 * self._loss(one_token(batch))
+        self._backward(loss, last=True)
+        self._clip(self.gradient_clip_val)
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
-        self.log("warm_start/loss", loss.detach(), on_step=True, on_epoch=False, batch_size=1)
+        self.log("warm_start/loss", sum(gathered(float(loss.detach()))), on_step=True, on_epoch=False, batch_size=1)
 
     def _loss(self, batch: Batch) -> Tensor:
-        """Mean negative log-probability (nats) of the demonstrated action tokens."""
-        hidden = self._model.base_model(input_ids=batch.token_ids, use_cache=False).last_hidden_state
-        logprobs, _ = action_logprobs(hidden, output_layer(self._model), batch.token_ids, batch.action_mask)
-        return -logprobs.sum() / max(1, batch.num_action_tokens)
+        """Negative log-probability (nats) of these demonstrated action tokens, divided by the number of all ranks'."""
+        model, count = self._model, sum(gathered(batch.num_action_tokens))
+
+        def forward() -> Tensor:
+            hidden = model.base_model(input_ids=batch.token_ids, use_cache=False).last_hidden_state
+            logprobs, _ = action_logprobs(hidden, output_layer(model), batch.token_ids, batch.action_mask)
+            return -logprobs.sum() / max(1, count)
+
+        return inside(model, forward)

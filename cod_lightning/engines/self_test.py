@@ -11,10 +11,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.errors import EngineMismatch
+from cod_lightning.ranks import gathered
+
+Inside = Callable[[PreTrainedModel, Callable[[], Tensor]], Tensor]
+"""Calls the function as the model's forward pass: where ranks share its parameters out, they have to be put together for it."""
 
 _TEMPERATURES = (0.0, 2.0)
 """Greedy, and hot enough that a policy which is sure of itself still says unlikely tokens, whose log-probs tell most."""
@@ -51,19 +56,25 @@ class SelfTest:
         *,
         window: int,
         context: Callable[[], AbstractContextManager[object]] = nullcontext,
+        inside: Inside = lambda _, function: function(),
     ) -> Gap:
-        """The largest gap. `context` gives what training computes in. Raises `EngineMismatch` beyond the tolerance.
+        """The largest gap of any rank. `context` gives what training computes in. Raises `EngineMismatch` beyond the tolerance.
 
-        The prompt is the same each time, so that an engine which keeps prefixes over a sync is found out.
+        The prompt is the same each time, so that an engine which keeps prefixes over a sync is found out. All ranks have to ask,
+        and raise together.
         """
+
+        def worst(seed: int) -> Gap:
+            gap = largest_gap(engine, model, _prompt(model, length, seed), num_new, context, inside)
+            return max(gathered(gap), key=lambda one: one.size)
+
         num_new = max(1, min(self.num_new_tokens, window // 2))
         length = max(1, min(self.num_prompt_tokens, window - num_new))
-        prompt = _prompt(model, length, seed=0)
-        gap = largest_gap(engine, model, prompt, num_new, context)
+        gap = worst(seed=0)
         tolerance = self._allowed(gap)
         if gap.size <= tolerance:
             return gap
-        fresh = largest_gap(engine, model, _prompt(model, length, seed=1 + engine.policy_version), num_new, context)
+        fresh = worst(seed=1 + engine.policy_version)
         raise EngineMismatch(_message(engine, gap, tolerance, _cause(engine, fresh, tolerance)))
 
     def _allowed(self, gap: Gap) -> float:
@@ -76,13 +87,14 @@ def largest_gap(
     prompt: list[int],
     num_new: int,
     context: Callable[[], AbstractContextManager[object]] = nullcontext,
+    inside: Inside = lambda _, function: function(),
 ) -> Gap:
     """The prompt continued by the engine, greedily and at temperature 2, each token scored by the model; a NaN is infinite."""
     completions = asyncio.run(_continue(engine, prompt, num_new))
     gaps: list[Gap] = []
     for temperature, said in zip(_TEMPERATURES, completions, strict=True):
         with context():
-            scored, half = _score(model, prompt, said.action_ids, temperature or 1.0)
+            scored, half = _score(model, prompt, said.action_ids, temperature or 1.0, inside)
         strict = engine.precision == "float32" and not half
         for t, (theirs, ours) in enumerate(zip(said.behaviour_logprobs, scored, strict=True)):
             size = abs(theirs - ours)
@@ -111,15 +123,19 @@ async def _continue(engine: Engine, prompt: list[int], num_new: int) -> list[Com
 
 @torch.no_grad()
 def _score(
-    model: PreTrainedModel, prompt: list[int], action: tuple[int, ...], temperature: float
+    model: PreTrainedModel, prompt: list[int], action: tuple[int, ...], temperature: float, inside: Inside
 ) -> tuple[list[float], bool]:
     """Log-probs of the action's tokens by the training forward, and whether it computes in less than float32."""
     training = model.training
     model.eval()
-    try:
+
+    def forward() -> Tensor:
         ids = torch.tensor([[*prompt, *action]], device=model.device)
         hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0, len(prompt) - 1 : -1]
-        logits = model.get_output_embeddings()(hidden)  # pyright: ignore[reportOptionalCall]
+        return model.get_output_embeddings()(hidden)  # pyright: ignore[reportOptionalCall]
+
+    try:
+        logits = inside(model, forward)
     finally:
         model.train(training)
     logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)

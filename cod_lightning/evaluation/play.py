@@ -10,6 +10,7 @@ from cod_lightning.evaluation.controls import BlankedContext, Control, NoContext
 from cod_lightning.evaluation.lent_contexts import oracle_contexts, shuffled_contexts
 from cod_lightning.evaluation.references import Comparison, play_reference
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.ranks import share
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.given_contexts import Contexts, run_given_groups
 from cod_lightning.rollout.group import run_groups
@@ -30,11 +31,12 @@ def play(
 ) -> list[Group]:
     """One lifecycle through every one of the suite's packs (of a reference, through the first `reference_packs`).
 
+    Every rank plays its share of them.
     `trained` are the groups of the suite's `trained` condition, of the same weights; `shuffled_context` takes contexts from them.
     """
     control = condition.control
     if control.is_reference:
-        return _play_reference(suite, condition, packs[: suite.reference_packs], world, mechanism, monitor)
+        return _play_reference(suite, condition, share(packs[: suite.reference_packs]), world, mechanism, monitor)
     if control is Control.BLANKED_CONTEXT:
         mechanism = BlankedContext(mechanism)
     if control is Control.NO_WORLD_MEMORY:
@@ -42,7 +44,7 @@ def play(
     given = _given(suite, control, packs, world, mechanism, trained)
     if control is Control.NO_CONTEXT:
         mechanism = NoContext(mechanism)
-    label = condition.label
+    label, packs = condition.label, share(packs)
     if given is None:
         return run_groups(packs, 1, world=world, mechanism=mechanism, speaker=speaker, monitor=monitor, label=label)
     return run_given_groups(
@@ -58,15 +60,15 @@ def _given(
     mechanism: ContextMechanism,
     trained: Sequence[Group],
 ) -> Sequence[Contexts] | None:
-    """Contexts from outside; None where the agent writes its own."""
+    """Contexts from outside for this rank's packs; None where the agent writes its own."""
     if control is Control.NO_CONTEXT:
-        return [[""] * len(pack) for pack in packs]
+        return [[""] * len(pack) for pack in share(packs)]
     if control is Control.ORACLE_CONTEXT:
-        return oracle_contexts(world, packs, mechanism, suite.name)
+        return oracle_contexts(world, share(packs), mechanism, suite.name)
     if control is Control.SHUFFLED_CONTEXT:
         lives = [lifecycle for group in trained for lifecycle in group.lifecycles]
         assert [life.pack_id for life in lives] == [pack.id for pack in packs], "trained is not of these packs"
-        return shuffled_contexts(lives)
+        return share(shuffled_contexts(lives))
     return None
 
 

@@ -58,7 +58,7 @@ class Batch:
     """Tokens of each row, padding excluded."""
     credit: CreditTable
     num_action_tokens: int
-    """The loss denominator: action tokens of this update, rows of zero advantage included."""
+    """Action tokens of these rows, those of zero advantage included: this rank's part of the loss denominator."""
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape
@@ -93,6 +93,20 @@ class Batch:
             policy_version=self.policy_version[index],
             lengths=self.lengths[index],
         )
+
+
+def one_token(like: Batch) -> Batch:
+    """A batch with one action token, for a rank that has no rows but has to go through the model with the others."""
+    zero = like.token_ids.new_zeros
+    return replace(
+        like,
+        token_ids=zero(1, 2),
+        action_mask=torch.tensor([[False, True]], device=like.token_ids.device),
+        behaviour_logprobs=like.behaviour_logprobs.new_zeros(1, 2),
+        episode_index=zero(1, 3),
+        policy_version=zero(1),
+        lengths=zero(1) + 2,
+    )
 
 
 def _moved(record: Any, device: torch.device | str) -> Any:

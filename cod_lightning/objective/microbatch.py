@@ -1,5 +1,6 @@
 """Rows of an update into micro-batches that fit a budget of padded tokens."""
 
+from collections.abc import Sequence
 from itertools import groupby
 
 import torch
@@ -29,3 +30,12 @@ def split_by_token_budget(lengths: Int[Tensor, " B"], keys: Int[Tensor, " B"], b
         else:
             parts.append(episode)
     return [torch.tensor(part, dtype=torch.long, device=lengths.device) for part in parts]
+
+
+def padded(parts: Sequence[Int[Tensor, " b"]], number: int) -> list[Int[Tensor, " b"] | None]:
+    """The parts and as many empty ones (None) before them as make `number`: the last one, which ends the update, is real if any is.
+
+    >>> padded([torch.tensor([4])], 2)
+    [None, tensor([4])]
+    """
+    return [*[None] * (number - len(parts)), *parts]

@@ -8,7 +8,7 @@ from cod_lightning.types import Group, Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutStats:
-    """One rollout of this rank."""
+    """One rollout, as far as this rank played it."""
 
     seconds: float
     num_lifecycles: int

@@ -52,6 +52,10 @@ class LossMetrics:
     max_logprob_gap: Float[Tensor, ""]
     """Largest |policy - behaviour|; combined by maximum."""
 
+    def cpu(self) -> "LossMetrics":
+        """The same in main memory."""
+        return LossMetrics(**{name: value.cpu() for name, value in vars(self).items()})
+
     def __add__(self, other: "LossMetrics") -> "LossMetrics":
         """Metrics of both together."""
         return LossMetrics(
