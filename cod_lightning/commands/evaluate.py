@@ -15,6 +15,7 @@ from cod_lightning.evaluation.conditions import PolicyLabel
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Results
 from cod_lightning.evaluation.table import print_table
+from cod_lightning.models.sharded import load_whole
 
 
 def evaluate(
@@ -27,9 +28,9 @@ def evaluate(
     checkpoints: Sequence[str] = (),
 ) -> None:
     """Play every suite with the trained weights (then with each further checkpoint's), by the world's references and, where
-    there was one, with the warm start's weights; print the table.
+    there was one, with the warm start's weights; print the table. All ranks play; rank 0 writes and prints.
     """
-    if not data.suites or not trainer.is_global_zero:
+    if not data.suites:
         return
     evaluation = next(c for c in trainer.callbacks if isinstance(c, Evaluation))
     if not trained_done:
@@ -39,12 +40,17 @@ def evaluate(
     _pass(trainer, module, data, PolicyLabel.REFERENCE)
     if warm_start is not None:
         trained = copy.deepcopy(module.model.state_dict())
-        module.model.load_state_dict(load_file(warm_start / "model.safetensors"), strict=False)
+        load_whole(module.model, load_file(warm_start / "model.safetensors"))
         try:
             _pass(trainer, module, data, PolicyLabel.WARM_START)
         finally:
             module.model.load_state_dict(trained)
-    path = Path(trainer.default_root_dir) / "evaluation.json"
+    if trainer.is_global_zero:
+        _show(Path(trainer.default_root_dir) / "evaluation.json", evaluation, data, warm_start)
+    evaluation.played.clear()
+
+
+def _show(path: Path, evaluation: Evaluation, data: Any, warm_start: Path | None) -> None:
     console = Console()
     teacher = getattr(data.env, "teacher", None)
     told = teacher.described() if warm_start is not None and isinstance(teacher, TeacherDials) else ""
@@ -52,7 +58,6 @@ def evaluate(
     console.print(f"Written to {path}", highlight=False)
     if told := data.engine.report():
         console.print(Text(told))
-    evaluation.played.clear()
 
 
 def _pass(trainer: Any, module: Any, data: Any, label: PolicyLabel) -> None:

@@ -14,6 +14,7 @@ import transformers
 from cod_lightning import __version__
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.train import CodCLI, quieten, start
+from cod_lightning.models.sharded import whole_weights
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
 
@@ -31,7 +32,8 @@ def run(argv: Sequence[str]) -> int:
     WarmStartCLI.run_name = expanded.names[0] if expanded.names else "warm_start"
     cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *expanded.argv])
     _save(cli, folder := cli.root / "policy")
-    print(f"wrote {folder}")
+    if cli.trainer.is_global_zero:
+        print(f"wrote {folder}")
     return 0
 
 
@@ -63,8 +65,10 @@ def ensure_warm_start(config: str, seed: int, torch_threads: int | None) -> Path
 
 
 def _save(cli: WarmStartCLI, folder: Path) -> None:
-    cli.model.model.save_pretrained(folder)
-    cli.datamodule.chat.tokenizer.save_pretrained(folder)
+    weights = dict(whole_weights(cli.model.model))
+    if cli.trainer.is_global_zero:
+        cli.model.plain_model().save_pretrained(folder, state_dict=weights)
+        cli.datamodule.chat.tokenizer.save_pretrained(folder)
 
 
 def _key(config: str) -> str:
