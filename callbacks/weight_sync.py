@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.engines.base import Engine
 from cod_lightning.engines.self_test import SelfTest
-from cod_lightning.models.sharded import inside, whole_weights
+from cod_lightning.models.sharded import inside
 
 
 class WeightSync(Callback):
@@ -75,7 +75,7 @@ class WeightSync(Callback):
             engine.bind(pl_module.plain_model(), data.chat.stop_ids, pl_module.policy.window)
         self.policy_version += new
         begun = time.perf_counter()
-        engine.update_weights(whole_weights(pl_module.model), self.policy_version)
+        engine.update_weights(pl_module.whole_weights(), self.policy_version)
         self.last_sync_s = time.perf_counter() - begun
         pl_module.updates_since_sync = 0
         if self.self_test is not None and engine.has_weights:

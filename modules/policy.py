@@ -8,12 +8,13 @@ import lightning as L
 import torch
 from lightning.pytorch.strategies import ModelParallelStrategy, ParallelStrategy
 from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from cod_lightning.models.base import Policy
-from cod_lightning.models.sharded import shard
+from cod_lightning.models.sharded import shard, whole_weights
 from cod_lightning.ranks import num_ranks
 
 
@@ -55,6 +56,16 @@ class PolicyModule(L.LightningModule):
         for parameter in model.parameters():
             parameter.data = parameter.data.to(self._model.dtype)
         return model
+
+    def whole_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Names and tensors of the policy's state dict, put together where they are shared out; all ranks have to ask for all."""
+        whole = self.trainer.strategy.model
+        if not isinstance(whole, FullyShardedDataParallel):
+            yield from whole_weights(self._model)
+            return
+        for name, tensor in get_model_state_dict(whole, options=StateDictOptions(full_state_dict=True)).items():
+            if name.startswith("model."):
+                yield name.removeprefix("model."), tensor
 
     def _made(self) -> PreTrainedModel:
         """The policy's model, plain; the DataModule has its tokenizer."""

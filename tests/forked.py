@@ -13,8 +13,10 @@ from typing import Any
 import torch
 
 
-def on_ranks(number: int, function: Callable[[], Any], folder: Path, *, limit_s: float = 120.0) -> list[Any]:
-    """What the function returns on each of `number` ranks; fails, and ends them all, where one fails or hangs."""
+def on_ranks(
+    number: int, function: Callable[[], Any], folder: Path, *, limit_s: float = 120.0, returns: bool = True
+) -> list[Any]:
+    """What the function returns on each of `number` ranks, if it `returns`; fails, and ends them all, where one fails or hangs."""
     folder.mkdir(parents=True, exist_ok=True)
     port = _free_port()
     children = {_start(rank, number, port, function, folder): rank for rank in range(number)}
@@ -23,6 +25,8 @@ def on_ranks(number: int, function: Callable[[], Any], folder: Path, *, limit_s:
     finally:
         for child in children:
             _end(child)
+    if not returns:
+        return []
     return [pickle.loads((folder / f"rank{rank}.pickle").read_bytes()) for rank in range(number)]
 
 

@@ -13,6 +13,8 @@ from jsonargparse import set_parsing_settings
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from transformers.utils import logging as transformers_logging
 
 from callbacks import (
@@ -28,13 +30,16 @@ from callbacks import (
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.metrics_file import MetricsFile
 from callbacks.run_config import RunConfig
+from callbacks.shard_reader import ShardReader
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.strategies import num_processes, settle_strategy
 from cod_lightning.commands.suite_files import chosen, suite_names
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.models.checkpoint import read_checkpoint
 from datamodules import RolloutDataModule
+from datamodules.shares import check_shares
 from modules import GRPOModule
 
 
@@ -85,6 +90,7 @@ class CodCLI(LightningCLI):
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
         config = self._own()
         _refuse_trainer_flags(config.trainer)
+        settle_strategy(config.trainer)
         if (every := config.checkpoint_every) is not None and every < 1:
             raise ConfigError("checkpoint_every", every, "at least 1", "Null writes one after every validation.")
         if (threads := config.torch_threads) is not None:
@@ -111,7 +117,12 @@ class CodCLI(LightningCLI):
         if fitting:
             resolved = self._parser(self.subcommand).dump(self._own(), skip_none=False)
             extra += [RunConfig(resolved, self.root), RunCheckpoint(self.root, self._own().checkpoint_every)]
-        return super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
+        trainer = super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
+        if fitting:
+            _check_shards(self._own().get("ckpt_path"), trainer.strategy)
+        elif type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = ShardReader()
+        return trainer
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one given in the config replaces its own kind."""
@@ -173,6 +184,12 @@ class TrainCLI(CodCLI):
         config = self._own()
         self.warm_start_folder: Path | None = None
         _refuse_weights(self.model.policy, config)
+        if self.subcommand == "fit":
+            check_shares(
+                self.datamodule.packs_per_rollout,
+                self.datamodule.updates_per_rollout,
+                num_processes(config.trainer) or self.trainer.world_size,
+            )
         if config.warm_start:
             find_config(config.warm_start, key="warm_start")
             self.datamodule.check_with(self.model.policy)
@@ -199,7 +216,8 @@ class TrainCLI(CodCLI):
 
     def after_predict(self) -> None:
         """Say where the lifecycles are."""
-        print(f"Written to {self.root / 'lifecycles'}: predict.jsonl, predict.parquet")
+        if self.trainer.is_global_zero:
+            print(f"Written to {self.root / 'lifecycles'}: predict.jsonl, predict.parquet")
 
     def _evaluate(self, *, trained_done: bool) -> None:
         from cod_lightning.commands.evaluate import evaluate
@@ -252,7 +270,9 @@ def quieten() -> None:
     )  # `fit` alone has it
     warnings.filterwarnings("ignore", message=".*Experiment logs directory .* exists and is not empty.*")
     warnings.filterwarnings("ignore", message=".*Checkpoint directory .* exists and is not empty.*")
-    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # vLLM makes a group of one process
+    warnings.filterwarnings("ignore", message=".*sync_dist=True.*")  # what is logged is the same on all ranks
+    warnings.filterwarnings("ignore", message=".*Detected an existing checkpoint in .*")
+    warnings.filterwarnings("ignore", message=".*assuming the intent is to load in a single process.*")
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
@@ -264,6 +284,13 @@ def _updates_of(path: str | None) -> int | None:
         return None
     file = Path(path) / "meta.pt" if Path(path).is_dir() else Path(path)
     return int(torch.load(file, map_location="cpu", weights_only=True).get("global_step", 0))
+
+
+def _check_shards(path: str | None, strategy: Any) -> None:
+    """Training goes on from shards with the strategy that shares them out; everything else reads them as well."""
+    if path is not None and Path(path).is_dir() and not isinstance(strategy, FSDPStrategy | ModelParallelStrategy):
+        expected = "a checkpoint in one file, or a strategy that shards, since this one holds shards of the optimizer"
+        raise ConfigError("ckpt_path", path, expected, "Choose strategy=fsdp2, with any number of devices.")
 
 
 def _refuse_trainer_flags(trainer: Any) -> None:

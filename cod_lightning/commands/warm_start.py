@@ -14,7 +14,6 @@ import transformers
 from cod_lightning import __version__
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.train import CodCLI, quieten, start
-from cod_lightning.models.sharded import whole_weights
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
 
@@ -65,7 +64,7 @@ def ensure_warm_start(config: str, seed: int, torch_threads: int | None) -> Path
 
 
 def _save(cli: WarmStartCLI, folder: Path) -> None:
-    weights = dict(whole_weights(cli.model.model))
+    weights = dict(cli.model.whole_weights())
     if cli.trainer.is_global_zero:
         cli.model.plain_model().save_pretrained(folder, state_dict=weights)
         cli.datamodule.chat.tokenizer.save_pretrained(folder)

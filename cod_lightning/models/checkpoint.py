@@ -17,8 +17,8 @@ from cod_lightning.errors import ConfigError, DataError
 
 _METADATA, _EXTRA = ".metadata", "meta.pt"
 """Files of a sharded checkpoint: where each tensor lies (torch), and whatever is no tensor (Lightning)."""
-_PREFIXES = ("state_dict.model.", "model.model.")
-"""How the policy's weights are called in shards, as ModelParallelStrategy and FSDPStrategy name them."""
+_PREFIXES = ("state_dict.", "model.")
+"""What the module's tensors are called by in shards, as ModelParallelStrategy and FSDPStrategy name them."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,17 @@ class Checkpoint:
 
     def weights(self) -> dict[str, Tensor]:
         """The policy's weights by their names in the model. Raises `DataError` where there are none."""
-        try:
-            weights = _shards(self.path) if self.path.is_dir() else _renamed(self.content["state_dict"], "model.")
-        except (Exception, CheckpointException) as error:  # torch's own is a BaseException
-            raise _unreadable(self.path, error) from error
+        weights = _renamed(self.module_state(), "model.")
         if not weights:
             raise DataError(f"{self.path} holds no weights of a policy. Use a checkpoint of a `fit` run.")
         return weights
+
+    def module_state(self) -> dict[str, Tensor]:
+        """All tensors of the LightningModule by their names in it, a frozen reference's too."""
+        try:
+            return _shards(self.path) if self.path.is_dir() else dict(self.content["state_dict"])
+        except (Exception, CheckpointException) as error:  # torch's own is a BaseException
+            raise _unreadable(self.path, error) from error
 
     def load_into(self, model: PreTrainedModel) -> torch.dtype:
         """Give the model these weights and return the precision they are kept in."""
@@ -82,7 +86,7 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
 
 
 def _shards(folder: Path) -> dict[str, Tensor]:
-    """The policy's tensors alone, put together in this process; the optimizer's shards are not read.
+    """The module's tensors, put together in this process; the optimizer's shards are not read.
 
     torch unpickles `.metadata`, so a folder from somebody else is to be trusted as a program would be.
     """

@@ -1,0 +1,40 @@
+"""How a run is spread over processes: settled and checked before anything is built."""
+
+from typing import Any
+
+from cod_lightning.errors import ConfigError
+
+_SIZES = "trainer.strategy.init_args"
+
+
+def settle_strategy(trainer: Any) -> None:
+    """Fill in the device mesh of FSDP2 where it is left open, and refuse one that is none, in the keys of `trainer`."""
+    strategy = trainer.strategy
+    if not getattr(strategy, "class_path", "").endswith("ModelParallelStrategy"):
+        return
+    sizes, ranks = strategy.init_args, num_processes(trainer)
+    if ranks is None:
+        expected = "the number of devices of a node, which FSDP2 makes its mesh of"
+        raise ConfigError("trainer.devices", trainer.devices, expected, "Set it to a number.")
+    if sizes.tensor_parallel_size == "auto":  # by itself Lightning would split every layer over the devices of a node
+        sizes.tensor_parallel_size = 1
+    if sizes.data_parallel_size == "auto":
+        sizes.data_parallel_size = ranks
+    if sizes.tensor_parallel_size != 1:
+        expected = "1, since the policy's layers are sharded and not split"
+        remedy = f"Set it to 1, and data_parallel_size to {ranks}."
+        raise ConfigError(f"{_SIZES}.tensor_parallel_size", sizes.tensor_parallel_size, expected, remedy)
+    if sizes.data_parallel_size != ranks:
+        expected = f"{ranks}, since trainer.devices={trainer.devices} on trainer.num_nodes={trainer.num_nodes}"
+        nearest = max(1, round(sizes.data_parallel_size / trainer.num_nodes))
+        remedy = f"Set it to {ranks}, or trainer.devices to {nearest}."
+        raise ConfigError(f"{_SIZES}.data_parallel_size", sizes.data_parallel_size, expected, remedy)
+
+
+def num_processes(trainer: Any) -> int | None:
+    """Processes of the run, by the keys of `trainer`; None where `devices` leaves it to Lightning."""
+    devices = trainer.devices
+    if isinstance(devices, list | tuple):
+        return len(devices) * trainer.num_nodes
+    number = int(devices) if str(devices).isdecimal() else 0
+    return number * trainer.num_nodes or None

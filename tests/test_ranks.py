@@ -1,0 +1,130 @@
+"""The command line on two ranks: runs resume exactly, their checkpoints are read in one process, evaluations are the same."""
+
+import csv
+import json
+import os
+from functools import partial
+
+import pytest
+import torch
+
+import cod_lightning.commands.export
+import cod_lightning.commands.report
+import cod_lightning.commands.train  # noqa: F401  (ranks are forked from here)
+from cod_lightning.cli import main
+from cod_lightning.models.checkpoint import read_checkpoint
+from modules import GRPOModule
+from tests.forked import on_ranks
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:.*load in a single process.*"),
+]
+SMALL = [
+    *("--config", "smoke", "--warm_start", "null", "--torch_threads", "1"),
+    *("--data.rollouts_per_epoch", "2", "--data.updates_per_rollout", "2", "--data.packs_per_rollout", "4"),
+    *("--data.group_size", "4", "--data.val_packs", "9", "--trainer.max_epochs", "1"),
+]
+SUITE = '[{"name": "held_out", "num_packs": 7, "reference_packs": 5, "controls": ["shuffled_context", "random", "oracle"]}]'
+STOPPED_AT = 3
+"""Updates after which a run ends early, in the middle of its second rollout."""
+
+
+def fit(folder, strategy, *more, killed=False):
+    """One rank's part of a run; without a strategy there is one rank."""
+    argv = ["fit", *SMALL, "--checkpoint_every", "1", "--trainer.default_root_dir", str(folder), *more]
+    if strategy:
+        argv += [f"strategy={strategy}", "--trainer.devices", os.environ["WORLD_SIZE"]]
+    if killed:
+        train = GRPOModule.training_step
+
+        def train_until(self, batch, batch_idx):
+            if self.global_step == STOPPED_AT:
+                os._exit(0)
+            return train(self, batch, batch_idx)
+
+        GRPOModule.training_step = train_until
+    return main(argv)
+
+
+def run(folder, strategy, *more, ranks=2, killed=False):
+    """The run on all its ranks."""
+    part = partial(fit, folder, strategy, *more, killed=killed)
+    codes = on_ranks(ranks if strategy else 1, part, folder.with_suffix(".ranks"), returns=not killed)
+    assert killed or set(codes) == {0}
+
+
+def rows(folder):
+    with (folder / "metrics.csv").open(newline="") as file:
+        found = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))} for row in found]
+
+
+def weights(folder):
+    return read_checkpoint(folder / "checkpoints" / "last.ckpt").weights()
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory):
+    """A run on one rank, with its evaluation."""
+    folder = tmp_path_factory.mktemp("one") / "run"
+    run(folder, None, "--data.suites", SUITE)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["ddp", "fsdp2"])
+def two(request, tmp_path_factory):
+    """The same run on two."""
+    folder = tmp_path_factory.mktemp(request.param) / "run"
+    run(folder, request.param, "--data.suites", SUITE)
+    return request.param, folder
+
+
+def test_two_ranks_log_what_one_does(one, two):
+    for ours, theirs in zip(rows(one), rows(two[1]), strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in ours.items():
+            assert (value == "") == (theirs[name] == ""), name
+            # 1e-4: AdamW's first steps divide rounding by rounding
+            assert not value or float(theirs[name]) == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
+
+
+def test_two_ranks_evaluate_as_one_does(one, two):
+    ours, theirs = (json.loads((folder / "evaluation.json").read_text())["suites"] for folder in (one, two[1]))
+    assert ours == theirs
+
+
+def test_what_all_ranks_held_out_is_in_one_file_and_what_they_trained_on_in_one_for_each(two):
+    names = {path.name for path in (two[1] / "lifecycles").glob("*.jsonl")}
+    assert {name for name in names if ".rank" in name} == {"train.rank1.jsonl"}
+    lines = (two[1] / "lifecycles" / "validation.jsonl").read_text().splitlines()
+    assert len(lines) == 9
+
+
+def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit(two, tmp_path):
+    strategy, whole = two
+    folder = tmp_path / "run"
+    run(folder, strategy, "--data.suites", "null", killed=True)
+    assert read_checkpoint(folder / "checkpoints" / "last.ckpt").global_step == STOPPED_AT
+    run(folder, strategy, "--data.suites", "null", "--ckpt_path", "last")
+    assert rows(folder) == rows(whole)
+    ours, theirs = weights(folder), weights(whole)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_its_checkpoint_is_tested_and_exported_in_one_process(two, tmp_path):
+    checkpoint = str(two[1] / "checkpoints" / "last.ckpt")
+
+    def read():
+        test = ["test", *SMALL, "--data.suites", SUITE, "--trainer.default_root_dir", str(tmp_path / "tested")]
+        code = main([*test, "--ckpt_path", checkpoint])
+        return code or main(["export", "--ckpt_path", checkpoint, "--out", str(tmp_path / "exported")])
+
+    assert on_ranks(1, read, tmp_path / "out") == [0]
+    tested, fitted = (
+        json.loads((f / "evaluation.json").read_text())["suites"]["held_out"] for f in (tmp_path / "tested", two[1])
+    )
+    assert tested["positions"] == fitted["positions"]
+    assert tested["controls"] == fitted["controls"]
+    assert (tmp_path / "exported" / "model.safetensors").is_file()
