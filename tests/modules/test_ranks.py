@@ -1,7 +1,7 @@
 """One, two and four ranks, with DDP and with FSDP2: the same gradients, metrics and weights from the same lifecycles."""
 
-from functools import partial
-from pathlib import Path
+from dataclasses import replace
+from types import SimpleNamespace
 
 import lightning as L
 import pytest
@@ -12,22 +12,26 @@ from torch.distributed.tensor import DTensor
 from callbacks import Throughput, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.losses import REC, ClipCov, KLCov
+from cod_lightning.objective.losses import GSPO, ClipCov, KLCov
 from cod_lightning.rollout import transcript
 from modules.grpo import GRPOModule
 from tests.forked import on_ranks
 from tests.recorded_rollouts import RecordedRollouts
 from tests.stubs import PlainContext, WordWorld
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:.*sync_dist=True.*"),  # what is logged is the same on all ranks
+]
 NUM_UPDATES = 4
 
 
 class Recorder(L.Callback):
-    """Whole gradients and logged values of every update, the packs it trained on, and the weights at the end."""
+    """Whole gradients and logged values of every update, its packs and rows on this rank, and the weights at the end."""
 
     def __init__(self):
-        self.gradients, self.values, self.packs, self.weights = [], [], [], {}
+        self.gradients, self.values, self.packs, self.rows, self.weights = [], [], [], [], {}
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer):
         self.gradients.append({name: whole(p.grad) for name, p in pl_module.model.named_parameters()})
@@ -35,6 +39,7 @@ class Recorder(L.Callback):
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if not timed(k)})
         self.packs.append(sorted(set(batch.episode_index[:, 0].tolist())))
+        self.rows.append((pl_module.last_update.num_rows, pl_module.last_update.num_micro_batches))
 
     def on_train_end(self, trainer, pl_module):
         self.weights = {name: whole(p.detach()) for name, p in pl_module.model.named_parameters()}
@@ -75,6 +80,85 @@ def fit(name, number, folder, recorded=None, max_steps=NUM_UPDATES, **module):
         num_sanity_val_steps=0,
     )
     trainer.fit(GRPOModule(policy, **({"lr": 1e-3, "token_budget": 100, "gradient_clip_val": None} | module)), data)
-    return recorder.gradients, recorder.values, recorder.packs, recorder.weights
+    kept = ("gradients", "values", "packs", "rows", "weights")
+    return SimpleNamespace(**{name: getattr(recorder, name) for name in kept})
 
 
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Two rollouts, as one rank played them, but for packs 2 and 3 of the first: their siblings all do equally well."""
+    path = tmp_path_factory.mktemp("recorded") / "train.jsonl"
+
+    def record():
+        play = RecordedRollouts._train_groups
+
+        def write(self, packs):
+            groups = play(self, packs)
+            transcript.write(path, [equal(g) if g.pack.id.endswith(("/2", "/3")) else g for g in groups])
+            return groups
+
+        RecordedRollouts._train_groups = write
+        fit("ddp", 1, path.parent)
+        return None
+
+    on_ranks(1, record, path.parent / "out")
+    return path
+
+
+def equal(group):
+    """The group with the rewards of its first sibling throughout."""
+    first = group.lifecycles[0].episodes
+
+    def life(one):
+        pairs = zip(one.episodes, first, strict=True)
+        return replace(one, episodes=tuple(replace(e, reward=f.reward, success=f.success) for e, f in pairs))
+
+    return replace(group, lifecycles=tuple(map(life, group.lifecycles)))
+
+
+OBJECTIVES = {
+    "rec": {},
+    "clip_cov": {"loss": ClipCov(drop_fraction=0.1, cov_low=-9.0, cov_high=9.0), "scale": "batch", "reweight": None},
+    "kl_cov": {"loss": KLCov(penalised_fraction=0.1), "kl_coefficient": 0.1, "filter_packs": True},
+    "gspo": {"loss": GSPO(), "entropy_coefficient": 0.01, "gradient_clip_val": 1e-3},
+}
+
+
+@pytest.fixture(scope="module")
+def alone(recorded, tmp_path_factory):
+    """Gradients, values, packs and weights of one rank, by objective."""
+    folder = tmp_path_factory.mktemp("alone")
+
+    def every():
+        return {name: fit("ddp", 1, folder, recorded, **keys) for name, keys in OBJECTIVES.items()}
+
+    return on_ranks(1, every, folder)[0]
+
+
+@pytest.mark.parametrize("number", [2, 4])
+@pytest.mark.parametrize("name", ["ddp", "fsdp2"])
+def test_gradients_metrics_and_weights_are_those_of_one_rank(name, number, recorded, alone, tmp_path):
+    def every():
+        chosen = OBJECTIVES if number == 2 else {"rec": OBJECTIVES["rec"]}
+        return {key: fit(name, number, tmp_path, recorded, **keys) for key, keys in chosen.items()}
+
+    ranks = on_ranks(number, every, tmp_path / "out")
+    for key in ranks[0]:
+        expected = alone[key]
+        for found in (rank[key] for rank in ranks):
+            assert len(found.gradients) == len(expected.gradients) == NUM_UPDATES
+            for ours, theirs in zip(found.gradients, expected.gradients, strict=True):
+                assert max(float(gradient.abs().max()) for gradient in theirs.values()) > 1e-4
+                for parameter, gradient in theirs.items():
+                    torch.testing.assert_close(ours[parameter], gradient, rtol=0, atol=1e-5)
+            for ours, theirs in zip(found.values, expected.values, strict=True):
+                assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+            for parameter, weight in expected.weights.items():
+                torch.testing.assert_close(found.weights[parameter], weight, rtol=0, atol=1e-4)
+            assert all(len(packs) == 4 // number for packs in found.packs)
+        for update in range(NUM_UPDATES):  # together the packs that one rank trains on, and equally many passes
+            assert sorted(sum((rank[key].packs[update] for rank in ranks), [])) == expected.packs[update]
+            assert len({rank[key].rows[update][1] for rank in ranks}) == 1
+    rows = [rank["rec"].rows[0][0] for rank in ranks]
+    assert rows[0] > 0
+    assert rows[-1] == 0  # the last rank steps all the same
