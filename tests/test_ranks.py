@@ -7,10 +7,12 @@ from functools import partial
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import cod_lightning.commands.export
 import cod_lightning.commands.report
-import cod_lightning.commands.train  # noqa: F401  (ranks are forked from here)
+import cod_lightning.commands.train
+import cod_lightning.commands.warm_start  # noqa: F401  (ranks are forked from here)
 from cod_lightning.cli import main
 from cod_lightning.models.checkpoint import read_checkpoint
 from modules import GRPOModule
@@ -95,6 +97,29 @@ def test_two_ranks_evaluate_as_one_does(one, two):
     assert ours == theirs
 
 
+def turns(folder, name):
+    """Action ids of every training turn, by step, pack, sibling, episode and number."""
+    found = {}
+    for line in (folder / "lifecycles" / name).read_text().splitlines():
+        record = json.loads(line)
+        for e, episode in enumerate(record["episodes"]):
+            for t, turn in enumerate(episode["turns"]):
+                found[record["step"], record["pack"]["id"], record["sibling"], e, t] = turn["action_ids"]
+    return found
+
+
+def test_two_ranks_sample_from_the_same_packs_what_one_does(one, two):
+    ours = turns(one, "train.jsonl")
+    shares = [turns(two[1], name) for name in ("train.jsonl", "train.rank1.jsonl")]
+    packs = [{key[:2] for key in share} for share in shares]
+    assert not packs[0] & packs[1]
+    assert packs[0] | packs[1] == {key[:2] for key in ours}
+    theirs = shares[0] | shares[1]
+    differ = sum(theirs.get(key) != ids for key, ids in ours.items())
+    print(f"{two[0]}: {differ} of {len(ours)} turns differ")
+    assert differ <= 0.02 * len(ours)  # float noise may turn a token, and with it the rest of a lifecycle
+
+
 def test_what_all_ranks_held_out_is_in_one_file_and_what_they_trained_on_in_one_for_each(two):
     names = {path.name for path in (two[1] / "lifecycles").glob("*.jsonl")}
     assert {name for name in names if ".rank" in name} == {"train.rank1.jsonl"}
@@ -111,6 +136,23 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit(two, tmp_path
     assert rows(folder) == rows(whole)
     ours, theirs = weights(folder), weights(whole)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_warm_start_on_two_ranks_is_that_of_one(tmp_path):
+    def warm(ranks, strategy):
+        argv = ["warm_start", "--config", "warm_start/levers", "--torch_threads", "1", "--data.num_updates", "12"]
+        argv += ["--model.warmup_updates", "3", "--trainer.default_root_dir", str(tmp_path / f"{strategy}{ranks}")]
+        if ranks > 1:  # three packs an update: one rank has two of them, the other one
+            argv += ["--trainer.devices", str(ranks), f"+strategy={strategy}"]
+        return main(argv)
+
+    assert on_ranks(1, partial(warm, 1, "alone"), tmp_path / "out1") == [0]
+    expected = load_file(tmp_path / "alone1" / "policy" / "model.safetensors")
+    for strategy in ("ddp", "fsdp2"):
+        assert on_ranks(2, partial(warm, 2, strategy), tmp_path / strategy) == [0, 0]
+        found = load_file(tmp_path / f"{strategy}2" / "policy" / "model.safetensors")
+        for name, weight in expected.items():
+            torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-4)
 
 
 def test_its_checkpoint_is_tested_and_exported_in_one_process(two, tmp_path):

@@ -59,9 +59,21 @@ def strategy(name, number):
     return DDPStrategy(process_group_backend="gloo") if number > 1 else "auto"
 
 
-def fit(name, number, folder, recorded=None, max_steps=NUM_UPDATES, **module):
+class RecomputingPolicy(TinyPolicy):
+    """As a large policy, which has no room for activations."""
+
+    def model(self, tokenizer):
+        model = super().model(tokenizer)
+        model.gradient_checkpointing_enable()
+        return model
+
+
+def fit(
+    name, number, folder, recorded=None, max_steps=NUM_UPDATES, precision="32-true", recompute=False, **module
+):
     L.seed_everything(3, verbose=False)
-    policy = TinyPolicy(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    made = RecomputingPolicy if recompute else TinyPolicy
+    policy = made(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=32)
     sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 8, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
     data = RecordedRollouts(WordWorld(), PlainContext(), TransformersEngine(), **sizes, val_packs=5, max_new_tokens=3)
     data.recorded = recorded
@@ -70,6 +82,7 @@ def fit(name, number, folder, recorded=None, max_steps=NUM_UPDATES, **module):
         strategy=strategy(name, number),
         devices=number,
         max_steps=max_steps,
+        precision=precision,
         accelerator="cpu",
         logger=False,
         enable_checkpointing=False,
@@ -162,3 +175,16 @@ def test_gradients_metrics_and_weights_are_those_of_one_rank(name, number, recor
     rows = [rank["rec"].rows[0][0] for rank in ranks]
     assert rows[0] > 0
     assert rows[-1] == 0  # the last rank steps all the same
+
+
+@pytest.mark.parametrize(("precision", "size"), [("bf16-mixed", torch.float32), ("bf16-true", torch.bfloat16)])
+def test_half_precision_and_recomputed_activations_train_sharded(precision, size, recorded, tmp_path):
+    def train():
+        found = fit("fsdp2", 2, tmp_path, recorded, max_steps=2, precision=precision, recompute=True)
+        return found.weights, [values["train/gradient_norm"] for values in found.values]
+
+    ours, theirs = on_ranks(2, train, tmp_path / "out")
+    assert {weight.dtype for weight in ours[0].values()} == {size}
+    assert all(torch.equal(ours[0][name], weight) for name, weight in theirs[0].items())
+    assert ours[1] == theirs[1]
+    assert min(ours[1]) > 0
