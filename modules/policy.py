@@ -51,10 +51,11 @@ class PolicyModule(L.LightningModule):
         whole = self.trainer.strategy.model
         if not isinstance(self._model, FSDPModule) and not isinstance(whole, FullyShardedDataParallel):
             return self._model
+        kept = next(tensor.dtype for tensor in self._model.state_dict().values() if tensor.is_floating_point())
         with torch.random.fork_rng(devices=[]):
             model = self._made()
         for parameter in model.parameters():
-            parameter.data = parameter.data.to(self._model.dtype)
+            parameter.data = parameter.data.to(kept)
         return model
 
     def whole_weights(self) -> Iterator[tuple[str, Tensor]]:

@@ -42,7 +42,7 @@ class Recorder(L.Callback):
         self.rows.append((pl_module.last_update.num_rows, pl_module.last_update.num_micro_batches))
 
     def on_train_end(self, trainer, pl_module):
-        self.weights = {name: whole(p.detach()) for name, p in pl_module.model.named_parameters()}
+        self.weights = {name: tensor.clone() for name, tensor in pl_module.whole_weights()}
 
 
 def whole(tensor):
