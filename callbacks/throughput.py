@@ -69,4 +69,6 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
 def _of_all_ranks(own: RolloutStats) -> RolloutStats:
     """Counts added up; the rollout took as long as its slowest rank."""
     parts = [asdict(part) for part in gathered(own)]
-    return RolloutStats(**{name: (max if name == "seconds" else sum)(part[name] for part in parts) for name in parts[0]})
+    return RolloutStats(
+        **{name: (max if name == "seconds" else sum)(part[name] for part in parts) for name in parts[0]}
+    )

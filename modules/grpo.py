@@ -19,8 +19,8 @@ from cod_lightning import __version__
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy, output_layer
-from cod_lightning.objective.baselines import Baseline, GroupMean, scale
 from cod_lightning.models.sharded import inside
+from cod_lightning.objective.baselines import Baseline, GroupMean, scale
 from cod_lightning.objective.batch import Batch, CreditTable, one_token
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss, kl_to_reference
@@ -266,7 +266,10 @@ class GRPOModule(PolicyModule):
         """A clip compares with False where a log-probability is NaN and would hide it, so both are looked at."""
         if bool(torch.isfinite(loss)) and bool(torch.isfinite(logprobs).all()):
             return
-        path = Path(self.trainer.default_root_dir) / f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
+        path = (
+            Path(self.trainer.default_root_dir)
+            / f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         saved = {
             name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")

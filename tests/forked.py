@@ -1,4 +1,4 @@
-"""Runs a function on several ranks: forked from this process, so that nothing is imported again, and told what torchrun would tell."""
+"""Runs a function on several ranks: forked from this process, so that nothing is imported again, in the environment of torchrun."""
 
 import os
 import pickle

@@ -119,7 +119,9 @@ def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monk
         strategy = parser.instantiate_classes(parser.parse_object({"strategy": given})).strategy
     else:
         strategy = build("smoke", f"strategy={path.stem}").trainer.strategy
-    assert type(strategy).__name__ == (given["class_path"].rpartition(".")[2] if isinstance(given, dict) else "DDPStrategy")
+    assert type(strategy).__name__ == (
+        given["class_path"].rpartition(".")[2] if isinstance(given, dict) else "DDPStrategy"
+    )
 
 
 def test_a_group_choice_replaces_the_world(tmp_path, monkeypatch):

@@ -28,7 +28,9 @@ SMALL = [
     *("--data.rollouts_per_epoch", "2", "--data.updates_per_rollout", "2", "--data.packs_per_rollout", "4"),
     *("--data.group_size", "4", "--data.val_packs", "9", "--trainer.max_epochs", "1"),
 ]
-SUITE = '[{"name": "held_out", "num_packs": 7, "reference_packs": 5, "controls": ["shuffled_context", "random", "oracle"]}]'
+SUITE = (
+    '[{"name": "held_out", "num_packs": 7, "reference_packs": 5, "controls": ["shuffled_context", "random", "oracle"]}]'
+)
 STOPPED_AT = 3
 """Updates after which a run ends early, in the middle of its second rollout."""
 

@@ -85,7 +85,9 @@ def _marked(loss: PolicyLoss, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "
     own = torch.stack([tokens.behaviour_logprobs[mask].double(), tokens.advantages[mask].double()]).cpu()
     parts = gathered(own)
     behaviour, advantages = torch.cat(parts, dim=1)[:, None]
-    whole = UpdateTokens(behaviour_logprobs=behaviour, advantages=advantages, action_mask=torch.ones_like(behaviour).bool())
+    whole = UpdateTokens(
+        behaviour_logprobs=behaviour, advantages=advantages, action_mask=torch.ones_like(behaviour).bool()
+    )
     chosen = loss.mark(whole, seed)[0].split([part.shape[1] for part in parts])[rank()]
     out[mask] = chosen.to(out.device)
     return out

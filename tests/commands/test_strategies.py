@@ -16,7 +16,8 @@ def trainer(devices, num_nodes=1, strategy=FSDP2, **sizes):
 
 
 @pytest.mark.parametrize(
-    ("devices", "num_nodes", "number"), [(1, 1, 1), (4, 2, 8), ("4", 1, 4), ([0, 2], 1, 2), ("auto", 1, None), (-1, 2, None)]
+    ("devices", "num_nodes", "number"),
+    [(1, 1, 1), (4, 2, 8), ("4", 1, 4), ([0, 2], 1, 2), ("auto", 1, None), (-1, 2, None)],
 )
 def test_processes_are_counted_where_the_config_says_how_many(devices, num_nodes, number):
     assert num_processes(trainer(devices, num_nodes)) == number
@@ -32,7 +33,10 @@ def test_an_open_mesh_shards_over_all_processes():
     ("keys", "said"),
     [
         (trainer(4, data_parallel_size=3), r"data_parallel_size is 3; expected 4.*trainer\.devices to 3"),
-        (trainer(4, data_parallel_size=2, tensor_parallel_size=2), r"tensor_parallel_size is 2; expected 1.*Set it to 1"),
+        (
+            trainer(4, data_parallel_size=2, tensor_parallel_size=2),
+            r"tensor_parallel_size is 2; expected 1.*Set it to 1",
+        ),
         (trainer("auto"), r"trainer\.devices is auto; expected the number"),
     ],
 )

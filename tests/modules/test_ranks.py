@@ -68,9 +68,7 @@ class RecomputingPolicy(TinyPolicy):
         return model
 
 
-def fit(
-    name, number, folder, recorded=None, max_steps=NUM_UPDATES, precision="32-true", recompute=False, **module
-):
+def fit(name, number, folder, recorded=None, max_steps=NUM_UPDATES, precision="32-true", recompute=False, **module):
     L.seed_everything(3, verbose=False)
     made = RecomputingPolicy if recompute else TinyPolicy
     policy = made(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=32)
@@ -170,7 +168,7 @@ def test_gradients_metrics_and_weights_are_those_of_one_rank(name, number, recor
                 torch.testing.assert_close(found.weights[parameter], weight, rtol=0, atol=1e-4)
             assert all(len(packs) == 4 // number for packs in found.packs)
         for update in range(NUM_UPDATES):  # together the packs that one rank trains on, and equally many passes
-            assert sorted(sum((rank[key].packs[update] for rank in ranks), [])) == expected.packs[update]
+            assert sorted(pack for rank in ranks for pack in rank[key].packs[update]) == expected.packs[update]
             assert len({rank[key].rows[update][1] for rank in ranks}) == 1
     rows = [rank["rec"].rows[0][0] for rank in ranks]
     assert rows[0] > 0
