@@ -64,7 +64,8 @@ class PolicyModule(L.LightningModule):
         if not isinstance(whole, FullyShardedDataParallel):
             yield from whole_weights(self._model)
             return
-        for name, tensor in get_model_state_dict(whole, options=StateDictOptions(full_state_dict=True)).items():
+        weights: dict[str, Any] = get_model_state_dict(whole, options=StateDictOptions(full_state_dict=True))
+        for name, tensor in weights.items():
             if name.startswith("model."):
                 yield name.removeprefix("model."), tensor
 

@@ -290,7 +290,7 @@ def _check_shards(path: str | None, strategy: Any) -> None:
     """Training goes on from shards with the strategy that shares them out; everything else reads them as well."""
     if path is not None and Path(path).is_dir() and not isinstance(strategy, FSDPStrategy | ModelParallelStrategy):
         expected = "a checkpoint in one file, or a strategy that shards, since this one holds shards of the optimizer"
-        raise ConfigError("ckpt_path", path, expected, "Choose strategy=fsdp2, with any number of devices.")
+        raise ConfigError("ckpt_path", path, expected, "Choose strategy=fsdp2.")
 
 
 def _refuse_trainer_flags(trainer: Any) -> None:
