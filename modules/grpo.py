@@ -5,7 +5,7 @@ advantage recomputes it from a transcript.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -121,6 +121,8 @@ class GRPOModule(PolicyModule):
         """Logged figures that not every update has: of its tokens, and, first in a rollout, of the engine's log-probs."""
         self.updates_since_sync = 0
         """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
+        self.progress: Callable[[], float] | None = None
+        """Share of the training that is done, where no number of updates ends it; set by `TokenBudget`."""
 
     def setup(self, stage: str) -> None:
         """Refuse a credit rule that has no meaning for packs of this size."""
@@ -149,7 +151,7 @@ class GRPOModule(PolicyModule):
         total = float(self.trainer.estimated_stepping_batches)  # infinite where the run has no end
 
         def factor(update: int) -> float:
-            done = min(1.0, update / total)
+            done = min(1.0, update / total if self.progress is None else self.progress())
             return min(1.0, (update + 1) / max(1, self.warmup_updates)) * (1 - (1 - self.final_lr_fraction) * done)
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
