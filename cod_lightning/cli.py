@@ -45,7 +45,8 @@ examples:
 
 _LIGHTNING = ("fit", "validate", "test", "predict")
 _MODULES = dict.fromkeys(_LIGHTNING, "train") | {
-    name: name for name in ("warm_start", "export", "deploy", "context", "worlds", "play", "references", "report", "sweep")
+    name: name
+    for name in ("warm_start", "export", "deploy", "context", "worlds", "play", "references", "report", "sweep")
 }
 """Command -> the module of `commands` with its `run`."""
 

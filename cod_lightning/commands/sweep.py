@@ -50,7 +50,9 @@ def run(argv: Sequence[str]) -> int:
 
 def _parse(argv: Sequence[str]) -> Any:
     parser = OneLine(
-        prog=f"{program()} sweep", usage="%(prog)s --config NAME KEY=VALUES ...", description=" ".join(_DESCRIPTION.split())
+        prog=f"{program()} sweep",
+        usage="%(prog)s --config NAME KEY=VALUES ...",
+        description=" ".join(_DESCRIPTION.split()),
     )
     parser.add_argument("--config", default=None, help="As in `fit`; its hydra.sweeper.params are axes too.")
     parser.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="Default: runs/sweeps/CONFIG.")
@@ -60,19 +62,26 @@ def _parse(argv: Sequence[str]) -> Any:
         default="basic",
         help="One after another; several at a time on this machine; on a cluster (slurm).",
     )
-    parser.add_argument(
-        "--jobs", type=int, default=None, help="At a time, with joblib; default: cores over --threads."
-    )
+    parser.add_argument("--jobs", type=int, default=None, help="At a time, with joblib; default: cores over --threads.")
     parser.add_argument("--threads", type=int, default=1, help="Of torch in each job, where torch_threads is not set.")
-    parser.add_argument("--print_jobs", action="store_true", help="Print what would run and how far it is; run nothing.")
+    parser.add_argument(
+        "--print_jobs", action="store_true", help="Print what would run and how far it is; run nothing."
+    )
     parser.add_argument(
         "--table", nargs="+", type=Path, default=None, metavar="FOLDER", help="Compare the runs in there; run nothing."
     )
     parser.add_argument(
-        "--reference", default=None, metavar="KEY=VALUE,...", help="Cell that the others are compared with; default: the first."
+        "--reference",
+        default=None,
+        metavar="KEY=VALUE,...",
+        help="Cell that the others are compared with; default: the first.",
     )
     parser.add_argument(
-        "--results", type=Path, default=None, metavar="STEM", help="Of the files written; default: FOLDER/sweep_results."
+        "--results",
+        type=Path,
+        default=None,
+        metavar="STEM",
+        help="Of the files written; default: FOLDER/sweep_results.",
     )
     return parser.parse_args(list(argv))
 
@@ -84,7 +93,9 @@ def _at_once(options: Any) -> int:
         raise ConfigError("--threads", options.threads, "at least 1", "1 is the default.")
     most = max(1, cores // options.threads)
     if options.jobs is not None and options.launcher != "joblib":
-        raise ConfigError("--jobs", options.jobs, f"left out with --launcher {options.launcher}", "Add --launcher joblib.")
+        raise ConfigError(
+            "--jobs", options.jobs, f"left out with --launcher {options.launcher}", "Add --launcher joblib."
+        )
     if options.jobs is not None and not 1 <= options.jobs <= most:
         expected = f"1 to {most}, with {cores} cores and {options.threads} threads a job"
         raise ConfigError("--jobs", options.jobs, expected, "Threads that share a core spin and crawl.")
@@ -134,7 +145,9 @@ def _make_warm_start(name: str, seed: int, threads: int) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
     last = (done.stderr.strip().splitlines() or [""])[-1]
-    print(f"seed {seed}, {last}" if done.returncode == 0 else f"seed {seed}, warm start {name} FAILED: {last}", flush=True)
+    print(
+        f"seed {seed}, {last}" if done.returncode == 0 else f"seed {seed}, warm start {name} FAILED: {last}", flush=True
+    )
 
 
 def _failures(jobs: Sequence["Job"]) -> int:

@@ -23,20 +23,6 @@ _EQUAL = 1.05
 _SEED = "seed_everything"
 
 
-    """Every seed of one setting."""
-
-    setting: dict[str, str]
-    label: str = ""
-    runs: dict[int, FinishedRun] = field(default_factory=dict)
-    not_finished: list[int] = field(default_factory=list)
-    records: list[JobRecord] = field(default_factory=list)
-
-    @property
-    def outcomes(self) -> BySeed:
-        """Of the trained policies."""
-        return {seed: run.outcomes for seed, run in self.runs.items()}
-
-
 def compare(roots: Sequence[Path], reference: str | None = None) -> SweepResults:
     """Everything that is finished in these folders, a record for each config and suite."""
     jobs: dict[Path, JobRecord] = {}
@@ -177,9 +163,7 @@ def _command(cell: Cell) -> str:
     set_by_hand = [line.lstrip("+") for line in record.overrides]
     axes = [line for line in set_by_hand if not line.startswith(f"{_SEED}=")]
     seeds = ",".join(map(str, sorted(one.seed for one in cell.records)))
-    return shlex.join(
-        ["python", "-m", "cod_lightning", "sweep", "--config", record.config, *axes, f"{_SEED}={seeds}"]
-    )
+    return shlex.join(["python", "-m", "cod_lightning", "sweep", "--config", record.config, *axes, f"{_SEED}={seeds}"])
 
 
 def _notes(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[str]:

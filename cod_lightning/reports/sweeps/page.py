@@ -97,7 +97,16 @@ def _costs(sweep: SweepRecord) -> str:
         names = ("updates", "sampled_tokens", "trained_tokens", "train_s", "wall_s", "cpu_s", "peak_mib")
         values = [cost[name] for name in names]
         lines.append([cell["label"], *("-" if value is None else f"{value:,.0f}" for value in values)])
-    head = ["cost of a run", "updates", "tokens sampled", "tokens trained", "training, s", "process, s", "process, CPU s", "peak, MiB"]
+    head = [
+        "cost of a run",
+        "updates",
+        "tokens sampled",
+        "tokens trained",
+        "training, s",
+        "process, s",
+        "process, CPU s",
+        "peak, MiB",
+    ]
     return _lines(head, lines)
 
 

@@ -69,4 +69,6 @@ def _draw(axes: "Axes", x: Sequence[float], figures: Sequence[Figure], label: st
     if known:
         places, means, ends = zip(*known, strict=True)
         axes.plot(places, means, marker="o", markersize=3, linewidth=1.3, color=colour, label=label)
-        axes.fill_between(places, [low for low, _ in ends], [high for _, high in ends], color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(
+            places, [low for low, _ in ends], [high for _, high in ends], color=colour, alpha=0.15, linewidth=0
+        )
