@@ -114,7 +114,21 @@ def _status(job: "Job") -> JobStatus:
 
 
 def _run(jobs: Sequence["Job"], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
-    """Everything that is not finished, warm starts first."""
+    """Everything that is not finished, in a folder that no other sweep works in meanwhile."""
+    from filelock import FileLock, Timeout
+
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(root / ".lock").acquire(timeout=0):
+            _run_alone(jobs, root, launcher, at_once, hydra)
+    except Timeout as error:
+        raise ConfigError(
+            "--out", root, "a folder that no other sweep works in", "Wait for it, or name another."
+        ) from error
+
+
+def _run_alone(jobs: Sequence["Job"], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
+    """Warm starts, then jobs."""
     from cod_lightning.commands.sweep_check import check
     from cod_lightning.commands.sweep_job import still_runs
     from cod_lightning.commands.sweep_launch import launch
@@ -123,9 +137,9 @@ def _run(jobs: Sequence["Job"], root: Path, launcher: str, at_once: int, hydra: 
     todo = [job for job in jobs if _status(job) is not JobStatus.FINISHED]
     known = {job.folder: read_record(job.folder) for job in todo if (job.folder / "job.json").is_file()}
     for folder, record in known.items():
-        if still_runs(folder, record):
-            remedy = f"Process {record.pid} is at {record.label}."
-            raise ConfigError("--out", root, "a folder that no other sweep works in", remedy)
+        if still_runs(folder, record):  # its sweep was killed and has left it behind
+            expected, remedy = "a folder in which nobody works", f"End process {record.pid}, or wait: {record.label}."
+            raise ConfigError("--out", root, expected, remedy)
     check([job for job in todo if job.record.kind is JobKind.FIT])
     for job in todo:
         job.write_config()
