@@ -1,10 +1,11 @@
 """From a config and axes to jobs: every combination composed, every warm start's evaluation taken out and done once a seed."""
 
 import copy
+import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,14 @@ def plan(config: str, overrides: Sequence[str], root: Path, threads: int) -> lis
     """The jobs of a sweep, warm starts first; each occurs once."""
     path = find_config(config)
     first = composed(path, [])
+    compose = functools.cache(lambda lines: composed(path, lines))
     jobs: dict[Path, Job] = {}
     fits: dict[Path, Job] = {}
     combinations = _combinations(first, overrides)
     for combination in combinations:
-        job = _fit(config, composed(path, combination), combination, threads)
+        own = _own_keys(combination)
+        made = compose(tuple(line for line in combination if line not in own))
+        job = _fit(config, made, combination, own.values(), threads)
         label = " ".join([Path(config).stem, *_telling(combination, combinations), f"seed={job.record.seed}"])
         job = replace(job, record=replace(job.record, label=label, order=len(fits)))
         warm = _warm_start(job, root)
@@ -58,6 +62,15 @@ def plan(config: str, overrides: Sequence[str], root: Path, threads: int) -> lis
         fit = _placed(job, root, JobKind.FIT, _without_warm_start(job.config))
         fits.setdefault(fit.folder, fit)
     return [*jobs.values(), *fits.values()]
+
+
+def _own_keys(combination: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """Line -> key and value, for keys at the top (`warm_start`, `seed_everything`): Hydra would take some for groups."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    lines = [line for line in combination if line.startswith("++") and not re.search(r"[./@]", line.partition("=")[0])]
+    parsed = OverridesParser.create().parse_overrides(lines)
+    return {line: (one.key_or_group, one.value()) for line, one in zip(lines, parsed, strict=True)}
 
 
 def _telling(combination: Sequence[str], combinations: Sequence[Sequence[str]]) -> list[str]:
@@ -94,12 +107,15 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
 def _addressed(line: str, first: Composed) -> str:
     """A choice in a group as it is; a value so that it may be new to the file (`fit` checks every key)."""
     key = line.partition("=")[0]
-    is_group = key in first.choices or any((folder / key).is_dir() for folder in config_folders())
+    is_group = key in first.choices or (
+        key not in first.plain and any((folder / key).is_dir() for folder in config_folders())
+    )
     return line if is_group or key[0] in "+~" else f"++{line}"
 
 
-def _fit(config: str, made: Composed, combination: list[str], threads: int) -> Job:
-    content = {SEED: 1, "torch_threads": threads, **made.plain}
+def _fit(config: str, made: Composed, combination: list[str], own: Iterable[tuple[str, Any]], threads: int) -> Job:
+    """The job with its config, suites spelled out, before its place and its warm start are settled."""
+    content = {SEED: 1, "torch_threads": threads, **made.plain, **dict(own)}
     data: dict[str, Any] = content.get("data") or {}
     if data.get("suites"):
         content["data"] = {**data, "suites": inline(data["suites"])}

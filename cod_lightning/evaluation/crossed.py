@@ -24,7 +24,7 @@ def crossed_estimate(values: Float[np.ndarray, "S P"]) -> Estimate:
     0.5
     """
     whole = values[:, ~np.isnan(values).any(axis=0)]
-    num_seeds, num_packs = whole.shape
+    num_packs = whole.shape[1]
     if not whole.size:
         return Estimate(math.nan, math.nan, math.nan, num_packs)
     mean = float(whole.mean())

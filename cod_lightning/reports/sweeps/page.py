@@ -7,10 +7,11 @@ from cod_lightning.evaluation.schema import Figure
 from cod_lightning.reports.sweeps.schema import CellRecord, Statistics, SweepRecord, SweepResults
 
 _ABOUT = """Success (share of tasks solved) on held-out packs that are the same for all runs, with 95 % intervals over seeds and
-packs: both count as drawn at random, with Satterthwaite's degrees of freedom, so that few seeds make wide intervals. Differences
-are paired by seed and pack. *mean* is over positions, *gain* is last minus first position, *area* the mean of success on validation
-packs over the sampled tokens that all runs have in common (intervals over seeds alone). Intervals are read one by one; nothing is
-corrected for how many there are. Sampled tokens are those of training rollouts; trained tokens went through forward and backward."""
+packs: both count as drawn at random, with Satterthwaite's degrees of freedom, so that few seeds make wide intervals.
+Differences are paired by seed and pack. *mean* is over positions, *gain* is last minus first position, *area* the mean of
+success on validation packs over the sampled tokens that all runs have in common (intervals over seeds alone). Intervals are
+read one by one; nothing is corrected for how many there are. Sampled tokens are those of training rollouts; trained tokens went
+through forward and backward."""
 
 
 def page(results: SweepResults, title: str, command: str, plots: Sequence[Path] = ()) -> str:
