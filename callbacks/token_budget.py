@@ -45,7 +45,7 @@ class TokenBudget(Callback):
         self._trainer = trainer
         listen(trainer, self._count)
         if self.max_sampled is not None:
-            pl_module.progress = self.share_spent  # pyright: ignore[reportAttributeAccessIssue]
+            pl_module.progress = self.share_spent  # pyright: ignore
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Listen no more."""

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.compute
 import pyarrow.parquet as pq
 
 from cod_lightning.errors import DataError
@@ -26,6 +27,7 @@ SCHEMA = pa.schema(
 )
 """A row a solve episode; `checkpoint` is null for the policy as it stood and for whoever is not the trained policy, `success` and
 `reward` are null where an engine or a world failed."""
+_compute: Any = pa.compute  # its functions are made at run time, out of a type checker's sight
 _KEY = ("suite", "condition", "checkpoint")
 
 
@@ -36,7 +38,7 @@ def write_packs(path: Path, played: Sequence[Played]) -> None:
     if path.exists():
         kept = _read(path)
         keys = pa.array(["\0".join(map(str, key)) for key in latest], pa.string())
-        tables.insert(0, kept.filter(pc.invert(pc.is_in(_keys(kept), value_set=keys))))
+        tables.insert(0, kept.filter(_compute.invert(_compute.is_in(_keys(kept), value_set=keys))))
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     pq.write_table(pa.concat_tables(tables), draft, compression="zstd")
@@ -49,7 +51,7 @@ def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
     Raises `DataError` where the file is missing or foreign.
     """
     table = _read(path)
-    wanted = pc.equal(_keys(table), "\0".join((suite, condition, "None")))
+    wanted = _compute.equal(_keys(table), "\0".join((suite, condition, "None")))
     columns = table.filter(wanted).sort_by([("pack", "ascending"), ("position", "ascending")]).to_pydict()
     if not columns["pack"]:
         return None
@@ -80,8 +82,8 @@ def _table(one: Played) -> pa.Table:
 
 def _keys(table: pa.Table) -> pa.ChunkedArray:
     """Suite, condition and checkpoint of each row, as one string."""
-    columns = [pc.fill_null(table[name], "None") for name in _KEY]
-    return pc.binary_join_element_wise(*columns, "\0")  # pyright: ignore
+    columns = [_compute.fill_null(table[name], "None") for name in _KEY]
+    return _compute.binary_join_element_wise(*columns, "\0")
 
 
 def _read(path: Path) -> pa.Table:

@@ -57,7 +57,7 @@ def test_a_run_stops_with_the_rollout_that_spends_its_budget_and_is_validated_an
     rollouts = cost["updates"] / 2
     assert rollouts >= 2
     assert cost["sampled_tokens"] >= 1000 > cost["sampled_tokens"] * (rollouts - 1) / rollouts * 0.8
-    assert 0 < cost["trained_tokens"]
+    assert cost["trained_tokens"] > 0
     assert len(cell["curve"]["tokens"]) > 1
     assert (folder / "checkpoints" / "last.ckpt").is_file()
     assert cost["cpu_s"] > 1

@@ -78,7 +78,8 @@ def _reference(cells: Sequence[Cell], asked: str | None) -> Cell:
     """The one cell that was asked for, by some of its settings; the first one where nothing was."""
     if asked is None:
         return cells[0]
-    wanted = dict(part.partition("=")[::2] for part in asked.split(","))
+    parts = [part.partition("=") for part in asked.split(",")]
+    wanted = {key: value for key, _, value in parts}
     matching = [cell for cell in cells if wanted.items() <= cell.setting.items()]
     if len(matching) != 1:
         labels = "; ".join(cell.label for cell in cells)
