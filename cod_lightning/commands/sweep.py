@@ -34,7 +34,12 @@ def run(argv: Sequence[str]) -> int:
     if options.config is None:
         raise ConfigError("--config", "missing", "the config that is varied", "Try --config smoke credit=episode,task.")
     at_once = _at_once(options)
+    from cod_lightning.commands.sweep_launch import LAUNCHERS, check_launcher
     from cod_lightning.commands.sweep_plan import plan
+
+    if options.launcher not in LAUNCHERS:
+        raise ConfigError("--launcher", options.launcher, f"one of {', '.join(LAUNCHERS)}", "basic is the default.")
+    check_launcher(options.launcher)
 
     root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
     axes = [choice for choice in choices if not choice.startswith("hydra.")]
@@ -58,9 +63,8 @@ def _parse(argv: Sequence[str]) -> Any:
     parser.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="Default: runs/sweeps/CONFIG.")
     parser.add_argument(
         "--launcher",
-        choices=("basic", "joblib", "submitit", "submitit_local"),
         default="basic",
-        help="One after another; several at a time on this machine; on a cluster (slurm).",
+        help="basic: one after another; joblib: several at a time; submitit: on a cluster (slurm); submitit_local.",
     )
     parser.add_argument("--jobs", type=int, default=None, help="At a time, with joblib; default: cores over --threads.")
     parser.add_argument("--threads", type=int, default=1, help="Of torch in each job, where torch_threads is not set.")

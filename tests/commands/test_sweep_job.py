@@ -121,3 +121,16 @@ def test_a_damaged_record_is_named(tmp_path) -> None:
     (tmp_path / "job.json").write_text("{}")
     with pytest.raises(DataError, match=r"job\.json is no job of a sweep"):
         read_record(tmp_path)
+
+
+def test_a_sweep_that_is_stopped_ends_its_job_which_stays_to_be_gone_on_with(monkeypatch, tmp_path) -> None:
+    def stopped(pid: int, options: int) -> None:
+        raise SystemExit(143)
+
+    monkeypatch.setattr(sweep_job.os, "wait4", stopped)
+    with pytest.raises(SystemExit):
+        ends(monkeypatch, tmp_path, "import time; time.sleep(60)")
+    record = read_record(tmp_path)
+    assert record.status is JobStatus.RUNNING
+    assert record.pid is not None
+    assert not Path(f"/proc/{record.pid}").exists()

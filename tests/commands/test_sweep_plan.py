@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from cod_lightning.cli import main
+from cod_lightning.commands.sweep_launch import LAUNCHERS, launch
 from cod_lightning.commands.sweep_plan import plan, warm_starts
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
@@ -108,6 +109,7 @@ def test_a_key_that_fit_does_not_know_is_refused_before_anything_runs(tmp_path, 
         (["--config", "smoke", "--jobs", "2"], "expected left out with --launcher basic"),
         (["--config", "smoke", "--launcher", "joblib", "--jobs", "9999"], "Threads that share a core spin and crawl"),
         (["--config", "smoke", "--threads", "0"], "--threads is 0"),
+        (["--config", "smoke", "--launcher", "slurm"], "--launcher is slurm; expected one of basic, joblib"),
         (["--table", ".", "--config", "smoke"], "alone, since it runs nothing"),
     ],
 )
@@ -128,3 +130,14 @@ def test_a_job_s_config_is_one_that_fit_takes(jobs):
 
 def test_the_folder_says_what_the_job_is(jobs):
     assert Path(jobs[2].folder).name.startswith("smoke,credit=episode,seed=1-")
+
+
+def test_a_launcher_that_is_not_installed_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(LAUNCHERS, "joblib", ("joblib", "hydra_plugins.hydra_nowhere"))
+    assert main(["sweep", "--config", "smoke", "--launcher", "joblib"]) == 2
+    assert "pip install 'cod-lightning[sweep]'" in capsys.readouterr().err
+
+
+def test_a_key_that_the_launcher_does_not_have_is_a_mistake_in_one_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"--launcher is joblib hydra\.launcher\.partition=gpu; .*partition"):
+        launch([tmp_path], tmp_path, "joblib", 1, ["hydra.launcher.partition=gpu"])
