@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from cod_lightning.cli import main
+from cod_lightning.commands.config_files import composed, find_config
 from cod_lightning.commands.sweep_launch import LAUNCHERS, launch
 from cod_lightning.commands.sweep_plan import plan, warm_starts
 from cod_lightning.errors import ConfigError
@@ -141,3 +142,32 @@ def test_a_launcher_that_is_not_installed_says_what_to_install(monkeypatch, caps
 def test_a_key_that_the_launcher_does_not_have_is_a_mistake_in_one_line(tmp_path):
     with pytest.raises(ConfigError, match=r"--launcher is joblib hydra\.launcher\.partition=gpu; .*partition"):
         launch([tmp_path], tmp_path, "joblib", 1, ["hydra.launcher.partition=gpu"])
+
+
+@pytest.mark.parametrize("world", ["levers", "frozen_lake_3x3", "frozen_lake_4x4", "alchemy"])
+def test_runs_of_the_study_end_by_tokens_and_meet_the_same_packs(world):
+    made = composed(find_config(f"study/{world}"), [])
+    assert made.plain["sampled_token_budget"] > 0
+    assert made.plain["trainer"]["max_epochs"] == -1
+    (suite,) = made.plain["data"]["suites"]
+    assert suite["num_packs"] >= 512
+    assert suite["controls"] == ["blanked_context"]
+    assert made.axes == {"credit": "episode,trajectory,task", "seed_everything": "1,2,3,4,5"}
+    assert made.choices["credit"] == "episode"
+
+
+@pytest.mark.parametrize(
+    ("method", "loss", "baseline", "reweighted"),
+    [
+        ("grpo", "GRPO", "GroupMean", False),
+        ("rec_without_red", "REC", "GroupMean", False),
+        ("rec", "REC", "GroupMean", True),
+        ("loop", "LOOP", "LeaveOneOut", False),
+        ("cispo", "CISPO", "GroupMean", False),
+    ],
+)
+def test_a_method_is_a_loss_with_the_baseline_that_belongs_to_it(method, loss, baseline, reweighted):
+    model = composed(find_config("study/levers"), [f"method={method}"]).plain["model"]
+    assert model["loss"]["class_path"].endswith(f".{loss}")
+    assert model["baseline"]["class_path"].endswith(f".{baseline}")
+    assert (model["reweight"] is not None) == reweighted
