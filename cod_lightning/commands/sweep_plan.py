@@ -117,8 +117,11 @@ def _fit(config: str, made: Composed, combination: list[str], own: Iterable[tupl
     """The job with its config, suites spelled out, before its place and its warm start are settled."""
     content = {SEED: 1, "torch_threads": threads, **made.plain, **dict(own)}
     data: dict[str, Any] = content.get("data") or {}
-    if data.get("suites"):
-        content["data"] = {**data, "suites": inline(data["suites"])}
+    if not data.get("suites"):
+        raise ConfigError(
+            "data.suites", "empty", "a suite by which runs are compared", "Try 'data.suites=[in_domain]'."
+        )
+    content["data"] = {**data, "suites": inline(data["suites"])}
     record = JobRecord(
         kind=JobKind.FIT,
         label="",

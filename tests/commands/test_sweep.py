@@ -48,7 +48,7 @@ def test_a_job_that_fails_is_listed_and_the_others_are_compared(swept) -> None:
     (sweep_record,) = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"]
     (cell,) = sweep_record["cells"]
     assert cell["seeds"] == [1]
-    assert f"model.lr=1e+30, seed 1, failed: {said}" in sweep_record["notes"]
+    assert f"model.lr=1e+30, seed 1, is not in the figures, failed: {said}" in sweep_record["notes"]
 
 
 def test_a_run_stops_with_the_rollout_that_spends_its_budget_and_is_validated_and_kept(swept) -> None:

@@ -23,13 +23,15 @@ JOB = JobRecord(
 )
 
 
+WHOLE = "import pathlib; [pathlib.Path(name).write_text('{}') for name in ('evaluation.json', 'report.html')];"
+
+
 def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, record: JobRecord = JOB) -> JobRecord:
     """The record after a process that runs this code."""
+    monkeypatch.chdir(tmp_path)
     write_record(tmp_path, record)
-    asked = []
 
     def stand_in(folder: Path, kind: JobKind, *, resumes: bool = False) -> list[str]:
-        asked.append(command(folder, kind, resumes=resumes))
         return [sys.executable, "-c", code]
 
     monkeypatch.setattr(sweep_job, "command", stand_in)
@@ -39,7 +41,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, record: Job
 
 
 def test_a_job_that_ends_well_is_finished_and_its_cost_is_written_down(monkeypatch, tmp_path, capsys) -> None:
-    found = ends(monkeypatch, tmp_path, "x = bytearray(60_000_000); print('done')")
+    found = ends(monkeypatch, tmp_path, WHOLE + "x = bytearray(60_000_000); print('done')")
     assert (found.status, found.error, found.num_attempts, found.pid) == (JobStatus.FINISHED, None, 1, None)
     assert found.wall_s > 0
     assert found.cpu_s > 0
@@ -58,13 +60,27 @@ def test_a_job_that_ends_well_is_finished_and_its_cost_is_written_down(monkeypat
             "model.lr is 0; expected more",
         ),
         ("raise KeyError('gone')", "KeyError: 'gone'"),
-        ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL (out of memory?)"),
         ("import sys; sys.exit(3)", "it wrote nothing"),
     ],
 )
 def test_a_job_that_fails_is_written_down_in_one_line_and_raises_nothing(monkeypatch, tmp_path, code, said) -> None:
     found = ends(monkeypatch, tmp_path, code)
     assert (found.status, found.error) == (JobStatus.FAILED, said)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL (out of memory?)"),
+        ("print('Lightning ends with 0 after a SIGTERM')", "it ended before its evaluation did"),
+    ],
+)
+def test_a_job_that_a_signal_ends_is_not_finished_and_goes_on_the_next_time(monkeypatch, tmp_path, code, said) -> None:
+    for name in ("evaluation.json", "report.html"):
+        (tmp_path / name).write_text("of an earlier attempt")
+    found = ends(monkeypatch, tmp_path, code)
+    assert found.status is JobStatus.INTERRUPTED
+    assert str(found.error).startswith(said)
 
 
 def test_threads_are_set_for_every_library(monkeypatch, tmp_path) -> None:
@@ -76,7 +92,7 @@ def test_an_interrupted_job_goes_on_from_its_checkpoint_and_its_seconds_add_up(m
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").touch()
     interrupted = replace(JOB, status=JobStatus.RUNNING, num_attempts=1, wall_s=100.0, peak_mib=1e6, pid=2**22 + 1)
-    found = ends(monkeypatch, tmp_path, "pass", interrupted)
+    found = ends(monkeypatch, tmp_path, WHOLE, interrupted)
     assert "goes on from its last checkpoint" in capsys.readouterr().out
     assert found.num_attempts == 2
     assert 100 < found.wall_s < 160
@@ -86,7 +102,7 @@ def test_an_interrupted_job_goes_on_from_its_checkpoint_and_its_seconds_add_up(m
 def test_a_job_that_had_failed_begins_anew(monkeypatch, tmp_path, capsys) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").touch()
-    found = ends(monkeypatch, tmp_path, "pass", replace(JOB, status=JobStatus.FAILED, error="no", wall_s=100.0))
+    found = ends(monkeypatch, tmp_path, WHOLE, replace(JOB, status=JobStatus.FAILED, error="no", wall_s=100.0))
     assert "begins" in capsys.readouterr().out
     assert found.wall_s < 60
     assert found.error is None

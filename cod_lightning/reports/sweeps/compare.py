@@ -170,10 +170,9 @@ def _command(cell: Cell) -> str:
 def _notes(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[str]:
     for cell in cells:
         for record in cell.records:
-            if record.status is JobStatus.FAILED:
-                yield f"{cell.label}, seed {record.seed}, failed: {record.error}"
-            elif record.status is not JobStatus.FINISHED:
-                yield f"{cell.label}, seed {record.seed}, is {record.status}."
+            if record.status is not JobStatus.FINISHED:
+                said = f": {record.error}" if record.error else ""
+                yield f"{cell.label}, seed {record.seed}, is not in the figures, {record.status}{said}"
     spent = [tokens for one in records for tokens in one["cost"]["sampled_tokens_range"] or ()]
     if spent and max(spent) > _EQUAL * min(spent):
         yield (

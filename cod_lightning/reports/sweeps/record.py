@@ -25,7 +25,9 @@ class JobStatus(StrEnum):
 
     PLANNED = "planned"
     RUNNING = "running"
-    """Begun; where its process is gone, it was interrupted and goes on from its last checkpoint."""
+    """Begun; where its process is gone, its sweep was killed, and it counts as interrupted."""
+    INTERRUPTED = "interrupted"
+    """Ended by a signal; goes on from its last checkpoint."""
     FINISHED = "finished"
     FAILED = "failed"
 
@@ -52,7 +54,7 @@ class JobRecord:
     """Name of the folder in which what it starts from is evaluated; null where nothing is."""
     status: JobStatus = JobStatus.PLANNED
     error: str | None = None
-    """In one line, where it failed."""
+    """In one line, where it failed or was interrupted."""
     wall_s: float = 0.0
     """From start to end of its process, over all attempts, evaluation included."""
     cpu_s: float = 0.0

@@ -151,7 +151,7 @@ def test_a_failed_job_is_a_note_and_its_seed_is_missing(root: Path) -> None:
     (folder / "job.json").write_text(json.dumps(content))
     sweep = only(root)
     assert (sweep["cells"][1]["seeds"], sweep["cells"][1]["not_finished"]) == ([1, 3], [2])
-    assert "credit=trajectory, seed 2, failed: the loss is nan" in sweep["notes"]
+    assert "credit=trajectory, seed 2, is not in the figures, failed: the loss is nan" in sweep["notes"]
 
 
 def test_a_full_grid_says_what_each_choice_does_on_the_average(tmp_path: Path) -> None:
