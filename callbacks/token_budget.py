@@ -7,8 +7,9 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.source import listen, rollout_source, stop_listening
+from callbacks.source import listen, stop_listening
 from cod_lightning.errors import ConfigError
+from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
 
 
@@ -32,7 +33,6 @@ class TokenBudget(Callback):
         self.num_trained = 0
         self._new = 0
         """Tokens of this rank that were sampled since the last update."""
-        self._trainer: L.Trainer | None = None
 
     def share_spent(self) -> float:
         """Of the budget, in [0, 1]."""
@@ -42,7 +42,6 @@ class TokenBudget(Callback):
         """Listen to rollouts; let the learning rate go by the budget."""
         if stage != "fit":
             return
-        self._trainer = trainer
         listen(trainer, self._count)
         if self.max_sampled is not None:
             pl_module.progress = self.share_spent  # pyright: ignore
@@ -79,9 +78,8 @@ class TokenBudget(Callback):
         self.num_sampled, self.num_trained = state_dict["num_sampled"], state_dict["num_trained"]
 
     def _count(self, label: str, step: int, groups: Sequence[Group]) -> None:
-        source = rollout_source(self._trainer) if self._trainer is not None else None
-        if label == "train" and source is not None and source.last_rollout is not None:
-            self._new += source.last_rollout.num_generated_tokens
+        if label == "train":
+            self._new += RolloutStats.of(groups, 0.0, 0).num_generated_tokens
 
     def _stop_if_spent(self, trainer: L.Trainer) -> None:
         stream = getattr(getattr(trainer, "datamodule", None), "stream", None)
