@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cod_lightning.errors import DataError
@@ -27,7 +27,7 @@ SCHEMA = pa.schema(
 )
 """A row a solve episode; `checkpoint` is null for the policy as it stood and for whoever is not the trained policy, `success` and
 `reward` are null where an engine or a world failed."""
-_compute: Any = pa.compute  # its functions are made at run time, out of a type checker's sight
+_compute: Any = pc  # its functions are made at run time, out of a type checker's sight
 _KEY = ("suite", "condition", "checkpoint")
 
 
