@@ -11,7 +11,7 @@ import pytest
 
 from cod_lightning.reports.sweeps.record import JobStatus, read_jobs
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = "{name: held_out, num_packs: 16, controls: [blanked_context], warm_start_temperatures: []}"
 SMALL = [
@@ -24,7 +24,7 @@ SMALL = [
 def sweep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "cod_lightning", "sweep", "--config", "smoke", "--out", "out", *SMALL, *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600)
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900)
 
 
 @pytest.fixture(scope="module")
