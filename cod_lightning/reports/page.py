@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from cod_lightning.reports.embedded import embedded
 
-_SCRIPTS = ("dom.js", "charts.js", "lake.js", "difference.js", "overview.js", "details.js", "browser.js", "page.js")
+_SCRIPTS = ("dom.js", "charts.js", "lake.js", "difference.js", "overview.js", "tokens.js", "details.js", "browser.js", "page.js")
 """In this order they become one script."""
 
 
