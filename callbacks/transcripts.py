@@ -41,7 +41,7 @@ class Transcripts(Callback):
         self._begun: set[str] = set()
         """Labels whose file this object has written to."""
         self._logprobs: LogprobWriter | None = None
-        """While a module that tells of its rows is trained."""
+        """Of the latest training of a module that tells of its rows."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Listen to rollouts, and to what the module makes of them."""
@@ -59,9 +59,9 @@ class Transcripts(Callback):
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Listen no more."""
         stop_listening(trainer, self._write)
-        if self._logprobs is not None:
-            pl_module.row_listeners.remove(self._logprobs)  # pyright: ignore
-            self._logprobs = None
+        listeners: list[Any] = getattr(pl_module, "row_listeners", [])
+        if self._logprobs in listeners:
+            listeners.remove(self._logprobs)
         if stage in _REPLACED:  # the next pass replaces its own files
             self._begun = {label for label in self._begun if not label.startswith(stage)}
 
