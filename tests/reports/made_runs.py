@@ -18,13 +18,16 @@ CREDIT = "cod_lightning.objective.returns.EpisodeCredit"
 BASELINE = "cod_lightning.objective.baselines.GroupMean"
 
 
-def write_run(folder: Path, groups: Sequence[Group], *, group_size: int = 2, lr: float = 0.1) -> Path:
-    """A finished run: config, metrics, evaluation, training lifecycles."""
+def write_run(
+    folder: Path, groups: Sequence[Group], *, group_size: int = 2, lr: float = 0.1, logprobs: bool = True
+) -> Path:
+    """A finished run: config, metrics, evaluation, training lifecycles and what updates made of them."""
     write_config(folder, group_size=group_size, lr=lr)
     write_metrics(folder)
     write_evaluation(folder)
     transcript.write(folder / "lifecycles" / "train.jsonl", groups, step=4)
-    write_logprobs(folder, groups)
+    if logprobs:
+        write_logprobs(folder, groups)
     return folder
 
 

@@ -140,7 +140,7 @@ def test_runs_side_by_side_share_panels_and_show_what_differs(tmp_path):
 
 
 def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
-    write_run(tmp_path, varied_groups(500, 4, words=6), group_size=4)
+    write_run(tmp_path, varied_groups(500, 4, words=6), group_size=4, logprobs=False)
     overview, lives = report_data(read_runs([tmp_path]))
     assert len(lives["lifecycles"]) == 2000
     assert overview["files"][0]["words"] is True
@@ -148,7 +148,7 @@ def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
 
 
 def test_too_much_text_is_thinned_by_whole_groups_and_said(tmp_path):
-    write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2)
+    write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2, logprobs=False)
     overview, lives = report_data(read_runs([tmp_path]), most_bytes=400_000)
     assert len(embedded(lives).encode()) <= 400_000
     assert len(lives["lifecycles"]) % 2 == 0
