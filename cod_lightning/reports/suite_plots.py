@@ -108,7 +108,9 @@ def _style(runs: Sequence[Run], number: int, place: int, row: dict[str, Any]) ->
 
 
 def _line(axes: "Axes", x: Sequence[float], y: Sequence[float | None], ci95: Sequence[Any], **style: Any) -> None:
-    known = [(at, value, bounds or (value, value)) for at, value, bounds in zip(x, y, ci95, strict=True) if value is not None]
+    known = [
+        (at, value, bounds or (value, value)) for at, value, bounds in zip(x, y, ci95, strict=True) if value is not None
+    ]
     if not known:
         return
     spread = [

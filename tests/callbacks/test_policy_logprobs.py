@@ -122,9 +122,7 @@ def test_without_learning_every_update_finds_the_samplers_log_probs(tmp_path: Pa
     fit(tmp_path, lr=1e-12)
     known = sampled(tmp_path)
     for one in records(tmp_path):
-        torch.testing.assert_close(
-            list(one.logprobs), known[one.pack, one.sibling, one.episode][1], atol=1e-5, rtol=0
-        )
+        torch.testing.assert_close(list(one.logprobs), known[one.pack, one.sibling, one.episode][1], atol=1e-5, rtol=0)
 
 
 def test_every_kept_episode_with_an_advantage_has_one_line_and_no_other_has(

@@ -24,7 +24,11 @@ def _side(folder: Path) -> Path:
 def _data(folder: Path) -> tuple[dict[str, Any], list[str], list[dict[str, Any]]]:
     """The file of training lifecycles, the run's notes, all episodes."""
     overview, lives = report_data(read_runs([folder]))
-    return overview["files"][0], overview["runs"][0]["notes"], [one for life in lives["lifecycles"] for one in life["e"]]
+    return (
+        overview["files"][0],
+        overview["runs"][0]["notes"],
+        [one for life in lives["lifecycles"] for one in life["e"]],
+    )
 
 
 def test_a_gap_is_the_policys_log_prob_minus_the_samplers(tmp_path):
@@ -70,7 +74,13 @@ def test_a_run_of_an_earlier_version_has_no_gaps_and_says_so(tmp_path):
 def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
     write_run(tmp_path, GROUPS)
     first, second, third, *rest = _side(tmp_path).read_text().splitlines()
-    lines = [first[:30], second.replace('"schema":1', '"schema":2'), third.replace('"digest":', '"digest":1'), "", *rest]
+    lines = [
+        first[:30],
+        second.replace('"schema":1', '"schema":2'),
+        third.replace('"digest":', '"digest":1'),
+        "",
+        *rest,
+    ]
     _side(tmp_path).write_text("\n".join(lines))
     _, notes, episodes = _data(tmp_path)
     assert notes == [
