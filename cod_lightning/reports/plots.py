@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def write_plots(runs: Sequence[Run], beside: Path) -> list[Path]:
-    """Write `STEM_success`, `_regret`, `_recovery`, `_change`, `_training` beside the report, as far as there is something to draw."""
+    """Write `STEM_success`, `_regret`, `_recovery`, `_change`, `_training` beside the report, those that there is something for."""
     found = {
         "success": success_figure(runs),
         "regret": regret_figure(runs),
