@@ -148,7 +148,7 @@ def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
 
 
 def test_too_much_text_is_thinned_by_whole_groups_and_said(tmp_path):
-    write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2, logprobs=False)
+    write_run(tmp_path, varied_groups(40, 2, words=60), group_size=2)
     overview, lives = report_data(read_runs([tmp_path]), most_bytes=400_000)
     assert len(embedded(lives).encode()) <= 400_000
     assert len(lives["lifecycles"]) % 2 == 0
