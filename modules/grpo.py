@@ -31,6 +31,9 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 from modules.policy import PolicyModule
 
+RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
+"""Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
+
 
 @dataclass(frozen=True, slots=True)
 class UpdateStats:
@@ -123,6 +126,7 @@ class GRPOModule(PolicyModule):
         """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
         self.progress: Callable[[], float] | None = None
         """Share of the training that is done, where no number of updates ends it; set by `TokenBudget`."""
+        self.row_listeners: list[RowListener] = []
 
     def setup(self, stage: str) -> None:
         """Refuse a credit rule that has no meaning for packs of this size."""
@@ -224,6 +228,8 @@ class GRPOModule(PolicyModule):
                 loss = loss - self.entropy_coefficient * entropy.sum() / max(1, update.num_action_tokens)
             self._stop_if_not_finite(loss, logprobs, part)
             self.manual_backward(loss)
+            for listener in self.row_listeners:
+                listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
             divergence_sum += float(divergence.detach())
