@@ -47,7 +47,10 @@ def batch_of_all(own: Batch) -> Batch:
 
     names = [name for name, value in vars(own).items() if isinstance(value, Tensor)]
     return replace(
-        own, **{name: joined(name) for name in names}, num_action_tokens=sum(part.num_action_tokens for part in parts)
+        own,
+        **{name: joined(name) for name in names},
+        num_action_tokens=sum(part.num_action_tokens for part in parts),
+        pack_ids={g: name for part in parts for g, name in part.pack_ids.items()},
     )
 
 
