@@ -124,7 +124,7 @@ def test_two_ranks_sample_from_the_same_packs_what_one_does(one, two):
 
 def test_what_all_ranks_held_out_is_in_one_file_and_what_they_trained_on_in_one_for_each(two):
     names = {path.name for path in (two[1] / "lifecycles").glob("*.jsonl")}
-    assert {name for name in names if ".rank" in name} == {"train.rank1.jsonl"}
+    assert {name for name in names if ".rank" in name} == {"train.rank1.jsonl", "train_logprobs.rank1.jsonl"}
     lines = (two[1] / "lifecycles" / "validation.jsonl").read_text().splitlines()
     assert len(lines) == 9
 
