@@ -1,6 +1,7 @@
 """Keeps the engine on the policy's weights: before anything is sampled, and after the last update of every rollout."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -69,6 +70,7 @@ class WeightSync(Callback):
         engine = self._engine(trainer)
         if engine.policy_version < 0:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+            engine.log_folder = Path(trainer.default_root_dir)
             engine.bind(pl_module.model, data.chat.stop_ids, pl_module.policy.window)
         self.policy_version += new
         begun = time.perf_counter()

@@ -111,6 +111,7 @@ class RolloutDataModule(ItemDataModule):
         """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window."""
         if self._chat is None:
             _check_pair(self.engine, policy)
+            self.engine.check()
             chat = Chat(policy.tokenizer(self.env.words() + self.context.words()), self.enable_thinking)
             self._check_window(policy, chat)
             self._chat = chat

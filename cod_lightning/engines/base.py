@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cod_lightning.types import Message, StopReason
@@ -59,6 +60,8 @@ class Engine(ABC):
     """False for an engine whose model is somewhere else: what it samples can be evaluated, not trained on."""
     precision: str = "float32"
     """What it computes in, by torch's name; known once it is bound."""
+    log_folder: Path | None = None
+    """Where an engine that keeps logs writes them; `WeightSync` names the run's folder."""
 
     @abstractmethod
     async def generate(self, request: Request) -> Completion:
@@ -66,6 +69,16 @@ class Engine(ABC):
 
     def release(self, dialogue: str) -> None:
         """The dialogue is over; whatever is kept for it may go."""
+
+    def check(self) -> None:
+        """Raise `ConfigError` or `EngineFailure` for what can be seen to be wrong before there is a model."""
+
+    def replicas(self) -> "Sequence[Engine]":
+        """The parts that could differ, each to be tested on its own after a sync."""
+        return (self,)
+
+    def __str__(self) -> str:
+        return type(self).__name__
 
     def bind(self, model: "nn.Module", stop_ids: Iterable[int], window: int | None = None) -> None:
         """Make ready to serve copies of this model. Called once, before the first sync.

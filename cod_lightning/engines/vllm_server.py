@@ -1,0 +1,334 @@
+"""The engine that samples with vLLM servers: in a process of its own, on other GPUs, or on other hosts.
+
+Token ids in, token ids and their log-probabilities out. Every answer says which weights its tokens were sampled by; one from
+others than those of the last sync is thrown away, and its server gets the right ones before it serves again.
+"""
+
+import asyncio
+import secrets
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from cod_lightning.engines.base import Completion, Engine, Request
+from cod_lightning.engines.endpoint_access import key_of
+from cod_lightning.engines.fleet import Fleet, Server
+from cod_lightning.engines.server_client import ServerAnswer, ServerClient, ServerLost, turn_body
+from cod_lightning.engines.server_lines import Lines
+from cod_lightning.engines.server_process import LocalServers, check_local
+from cod_lightning.engines.server_start import check_facts, check_settings, checked_url, start_all
+from cod_lightning.engines.server_watch import Watch
+from cod_lightning.engines.weight_folder import WeightFolder
+from cod_lightning.engines.weight_nccl import NCCLTransfer
+from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
+
+_Item, _Result = TypeVar("_Item"), TypeVar("_Result")
+_COLDEST = 0.01
+"""Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
+_MOST_LOSSES = 3
+"""Servers that a turn may lose before it counts as what kills them."""
+
+
+class VLLMServerEngine(Engine):
+    """Samples with one or many vLLM servers, a dialogue always with the one that holds its prefix.
+
+    Log-probabilities are those after temperature and top-p (`processed_logprobs`, which the server has to be started with), so
+    they belong to the distribution that was sampled from. Every request carries its own seed.
+
+    Args:
+        urls: Addresses of servers that run already, for example [http://gpu2:8000]; null starts one here.
+        start: Servers to start on this machine, each in a process of its own; null is 1 without `urls`, else 0.
+        local: How they are started.
+        api_key_variable: Environment variable with the key that the servers ask for; empty or missing: none.
+        weights: How a sync hands weights over: files in a folder that the servers can read, or NCCL from GPU to GPU.
+        weights_folder: Where those files are; null is shared memory, which servers on other hosts cannot read.
+        max_concurrent: Most turns in flight at one server.
+        timeout_s: Most time for one turn, tries and changes of the server included.
+        max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
+        return_s: How long a turn waits while no server is up; the run ends after that.
+        sync_timeout_s: Most time for one server to take new weights.
+    """
+
+    def __init__(
+        self,
+        urls: list[str] | None = None,
+        start: int | None = None,
+        local: LocalServers = LocalServers(),  # noqa: B008  (frozen; the CLI's default)
+        api_key_variable: str = "VLLM_API_KEY",
+        weights: Literal["folder", "nccl"] = "folder",
+        weights_folder: str | None = None,
+        max_concurrent: int = 256,
+        timeout_s: float = 600.0,
+        max_retries: int = 2,
+        return_s: float = 300.0,
+        sync_timeout_s: float = 600.0,
+    ) -> None:
+        self.urls = [checked_url(url) for url in urls or ()]
+        self.start = (0 if self.urls else 1) if start is None else start
+        check_settings(
+            self.urls,
+            self.start,
+            max_concurrent=max_concurrent,
+            max_retries=max_retries,
+            timeout_s=timeout_s,
+            return_s=return_s,
+            sync_timeout_s=sync_timeout_s,
+        )
+        self.local, self.api_key_variable = local, api_key_variable
+        self.weights: Literal["folder", "nccl"] = weights
+        self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
+        self.timeout_s, self.max_retries = timeout_s, max_retries
+        self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
+        self.num_live = 0
+        """Turns that somebody waits for."""
+        self._fleet = Fleet([])
+        self._folder: WeightFolder | None = None
+        self._transfers: dict[str, NCCLTransfer] = {}
+        self._model: PreTrainedModel | None = None
+        self._stop_ids: list[int] = []
+        self._names: frozenset[str] = frozenset()
+        self._run = secrets.token_hex(4)
+        self._lines = Lines(max_concurrent, timeout_s, max_retries)
+        self._watch = Watch(self._fleet, self._bring_back, return_s)
+
+    # ------------------------------------------------------------------ life
+
+    def check(self) -> None:
+        """Ask the servers that run already who they are; see that others could be started."""
+        if find_spec("openai") is None:
+            raise ConfigError("data.engine", type(self).__name__, "the library openai", "pip install openai.")
+        key_of(self.api_key_variable)
+        if self.start:
+            check_local(self.start, self.local)
+        if self.weights == "nccl":
+            NCCLTransfer.check()
+        self._each([self._client(url) for url in self.urls], lambda client: client.facts())
+
+    def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
+        """Start what is to be started; see that every server suits the model."""
+        if not isinstance(model, PreTrainedModel):
+            expected = "a transformers model, whose architecture vLLM can look up"
+            raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
+        self.check()
+        self.close()
+        self._model, self._stop_ids = model, sorted(stop_ids)
+        self._names = frozenset(model.state_dict())
+        window = window or model.config.get_text_config().max_position_embeddings
+        dtype = self.local.dtype or str(model.dtype).removeprefix("torch.")
+        servers = [Server(self._client(url)) for url in self.urls]
+        if self.start or self.weights == "folder":
+            self._folder = WeightFolder(self.weights_folder)
+        if self.start:
+            assert self._folder is not None
+            folder = self._folder.write(model, model.state_dict().items(), "start")
+            servers += start_all(
+                self.local,
+                self.start,
+                model=folder,
+                dtype=dtype,
+                window=window,
+                logs=self.log_folder or Path("."),
+                client=self._client,
+                transfer=self.weights == "nccl",
+                key=key_of(self.api_key_variable),
+            )
+        self._fleet = Fleet(servers)
+        facts = self._each(servers, lambda server: server.client.facts())
+        self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), window)
+        self._watch = Watch(self._fleet, self._bring_back, self.return_s)
+
+    def close(self) -> None:
+        """End the servers that were started here, and remove the weights."""
+        for server in self._fleet.servers:
+            if server.process is not None:
+                server.process.stop()
+        for transfer in self._transfers.values():
+            transfer.close()
+        if self._folder is not None:
+            self._folder.close()
+        self._fleet, self._folder, self._transfers = Fleet([]), None, {}
+
+    # ------------------------------------------------------------------ weights
+
+    def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
+        """Hand all weights to every server and empty its prefix cache. Refused while turns are in flight.
+
+        At the first sync every server has to take them; later one that does not is left out until the next sync.
+        """
+        if self._model is None:
+            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+        if self.num_live:
+            raise EngineFailure(f"{self.num_live} turns are in flight; weights change only between rollouts")
+        named = [(name, tensor.detach()) for name, tensor in weights]
+        if missing := self._names - {name for name, _ in named}:
+            raise EngineFailure(f"weight sync left out {sorted(missing)}")
+        first, self.policy_version = self.policy_version < 0, policy_version
+        if self.weights == "folder":
+            assert self._folder is not None
+            self._folder.write(self._model, named, self.label)
+        self._fleet.forget()
+        self._each(self._fleet.servers, lambda server: self._sync(server, named, strict=first))
+        lost = [server for server in self._fleet.servers if not server.up]
+        if len(lost) == len(self._fleet.servers):
+            raise EngineFailure(f"no vLLM server took the weights: {self._fleet.troubles()}")
+        if lost:
+            warnings.warn(f"vLLM servers left out until the next sync: {self._fleet.troubles()}", stacklevel=2)
+
+    @property
+    def label(self) -> str:
+        """What servers call the weights of the last sync; another run's of the same version are not mistaken for them."""
+        return f"{self._run}:{self.policy_version}"
+
+    def _sync(self, server: Server, named: list[tuple[str, Tensor]], *, strict: bool) -> None:
+        try:
+            if server.process is not None and not server.process.alive:
+                server.process.start(self._current())
+                server.process.wait(server.client.healthy)
+            if self.weights == "nccl":
+                self._transfer(server).send(named)
+                server.client.settle(self.label)
+            else:
+                self._load(server)
+        except EngineFailure as failure:
+            server.lose(str(failure))
+            if strict:
+                raise EngineFailure(
+                    f"{failure}. Was it started for another model, or can it not read data.engine.weights_folder?"
+                ) from None
+        else:
+            server.up, server.trouble = True, ""
+
+    def _load(self, server: Server) -> None:
+        server.client.load(str(self._current()), self.label)
+
+    def _current(self) -> Path:
+        """The folder of the latest weights."""
+        assert self._folder is not None
+        assert self._folder.current is not None
+        return self._folder.current
+
+    def _transfer(self, server: Server) -> NCCLTransfer:
+        """The way to this server; a new one where the server is new."""
+        known = self._transfers.get(server.url)
+        if known is None or server.client.version() == "default":
+            known = self._transfers[server.url] = NCCLTransfer(server.client)
+        return known
+
+    def _bring_back(self, server: Server) -> None:
+        """Once more: process, health, weights. Raises `EngineFailure` while it is not there."""
+        if server.process is not None and not server.process.alive:
+            server.process.start(self._current())
+        if not server.client.healthy():
+            raise ServerLost(server.trouble or f"{server.url} cannot be reached")
+        if server.client.version() != self.label:
+            if self.weights == "nccl":
+                raise ServerLost(f"{server.url} came back without weights; by NCCL it gets them at the next sync")
+            self._load(server)
+
+    # ------------------------------------------------------------------ turns
+
+    async def generate(self, request: Request) -> Completion:
+        """Sample one turn; at another server where the first is lost."""
+        if 0 < request.temperature < _COLDEST:
+            raise EngineRefused(
+                f"temperature {request.temperature}: between 0 and {_COLDEST} vLLM samples at {_COLDEST} and only logs it. "
+                f"Take 0 (greedy) or at least {_COLDEST}."
+            )
+        self.num_live += 1
+        try:
+            answer = await self._answered(request)
+        finally:
+            self.num_live -= 1
+        return Completion(
+            action_ids=answer.ids,
+            behaviour_logprobs=answer.logprobs,
+            stop=answer.stop,
+            policy_version=self.policy_version,
+            prompt_digest=answer.prompt_digest,
+        )
+
+    def release(self, dialogue: str) -> None:
+        """The dialogue is over."""
+        self._fleet.release(dialogue)
+
+    def replicas(self) -> Sequence[Engine]:
+        """One view of the engine for each server that is up."""
+        return [OneServer(self, server) for server in self._fleet.servers if server.up]
+
+    async def ask_at(self, server: Server, request: Request) -> Completion:
+        """Sample one turn at this server, as long as it is up."""
+        self._fleet.pin(request.dialogue, server)
+        return await self.generate(request)
+
+    def report(self) -> str:
+        """Losses of servers, where there were any."""
+        if not self._watch.num_lost:
+            return ""
+        down = f"; down now: {self._fleet.troubles()}" if self._fleet.troubles() else ""
+        return f"vLLM servers lost {self._watch.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
+
+    async def _answered(self, request: Request) -> ServerAnswer:
+        body = turn_body(
+            request.prompt_ids,
+            max_new_tokens=request.max_new_tokens,
+            seed=request.noise_seed,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            stop_ids=self._stop_ids,
+        )
+        for _ in range(_MOST_LOSSES):
+            server = await self._watch.home(request.dialogue)
+            client, places = await self._lines.to(server.client)
+            try:
+                async with places, asyncio.timeout(self.timeout_s):
+                    answer = await server.client.turn(client, body)
+            except TimeoutError:
+                if not await asyncio.to_thread(server.client.healthy):
+                    self._watch.lose(server, f"{server.url} does not answer in time")
+                raise EngineFailure(
+                    f"{server.url} gave no answer within {self.timeout_s:g} s (data.engine.timeout_s)"
+                ) from None
+            except ServerLost as lost:
+                self._watch.lose(server, str(lost))
+                continue
+            if stale := answer.versions - {self.label}:
+                self._watch.lose(server, f"{server.url} has weights {sorted(stale)}, not {self.label}")
+                continue
+            return answer
+        raise EngineFailure(f"{_MOST_LOSSES} vLLM servers were lost with this turn; {self._fleet.troubles()}")
+
+    def _client(self, url: str) -> ServerClient:
+        return ServerClient(url, key_of(self.api_key_variable), self.sync_timeout_s)
+
+    @staticmethod
+    def _each(items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[_Result]:
+        """The work on all of them at the same time."""
+        with ThreadPoolExecutor(max(1, len(items))) as pool:
+            return list(pool.map(work, items))
+
+
+class OneServer(Engine):
+    """A server of the engine on its own, for the self-test."""
+
+    def __init__(self, whole: VLLMServerEngine, server: Server) -> None:
+        self._whole, self._server = whole, server
+        self.policy_version, self.precision = whole.policy_version, whole.precision
+
+    async def generate(self, request: Request) -> Completion:
+        """Sample one turn there."""
+        there = f"{self._server.url}/{request.dialogue}"
+        return await self._whole.ask_at(self._server, replace(request, dialogue=there))
+
+    def release(self, dialogue: str) -> None:
+        """The dialogue is over."""
+        self._whole.release(f"{self._server.url}/{dialogue}")
+
+    def __str__(self) -> str:
+        return f"the vLLM server at {self._server.url}"
