@@ -1,8 +1,9 @@
 """Which server serves which dialogue: the one that holds its prefix, and another only when that one is lost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.server_client import ServerClient
 from cod_lightning.engines.server_process import ServerProcess
 
@@ -77,3 +78,30 @@ class Fleet:
     def troubles(self) -> str:
         """What is wrong with those that are down, in one line."""
         return "; ".join(server.trouble or server.url for server in self.servers if not server.up)
+
+
+class OneServer(Engine):
+    """An engine's server on its own, for the self-test.
+
+    Args:
+        whole: The engine; it samples.
+        server: Where.
+        fleet: The engine's.
+    """
+
+    def __init__(self, whole: Engine, server: Server, fleet: Fleet) -> None:
+        self._whole, self._server, self._fleet = whole, server, fleet
+        self.policy_version, self.precision = whole.policy_version, whole.precision
+
+    async def generate(self, request: Request) -> Completion:
+        """Sample one turn there, as long as it is up."""
+        there = replace(request, dialogue=f"{self._server.url}/{request.dialogue}")
+        self._fleet.pin(there.dialogue, self._server)
+        return await self._whole.generate(there)
+
+    def release(self, dialogue: str) -> None:
+        """The dialogue is over."""
+        self._whole.release(f"{self._server.url}/{dialogue}")
+
+    def __str__(self) -> str:
+        return f"the vLLM server at {self._server.url}"

@@ -52,7 +52,7 @@ class SelfTest:
         window: int,
         context: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> Gap:
-        """The largest gap of the engine's replicas. `context` gives what training computes in. Raises `EngineMismatch` beyond the tolerance.
+        """The largest gap of all replicas. `context` gives what training computes in. Raises `EngineMismatch` beyond the tolerance.
 
         The prompt is the same each time, so that an engine which keeps prefixes over a sync is found out.
         """

@@ -9,7 +9,6 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -19,17 +18,18 @@ from transformers import PreTrainedModel
 
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.endpoint_access import key_of
-from cod_lightning.engines.fleet import Fleet, Server
+from cod_lightning.engines.fleet import Fleet, OneServer, Server
 from cod_lightning.engines.server_client import ServerAnswer, ServerClient, ServerLost, turn_body
 from cod_lightning.engines.server_lines import Lines
 from cod_lightning.engines.server_process import LocalServers, check_local
 from cod_lightning.engines.server_start import check_facts, check_settings, checked_url, start_all
 from cod_lightning.engines.server_watch import Watch
-from cod_lightning.engines.weight_folder import WeightFolder
+from cod_lightning.engines.server_weights import WeightSupply
 from cod_lightning.engines.weight_nccl import NCCLTransfer
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 
-_Item, _Result = TypeVar("_Item"), TypeVar("_Result")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _COLDEST = 0.01
 """Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
 _MOST_LOSSES = 3
@@ -89,14 +89,13 @@ class VLLMServerEngine(Engine):
         self.num_live = 0
         """Turns that somebody waits for."""
         self._fleet = Fleet([])
-        self._folder: WeightFolder | None = None
-        self._transfers: dict[str, NCCLTransfer] = {}
+        self._supply: WeightSupply | None = None
         self._model: PreTrainedModel | None = None
         self._stop_ids: list[int] = []
         self._names: frozenset[str] = frozenset()
         self._run = secrets.token_hex(4)
         self._lines = Lines(max_concurrent, timeout_s, max_retries)
-        self._watch = Watch(self._fleet, self._bring_back, return_s)
+        self._watch: Watch | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -109,7 +108,7 @@ class VLLMServerEngine(Engine):
             check_local(self.start, self.local)
         if self.weights == "nccl":
             NCCLTransfer.check()
-        self._each([self._client(url) for url in self.urls], lambda client: client.facts())
+        _each([self._client(url) for url in self.urls], lambda client: client.facts())
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
@@ -120,40 +119,34 @@ class VLLMServerEngine(Engine):
         self.close()
         self._model, self._stop_ids = model, sorted(stop_ids)
         self._names = frozenset(model.state_dict())
-        window = window or model.config.get_text_config().max_position_embeddings
-        dtype = self.local.dtype or str(model.dtype).removeprefix("torch.")
+        longest = window or int(model.config.get_text_config().max_position_embeddings)
+        self._supply = WeightSupply(self.weights, self.weights_folder)
         servers = [Server(self._client(url)) for url in self.urls]
-        if self.start or self.weights == "folder":
-            self._folder = WeightFolder(self.weights_folder)
         if self.start:
-            assert self._folder is not None
-            folder = self._folder.write(model, model.state_dict().items(), "start")
             servers += start_all(
                 self.local,
                 self.start,
-                model=folder,
-                dtype=dtype,
-                window=window,
-                logs=self.log_folder or Path("."),
+                model=self._supply.begin(model),
+                dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
+                window=longest,
+                logs=self.log_folder or Path(),
                 client=self._client,
                 transfer=self.weights == "nccl",
                 key=key_of(self.api_key_variable),
             )
         self._fleet = Fleet(servers)
-        facts = self._each(servers, lambda server: server.client.facts())
-        self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), window)
-        self._watch = Watch(self._fleet, self._bring_back, self.return_s)
+        facts = _each(servers, lambda server: server.client.facts())
+        self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest)
+        self._watch = Watch(self._fleet, self._supply.bring_back, self.return_s)
 
     def close(self) -> None:
         """End the servers that were started here, and remove the weights."""
         for server in self._fleet.servers:
             if server.process is not None:
                 server.process.stop()
-        for transfer in self._transfers.values():
-            transfer.close()
-        if self._folder is not None:
-            self._folder.close()
-        self._fleet, self._folder, self._transfers = Fleet([]), None, {}
+        if self._supply is not None:
+            self._supply.close()
+        self._fleet, self._supply = Fleet([]), None
 
     # ------------------------------------------------------------------ weights
 
@@ -162,7 +155,7 @@ class VLLMServerEngine(Engine):
 
         At the first sync every server has to take them; later one that does not is left out until the next sync.
         """
-        if self._model is None:
+        if self._model is None or self._supply is None:
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
         if self.num_live:
             raise EngineFailure(f"{self.num_live} turns are in flight; weights change only between rollouts")
@@ -170,11 +163,12 @@ class VLLMServerEngine(Engine):
         if missing := self._names - {name for name, _ in named}:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
         first, self.policy_version = self.policy_version < 0, policy_version
-        if self.weights == "folder":
-            assert self._folder is not None
-            self._folder.write(self._model, named, self.label)
         self._fleet.forget()
-        self._each(self._fleet.servers, lambda server: self._sync(server, named, strict=first))
+        self._supply.renew(self._model, named, self.label)
+        try:
+            _each(self._fleet.servers, lambda server: self._sync(server, strict=first))
+        finally:
+            self._supply.done()
         lost = [server for server in self._fleet.servers if not server.up]
         if len(lost) == len(self._fleet.servers):
             raise EngineFailure(f"no vLLM server took the weights: {self._fleet.troubles()}")
@@ -186,16 +180,10 @@ class VLLMServerEngine(Engine):
         """What servers call the weights of the last sync; another run's of the same version are not mistaken for them."""
         return f"{self._run}:{self.policy_version}"
 
-    def _sync(self, server: Server, named: list[tuple[str, Tensor]], *, strict: bool) -> None:
+    def _sync(self, server: Server, *, strict: bool) -> None:
+        assert self._supply is not None
         try:
-            if server.process is not None and not server.process.alive:
-                server.process.start(self._current())
-                server.process.wait(server.client.healthy)
-            if self.weights == "nccl":
-                self._transfer(server).send(named)
-                server.client.settle(self.label)
-            else:
-                self._load(server)
+            self._supply.give(server)
         except EngineFailure as failure:
             server.lose(str(failure))
             if strict:
@@ -204,33 +192,6 @@ class VLLMServerEngine(Engine):
                 ) from None
         else:
             server.up, server.trouble = True, ""
-
-    def _load(self, server: Server) -> None:
-        server.client.load(str(self._current()), self.label)
-
-    def _current(self) -> Path:
-        """The folder of the latest weights."""
-        assert self._folder is not None
-        assert self._folder.current is not None
-        return self._folder.current
-
-    def _transfer(self, server: Server) -> NCCLTransfer:
-        """The way to this server; a new one where the server is new."""
-        known = self._transfers.get(server.url)
-        if known is None or server.client.version() == "default":
-            known = self._transfers[server.url] = NCCLTransfer(server.client)
-        return known
-
-    def _bring_back(self, server: Server) -> None:
-        """Once more: process, health, weights. Raises `EngineFailure` while it is not there."""
-        if server.process is not None and not server.process.alive:
-            server.process.start(self._current())
-        if not server.client.healthy():
-            raise ServerLost(server.trouble or f"{server.url} cannot be reached")
-        if server.client.version() != self.label:
-            if self.weights == "nccl":
-                raise ServerLost(f"{server.url} came back without weights; by NCCL it gets them at the next sync")
-            self._load(server)
 
     # ------------------------------------------------------------------ turns
 
@@ -260,21 +221,18 @@ class VLLMServerEngine(Engine):
 
     def replicas(self) -> Sequence[Engine]:
         """One view of the engine for each server that is up."""
-        return [OneServer(self, server) for server in self._fleet.servers if server.up]
-
-    async def ask_at(self, server: Server, request: Request) -> Completion:
-        """Sample one turn at this server, as long as it is up."""
-        self._fleet.pin(request.dialogue, server)
-        return await self.generate(request)
+        return [OneServer(self, server, self._fleet) for server in self._fleet.servers if server.up]
 
     def report(self) -> str:
         """Losses of servers, where there were any."""
-        if not self._watch.num_lost:
+        if self._watch is None or not self._watch.num_lost:
             return ""
         down = f"; down now: {self._fleet.troubles()}" if self._fleet.troubles() else ""
         return f"vLLM servers lost {self._watch.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
 
     async def _answered(self, request: Request) -> ServerAnswer:
+        if self._watch is None:
+            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
         body = turn_body(
             request.prompt_ids,
             max_new_tokens=request.max_new_tokens,
@@ -307,28 +265,8 @@ class VLLMServerEngine(Engine):
     def _client(self, url: str) -> ServerClient:
         return ServerClient(url, key_of(self.api_key_variable), self.sync_timeout_s)
 
-    @staticmethod
-    def _each(items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[_Result]:
-        """The work on all of them at the same time."""
-        with ThreadPoolExecutor(max(1, len(items))) as pool:
-            return list(pool.map(work, items))
 
-
-class OneServer(Engine):
-    """A server of the engine on its own, for the self-test."""
-
-    def __init__(self, whole: VLLMServerEngine, server: Server) -> None:
-        self._whole, self._server = whole, server
-        self.policy_version, self.precision = whole.policy_version, whole.precision
-
-    async def generate(self, request: Request) -> Completion:
-        """Sample one turn there."""
-        there = f"{self._server.url}/{request.dialogue}"
-        return await self._whole.ask_at(self._server, replace(request, dialogue=there))
-
-    def release(self, dialogue: str) -> None:
-        """The dialogue is over."""
-        self._whole.release(f"{self._server.url}/{dialogue}")
-
-    def __str__(self) -> str:
-        return f"the vLLM server at {self._server.url}"
+def _each(items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[_Result]:
+    """The work on all of them at the same time."""
+    with ThreadPoolExecutor(max(1, len(items))) as pool:
+        return list(pool.map(work, items))
