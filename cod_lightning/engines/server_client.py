@@ -6,6 +6,7 @@ Connections, time-outs and retries with growing pauses are the `openai` library'
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cod_lightning.engines.base import digest
@@ -14,7 +15,7 @@ from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.types import StopReason
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, OpenAI
 
 FLAGS = "--logprobs-mode processed_logprobs --enable-scale-out --skip-tokenizer-init --generation-config vllm"
 """What a server has to be started with, beside its model."""
@@ -53,10 +54,7 @@ class ServerClient:
     """Control calls block; `turn` is a coroutine. No call outlasts its time-out, and the key is never shown."""
 
     def __init__(self, url: str, key: str, control_timeout_s: float) -> None:
-        from openai import OpenAI
-
-        self.url, self.key = url, key
-        self._control = OpenAI(api_key=key or "none", base_url=url, timeout=control_timeout_s, max_retries=0)
+        self.url, self.key, self._timeout_s = url, key, control_timeout_s
 
     def healthy(self) -> bool:
         """Whether it answers at all, and its engine lives."""
@@ -116,7 +114,7 @@ class ServerClient:
     async def turn(self, client: "AsyncOpenAI", body: Mapping[str, Any]) -> ServerAnswer:
         """One sampled turn."""
         try:
-            return _answer_of(await client.post(GENERATE, body=dict(body), cast_to=object))
+            return _answer_of(await client.post(self.url + GENERATE, body=dict(body), cast_to=object))
         except EngineFailure:
             raise
         except Exception as error:
@@ -132,16 +130,22 @@ class ServerClient:
 
     def _get(self, path: str, timeout_s: float | None = None) -> Any:
         try:
-            told = {} if timeout_s is None else {"timeout": timeout_s}
-            return self._control.get(path, cast_to=object, options=told)  # pyright: ignore[reportArgumentType]
+            return self._library().get(self.url + path, cast_to=object, options=self._within(timeout_s))
         except Exception as error:
             raise self._meant(error) from None
 
     def _post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:
-            return self._control.post(path, body=dict(body or {}), cast_to=object)
+            told = dict(body or {})
+            return self._library().post(self.url + path, body=told, cast_to=object, options=self._within())
         except Exception as error:
             raise self._meant(error) from None
+
+    def _library(self) -> "OpenAI":
+        return _library(self.key, self.url.startswith("https"))
+
+    def _within(self, timeout_s: float | None = None) -> Any:
+        return {"timeout": timeout_s or self._timeout_s}
 
     def _meant(self, error: Exception) -> EngineFailure:
         """What an exception of the library means."""
@@ -155,6 +159,15 @@ class ServerClient:
             return ServerLost(f"{self.url} does not answer in time")
         cause = error.__cause__ or error
         return ServerLost(f"{self.url} cannot be reached ({without(self.key, f'{type(cause).__name__}: {cause}')})")
+
+
+@lru_cache(maxsize=4)
+def _library(key: str, encrypted: bool) -> "OpenAI":
+    """One pool of connections for all servers; without https it spares the loading of certificates."""
+    from openai import DefaultHttpxClient, OpenAI
+
+    http = DefaultHttpxClient(verify=encrypted)
+    return OpenAI(api_key=key or "none", base_url="http://none", max_retries=0, http_client=http)
 
 
 class ServerRefused(EngineFailure):

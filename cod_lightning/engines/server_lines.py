@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from cod_lightning.engines.server_client import ServerClient
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Lines:
-    """A client and free places for each server.
+    """A client for all servers, and free places at each. Without https it spares the loading of certificates.
 
     Args:
         max_concurrent: Places of one server.
@@ -28,24 +27,21 @@ class Lines:
         """The line to a server."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._life = self._open()  # `asyncio.run` closes the generators that it has seen
-            self._stack, self._lines = await anext(self._life)
+            self._places: dict[str, asyncio.Semaphore] = {}
+            self._life = self._open(server.key, server.url.startswith("https"))
+            self._client = await anext(self._life)
             self._loop = loop
-        if server.url not in self._lines:
-            from openai import AsyncOpenAI
+        return self._client, self._places.setdefault(server.url, asyncio.Semaphore(self._max_concurrent))
 
-            client = AsyncOpenAI(
-                api_key=server.key or "none",
-                base_url=server.url,
-                timeout=self._timeout_s,
-                max_retries=self._max_retries,
-            )
-            self._lines[server.url] = (client, asyncio.Semaphore(self._max_concurrent))
-            self._stack.push_async_callback(client.close)
-        return self._lines[server.url]
+    async def _open(self, key: str, encrypted: bool) -> "AsyncGenerator[AsyncOpenAI]":
+        """Open until the loop ends: `asyncio.run` closes the generators that it has seen."""
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-    async def _open(
-        self,
-    ) -> "AsyncGenerator[tuple[AsyncExitStack, dict[str, tuple[AsyncOpenAI, asyncio.Semaphore]]]]":
-        async with AsyncExitStack() as stack:
-            yield stack, {}
+        async with AsyncOpenAI(
+            api_key=key or "none",
+            base_url="http://none",
+            timeout=self._timeout_s,
+            max_retries=self._max_retries,
+            http_client=DefaultAsyncHttpxClient(verify=encrypted),
+        ) as client:
+            yield client

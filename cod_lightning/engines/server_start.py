@@ -37,6 +37,8 @@ def check_settings(
     """Raise `ConfigError` for numbers that cannot work."""
     if start < 0 or not (urls or start):
         raise ConfigError("data.engine.start", start, "at least 1 where data.engine.urls is empty", "Name servers.")
+    if len({urlsplit(url).scheme for url in urls}) > 1:
+        raise ConfigError("data.engine.urls", urls, "all http or all https", "Change some.")
     if len(set(urls)) != len(urls):
         raise ConfigError("data.engine.urls", urls, "different servers", "Name each once.")
     if not 1 <= max_concurrent <= _MOST_CONNECTIONS:

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.endpoint_access import key_of
 from cod_lightning.engines.fleet import Fleet, OneServer, Server
-from cod_lightning.engines.server_client import ServerAnswer, ServerClient, ServerLost, turn_body
+from cod_lightning.engines.server_client import REMEDY, ServerAnswer, ServerClient, ServerLost, turn_body
 from cod_lightning.engines.server_lines import Lines
 from cod_lightning.engines.server_process import LocalServers, check_local
 from cod_lightning.engines.server_start import check_facts, check_settings, checked_url, start_all
@@ -108,7 +108,7 @@ class VLLMServerEngine(Engine):
             check_local(self.start, self.local)
         if self.weights == "nccl":
             NCCLTransfer.check()
-        _each([self._client(url) for url in self.urls], lambda client: client.facts())
+        _each([self._client(url) for url in self.urls], _asked)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
@@ -264,6 +264,14 @@ class VLLMServerEngine(Engine):
 
     def _client(self, url: str) -> ServerClient:
         return ServerClient(url, key_of(self.api_key_variable), self.sync_timeout_s)
+
+
+def _asked(client: ServerClient) -> None:
+    try:
+        client.facts()
+    except ServerLost as lost:
+        expected = f"a vLLM server that answers: {lost}"
+        raise ConfigError("data.engine.urls", client.url, expected, f"Check the address. {REMEDY}") from None
 
 
 def _each(items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[_Result]:
