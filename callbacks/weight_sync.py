@@ -14,6 +14,8 @@ from cod_lightning.engines.self_test import SelfTest
 class WeightSync(Callback):
     """Copies the trained weights into the engine; every sync is a new policy version.
 
+    An engine that was asked to (`data.engine.sleep`) sleeps while training goes on; a sync wakes it, weights first.
+
     The rollout that follows carries the version on every token. With `data.updates_per_rollout` above 1 the later updates
     of a rollout train on tokens of the version before; the next sync comes when the rollout is used up.
 
@@ -56,6 +58,12 @@ class WeightSync(Callback):
             if restored:
                 self.last_gap, self.last_sync_s = logged
 
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """The rollout is there; the engine may sleep until the next sync."""
+        self._engine(trainer).sleep()
+
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -74,7 +82,9 @@ class WeightSync(Callback):
             engine.bind(pl_module.model, data.chat.stop_ids, pl_module.policy.window)
         self.policy_version += new
         begun = time.perf_counter()
+        engine.wake("weights")
         engine.update_weights(pl_module.model.state_dict().items(), self.policy_version)
+        engine.wake("kv_cache")
         self.last_sync_s = time.perf_counter() - begun
         pl_module.updates_since_sync = 0
         if self.self_test is not None and engine.has_weights:

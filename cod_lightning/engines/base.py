@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cod_lightning.types import Message, StopReason
 
@@ -86,6 +86,12 @@ class Engine(ABC):
         `stop_ids` end a turn; no prompt and its response together will be longer than `window`, by default all the positions
         that the model was made for.
         """
+
+    def sleep(self) -> None:
+        """Training begins: give the device's memory back, if the engine was asked to. Until it is woken it serves nothing."""
+
+    def wake(self, part: Literal["weights", "kv_cache"]) -> None:
+        """Take memory again, if it was given back: first for weights, which a sync then brings, then for the cache."""
 
     def update_weights(self, weights: Iterable[tuple[str, "torch.Tensor"]], policy_version: int) -> None:
         """Take new weights; every token sampled from here on carries `policy_version`."""

@@ -61,9 +61,11 @@ class ServerProcess:
         log: Path,
         key: str,
         transfer: bool = False,
+        sleep: bool = False,
     ) -> None:
         self.how, self.log = how, log
-        self._index, self._key, self._model, self._transfer = index, key, model, transfer
+        self._index, self._key, self._model = index, key, model
+        self._transfer, self._sleep = transfer, sleep
         self._dtype, self._window = dtype, window
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -156,6 +158,7 @@ class ServerProcess:
             arguments += ["--block-size", "32", "--no-enable-chunked-prefill", "--max-num-batched-tokens", batch]
         else:
             arguments += ["--gpu-memory-utilization", str(how.gpu_memory_utilization)]
+            arguments += ["--enable-sleep-mode"] if self._sleep else []
         if self._transfer:
             arguments += ["--weight-transfer-config", '{"backend": "nccl"}']
         return [*arguments, *how.arguments]

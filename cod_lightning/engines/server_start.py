@@ -75,6 +75,7 @@ def start_all(
     logs: Path,
     client: Callable[[str], ServerClient],
     transfer: bool,
+    sleep: bool,
     key: str,
 ) -> list[Server]:
     """Servers on this machine, all of which answer. Raises `EngineFailure` with the end of the log of one that does not."""
@@ -88,6 +89,7 @@ def start_all(
             log=logs / f"vllm_server_{index}.log",
             key=key,
             transfer=transfer,
+            sleep=sleep,
         )
         for index in range(num)
     ]

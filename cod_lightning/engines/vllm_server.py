@@ -54,6 +54,8 @@ class VLLMServerEngine(Engine):
         max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
         return_s: How long a turn waits while no server is up; the run ends after that.
         sync_timeout_s: Most time for one server to take new weights.
+        sleep: Servers give their memory back while training goes on, for one that shares its GPU with training. A server that
+            runs already needs --enable-sleep-mode.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class VLLMServerEngine(Engine):
         max_retries: int = 2,
         return_s: float = 300.0,
         sync_timeout_s: float = 600.0,
+        sleep: bool = False,
     ) -> None:
         self.urls = [checked_url(url) for url in urls or ()]
         self.start = (0 if self.urls else 1) if start is None else start
@@ -86,6 +89,7 @@ class VLLMServerEngine(Engine):
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
         self.timeout_s, self.max_retries = timeout_s, max_retries
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
+        self.sleeps, self.asleep = sleep, False
         self.num_live = 0
         """Turns that somebody waits for."""
         self._fleet = Fleet([])
@@ -132,6 +136,7 @@ class VLLMServerEngine(Engine):
                 logs=self.log_folder or Path(),
                 client=self._client,
                 transfer=self.weights == "nccl",
+                sleep=self.sleeps,
                 key=key_of(self.api_key_variable),
             )
         self._fleet = Fleet(servers)
@@ -174,6 +179,20 @@ class VLLMServerEngine(Engine):
             raise EngineFailure(f"no vLLM server took the weights: {self._fleet.troubles()}")
         if lost:
             warnings.warn(f"vLLM servers left out until the next sync: {self._fleet.troubles()}", stacklevel=2)
+
+    def sleep(self) -> None:
+        """All of them: the next sync brings every weight again."""
+        if self.sleeps and not self.asleep:
+            if self.num_live:
+                raise EngineFailure(f"{self.num_live} turns are in flight; servers sleep only between rollouts")
+            self.asleep = True
+            _each([server for server in self._fleet.servers if server.up], lambda server: server.client.sleep())
+
+    def wake(self, part: Literal["weights", "kv_cache"]) -> None:
+        """One part after the other; with the second they serve again."""
+        if self.asleep:
+            _each([server for server in self._fleet.servers if server.up], lambda server: server.client.wake(part))
+            self.asleep = part == "weights"
 
     @property
     def label(self) -> str:
@@ -233,6 +252,8 @@ class VLLMServerEngine(Engine):
     async def _answered(self, request: Request) -> ServerAnswer:
         if self._watch is None:
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+        if self.asleep:
+            raise EngineFailure("the servers sleep; a sync of the weights wakes them")
         body = turn_body(
             request.prompt_ids,
             max_new_tokens=request.max_new_tokens,
