@@ -11,6 +11,7 @@ from cod_lightning.engines.fleet import Server
 from cod_lightning.engines.server_client import ServerLost
 from cod_lightning.engines.weight_folder import WeightFolder
 from cod_lightning.engines.weight_nccl import NCCLTransfer
+from cod_lightning.errors import EngineFailure
 
 _FRESH = "default"
 """What vLLM calls the weights that a server was started with."""
@@ -51,7 +52,7 @@ class WeightSupply:
             server.process.start(self._folder.current)
             server.process.wait(server.client.healthy)
         if self._by == "folder":
-            server.client.load(str(self._folder.current), self.label)
+            self._load(server)
             return
         transfer = self._transfers.get(server.url)
         if transfer is None or server.client.version() == _FRESH:
@@ -69,7 +70,16 @@ class WeightSupply:
             return
         if self._by == "nccl":
             raise ServerLost(f"{server.url} came back without weights; by NCCL it gets them at the next sync")
-        server.client.load(str(self._folder.current), self.label)
+        self._load(server)
+
+    def _load(self, server: Server) -> None:
+        """What fails leaves vLLM (0.32) with half of the tensors for ever; a server of ours is started again for the next try."""
+        try:
+            server.client.load(str(self._folder.current), self.label)
+        except EngineFailure:
+            if server.process is not None:
+                server.process.stop()
+            raise
 
     def close(self) -> None:
         """Leave the groups and remove the files."""
