@@ -3,7 +3,6 @@
 import os
 import runpy
 import signal
-import sys
 import threading
 
 
@@ -14,7 +13,8 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()  # returns when the other end is closed, which the kernel does for the dead
+    while os.read(0, 4096):  # ends when the other end is closed, which the kernel does for the dead
+        continue
     os.killpg(0, signal.SIGKILL)
 
 

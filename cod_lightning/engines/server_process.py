@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,8 @@ import torch
 
 from cod_lightning.errors import ConfigError, EngineFailure
 
-_LINES_SHOWN = 6
+_LINES_SHOWN = 3
+_ERROR = re.compile(r"\w(Error|Exception): |error: ")
 _CPU_BATCH_TOKENS = 8192
 
 
@@ -111,7 +113,7 @@ class ServerProcess:
             lines = self.log.read_text(errors="replace").splitlines()
         except OSError:
             return ""
-        told = [line for line in lines if "rror" in line] or lines
+        told = [line for line in lines if _ERROR.search(line)] or lines
         return " / ".join(line.strip()[-200:] for line in told[-_LINES_SHOWN:])
 
     def died(self) -> EngineFailure:

@@ -73,7 +73,7 @@ def ask(engine, *requests, return_exceptions=False):
     return asyncio.run(all_of_them())
 
 
-def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4):
+def lifecycles(engine, tokenizer, num_packs=2, num_siblings=2):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
     speaker = Speaker(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=8, policy_version=1)

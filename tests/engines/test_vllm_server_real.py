@@ -148,10 +148,3 @@ def test_weights_of_another_shape_are_refused_in_one_line_and_spoil_no_later_syn
     with pytest.raises(EngineFailure, match=r"no vLLM server took the weights: .*Size\(\[65\]\)"):
         engine.update_weights(weights.items(), 8)
     assert not engine._fleet.servers[0].process.alive  # vLLM keeps what it half took; the next sync starts it again
-
-
-def test_a_server_that_cannot_start_is_told_of_with_the_end_of_its_log(model, tmp_path):
-    engine = VLLMServerEngine(local=LocalServers(arguments=("--no-such-flag",)))
-    engine.log_folder = tmp_path
-    with pytest.raises(EngineFailure, match=r"ended with code 2; its log .*vllm_server_0\.log ends: .*no-such-flag"):
-        engine.bind(model, stop_ids=[2], window=256)
