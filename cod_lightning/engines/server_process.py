@@ -14,7 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
+from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError, EngineFailure
 
 _LINES_SHOWN = 3
@@ -176,16 +178,28 @@ class ServerProcess:
         return usual | kept | told
 
 
+def num_ranks() -> int:
+    """Processes that train, each with an engine of its own."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def own_rank() -> int:
+    """Which of them this is."""
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+
 def check_local(num: int, how: LocalServers) -> None:
     """Raise `ConfigError` for what cannot be started here."""
-    if how.devices and len(how.devices) != num:
-        expected = f"{num} entries, one for each server that data.engine.start asks for"
+    wanted = num * num_ranks()
+    if how.devices and len(how.devices) != wanted:
+        expected = f"{wanted} entries, one for each server that data.engine.start asks for on each rank"
         raise ConfigError("data.engine.local.devices", list(how.devices), expected, "Name the GPUs of each server.")
     if not how.start_timeout_s > 0:
         raise ConfigError("data.engine.local.start_timeout_s", how.start_timeout_s, "above 0", "900 is the default.")
     if find_spec("vllm") is None:
         remedy = "Install it (docs/guides/vllm.md), or name servers that run elsewhere in data.engine.urls."
         raise ConfigError("data.engine.start", num, "vLLM in this environment, which has none", remedy)
+    check_versions("VLLMServerEngine")
 
 
 def _kill_group(group: int) -> None:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from cod_lightning.engines.fleet import Server
 from cod_lightning.engines.server_client import ServerClient, ServerFacts
-from cod_lightning.engines.server_process import LocalServers, ServerProcess
+from cod_lightning.engines.server_process import LocalServers, ServerProcess, num_ranks, own_rank
 from cod_lightning.errors import ConfigError
 
 _MOST_CONNECTIONS = 1000
@@ -22,6 +22,14 @@ def checked_url(url: str) -> str:
         expected = "addresses without credentials, such as http://gpu2:8000"
         raise ConfigError("data.engine.urls", shown, expected, "The key comes from data.engine.api_key_variable.")
     return url.rstrip("/").removesuffix("/v1")
+
+
+def own_share(urls: list[str]) -> list[str]:
+    """This rank's servers: every rank has its own, since each brings its own weights."""
+    if urls and len(urls) < num_ranks():
+        expected = f"at least {num_ranks()} servers, one for each rank that trains"
+        raise ConfigError("data.engine.urls", urls, expected, "Name more, or train with fewer trainer.devices.")
+    return urls[own_rank() :: num_ranks()]
 
 
 def check_settings(
@@ -91,7 +99,7 @@ def start_all(
             transfer=transfer,
             sleep=sleep,
         )
-        for index in range(num)
+        for index in range(num * own_rank(), num * (own_rank() + 1))
     ]
     servers = [Server(client(process.url), process) for process in processes]
     try:

@@ -22,7 +22,7 @@ from cod_lightning.engines.fleet import Fleet, OneServer, Server
 from cod_lightning.engines.server_client import REMEDY, ServerAnswer, ServerClient, ServerLost, turn_body
 from cod_lightning.engines.server_lines import Lines
 from cod_lightning.engines.server_process import LocalServers, check_local
-from cod_lightning.engines.server_start import check_facts, check_settings, checked_url, start_all
+from cod_lightning.engines.server_start import check_facts, check_settings, checked_url, own_share, start_all
 from cod_lightning.engines.server_watch import Watch
 from cod_lightning.engines.server_weights import WeightSupply
 from cod_lightning.engines.weight_nccl import NCCLTransfer
@@ -98,7 +98,7 @@ class VLLMServerEngine(Engine):
         self._stop_ids: list[int] = []
         self._names: frozenset[str] = frozenset()
         self._run = secrets.token_hex(4)
-        self._lines = Lines(max_concurrent, timeout_s, max_retries)
+        self._lines = Lines(max_concurrent, 2 * timeout_s, max_retries)  # the turn's own deadline comes first
         self._watch: Watch | None = None
 
     # ------------------------------------------------------------------ life
@@ -125,7 +125,7 @@ class VLLMServerEngine(Engine):
         self._names = frozenset(model.state_dict())
         longest = window or int(model.config.get_text_config().max_position_embeddings)
         self._supply = WeightSupply(self.weights, self.weights_folder)
-        servers = [Server(self._client(url)) for url in self.urls]
+        servers = [Server(self._client(url)) for url in own_share(self.urls)]
         if self.start:
             servers += start_all(
                 self.local,

@@ -262,6 +262,19 @@ def test_the_self_test_asks_every_server(engine, two):
         assert server.prompts == [(3, 7, 5)]
 
 
+def test_each_rank_has_servers_of_its_own(monkeypatch):
+    from cod_lightning.engines import server_start
+
+    monkeypatch.setattr(server_start, "num_ranks", lambda: 2)
+    shares = []
+    for rank in range(2):
+        monkeypatch.setattr(server_start, "own_rank", lambda rank=rank: rank)
+        shares.append(server_start.own_share(["a", "b", "c"]))
+    assert shares == [["a", "c"], ["b"]]
+    with pytest.raises(ConfigError, match="at least 2 servers, one for each rank that trains"):
+        server_start.own_share(["a"])
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
