@@ -4,15 +4,14 @@ Connections, time-outs and retries with growing pauses are the `openai` library'
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from cod_lightning.engines.base import digest
 from cod_lightning.engines.endpoint_failure import without
+from cod_lightning.engines.server_turn import ServerAnswer, ServerLost, ServerRefused, answer_of, turn_body
 from cod_lightning.errors import ConfigError, EngineFailure
-from cod_lightning.types import StopReason
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
@@ -21,13 +20,8 @@ FLAGS = "--logprobs-mode processed_logprobs --enable-scale-out --skip-tokenizer-
 """What a server has to be started with, beside its model."""
 REMEDY = f"Start it with VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server --model ... {FLAGS}"
 GENERATE = "/inference/v1/generate"
-_STOPS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 _RESET_S = 10.0
 """Most time for blocks of aborted requests to be given up, before a prefix cache counts as stuck."""
-
-
-class ServerLost(EngineFailure):
-    """The server is gone, broken, or has other weights than it should; another may serve the turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +30,6 @@ class ServerFacts:
 
     window: int
     dtype: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServerAnswer:
-    """A sampled turn."""
-
-    ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    stop: StopReason
-    versions: frozenset[str]
-    """Labels of the weights that its tokens were sampled by."""
-    prompt_digest: int
 
 
 class ServerClient:
@@ -114,7 +96,7 @@ class ServerClient:
     async def turn(self, client: "AsyncOpenAI", body: Mapping[str, Any]) -> ServerAnswer:
         """One sampled turn."""
         try:
-            return _answer_of(await client.post(self.url + GENERATE, body=dict(body), cast_to=object))
+            return answer_of(await client.post(self.url + GENERATE, body=dict(body), cast_to=object))
         except EngineFailure:
             raise
         except Exception as error:
@@ -168,55 +150,6 @@ def _library(key: str, encrypted: bool) -> "OpenAI":
 
     http = DefaultHttpxClient(verify=encrypted)
     return OpenAI(api_key=key or "none", base_url="http://none", max_retries=0, http_client=http)
-
-
-class ServerRefused(EngineFailure):
-    """The server denies this one request (HTTP 4xx)."""
-
-
-def turn_body(
-    prompt_ids: Sequence[int],
-    *,
-    max_new_tokens: int,
-    seed: int,
-    temperature: float,
-    top_p: float,
-    stop_ids: Sequence[int],
-) -> dict[str, Any]:
-    """A request for token ids and their log-probs; it ends at `stop_ids`, whatever the checkpoint's own settings say."""
-    return {
-        "token_ids": list(prompt_ids),
-        "return_token_ids": True,
-        "sampling_params": {
-            "temperature": temperature,
-            "top_p": top_p,
-            "max_tokens": max_new_tokens,
-            "seed": seed & (2**63 - 1),
-            "stop_token_ids": list(stop_ids),
-            "ignore_eos": True,
-            "logprobs": 0,
-            "detokenize": False,
-        },
-    }
-
-
-def _answer_of(content: Any) -> ServerAnswer:
-    try:
-        (choice,) = content["choices"]
-        ids = tuple(int(i) for i in choice["token_ids"])
-        tokens = choice["logprobs"]["content"] or ()
-        logprobs = tuple(float(at["logprob"]) for at in tokens)
-        spelled = tuple(int(at["token_id"]) for at in tokens)
-        reason, spans = choice["finish_reason"], choice["weight_versions"] or ()
-        prompt_digest = digest(content["prompt_token_ids"])
-        versions = frozenset(str(span["version"]) for span in spans)
-    except (KeyError, TypeError, ValueError) as error:
-        raise EngineFailure(f"a vLLM server's answer lacks {type(error).__name__}: {error}") from None
-    if ids != spelled:
-        raise EngineFailure("a vLLM server's log-probs are not those of its tokens")
-    if reason not in _STOPS:
-        raise ServerLost(f"a vLLM server ended the request with {reason!r}")
-    return ServerAnswer(ids=ids, logprobs=logprobs, stop=_STOPS[reason], versions=versions, prompt_digest=prompt_digest)
 
 
 def _said(error: Any) -> str:

@@ -15,12 +15,12 @@ class Lines:
 
     Args:
         max_concurrent: Places of one server.
-        timeout_s: For each wait on a connection.
+        timeout_s: Most time for one turn.
         max_retries: Further tries after a lost connection; pauses grow from 0.5 to 8 s.
     """
 
     def __init__(self, max_concurrent: int, timeout_s: float, max_retries: int) -> None:
-        self._max_concurrent, self._timeout_s, self._max_retries = max_concurrent, timeout_s, max_retries
+        self._max_concurrent, self.timeout_s, self._max_retries = max_concurrent, timeout_s, max_retries
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def to(self, server: ServerClient) -> "tuple[AsyncOpenAI, asyncio.Semaphore]":
@@ -40,7 +40,7 @@ class Lines:
         async with AsyncOpenAI(
             api_key=key or "none",
             base_url="http://none",
-            timeout=self._timeout_s,
+            timeout=2 * self.timeout_s,  # the turn's own deadline comes first
             max_retries=self._max_retries,
             http_client=DefaultAsyncHttpxClient(verify=encrypted),
         ) as client:

@@ -1,14 +1,19 @@
 """Before the first turn: settings that cannot work, servers that are started here, servers that do not suit the model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from cod_lightning.engines.fleet import Server
-from cod_lightning.engines.server_client import ServerClient, ServerFacts
+from cod_lightning.engines.server_client import REMEDY, ServerClient, ServerFacts
 from cod_lightning.engines.server_process import LocalServers, ServerProcess, num_ranks, own_rank
+from cod_lightning.engines.server_turn import ServerLost
 from cod_lightning.errors import ConfigError
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 _MOST_CONNECTIONS = 1000
 """Of the HTTP library, to one server."""
 
@@ -112,3 +117,18 @@ def start_all(
             process.stop()
         raise
     return servers
+
+
+def see_reachable(client: ServerClient) -> None:
+    """Raises `ConfigError` for a server that is not there, or was started otherwise than it has to be."""
+    try:
+        client.facts()
+    except ServerLost as lost:
+        expected = f"a vLLM server that answers: {lost}"
+        raise ConfigError("data.engine.urls", client.url, expected, f"Check the address. {REMEDY}") from None
+
+
+def on_all(items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[_Result]:
+    """The work on all of them at the same time."""
+    with ThreadPoolExecutor(max(1, len(items))) as pool:
+        return list(pool.map(work, items))

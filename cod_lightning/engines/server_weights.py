@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.engines.fleet import Server
-from cod_lightning.engines.server_client import ServerLost
+from cod_lightning.engines.server_turn import ServerLost
 from cod_lightning.engines.weight_folder import WeightFolder
 from cod_lightning.engines.weight_nccl import NCCLTransfer
 from cod_lightning.errors import EngineFailure

@@ -4,14 +4,12 @@ Token ids in, token ids and their log-probabilities out. Every answer says which
 others than those of the last sync is thrown away, and its server gets the right ones before it serves again.
 """
 
-import asyncio
 import secrets
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -19,21 +17,26 @@ from transformers import PreTrainedModel
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.endpoint_access import key_of
 from cod_lightning.engines.fleet import Fleet, OneServer, Server
-from cod_lightning.engines.server_client import REMEDY, ServerAnswer, ServerClient, ServerLost, turn_body
+from cod_lightning.engines.server_client import ServerClient
 from cod_lightning.engines.server_lines import Lines
 from cod_lightning.engines.server_process import LocalServers, check_local
-from cod_lightning.engines.server_start import check_facts, check_settings, checked_url, own_share, start_all
+from cod_lightning.engines.server_start import (
+    check_facts,
+    check_settings,
+    checked_url,
+    on_all,
+    own_share,
+    see_reachable,
+    start_all,
+)
+from cod_lightning.engines.server_turn import ServerAnswer, turn_body
 from cod_lightning.engines.server_watch import Watch
 from cod_lightning.engines.server_weights import WeightSupply
 from cod_lightning.engines.weight_nccl import NCCLTransfer
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 _COLDEST = 0.01
 """Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
-_MOST_LOSSES = 3
-"""Servers that a turn may lose before it counts as what kills them."""
 
 
 class VLLMServerEngine(Engine):
@@ -98,7 +101,6 @@ class VLLMServerEngine(Engine):
         self._stop_ids: list[int] = []
         self._names: frozenset[str] = frozenset()
         self._run = secrets.token_hex(4)
-        self._lines = Lines(max_concurrent, 2 * timeout_s, max_retries)  # the turn's own deadline comes first
         self._watch: Watch | None = None
 
     # ------------------------------------------------------------------ life
@@ -112,7 +114,7 @@ class VLLMServerEngine(Engine):
             check_local(self.start, self.local)
         if self.weights == "nccl":
             NCCLTransfer.check()
-        _each([self._client(url) for url in self.urls], _asked)
+        on_all([self._client(url) for url in self.urls], see_reachable)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
@@ -140,9 +142,14 @@ class VLLMServerEngine(Engine):
                 key=key_of(self.api_key_variable),
             )
         self._fleet = Fleet(servers)
-        facts = _each(servers, lambda server: server.client.facts())
+        facts = on_all(servers, lambda server: server.client.facts())
         self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest)
-        self._watch = Watch(self._fleet, self._supply.bring_back, self.return_s)
+        self._watch = Watch(
+            self._fleet,
+            self._supply.bring_back,
+            Lines(self.max_concurrent, self.timeout_s, self.max_retries),
+            return_s=self.return_s,
+        )
 
     def close(self) -> None:
         """End the servers that were started here, and remove the weights."""
@@ -171,7 +178,7 @@ class VLLMServerEngine(Engine):
         self._fleet.forget()
         self._supply.renew(self._model, named, self.label)
         try:
-            _each(self._fleet.servers, lambda server: self._sync(server, strict=first))
+            on_all(self._fleet.servers, lambda server: self._sync(server, strict=first))
         finally:
             self._supply.done()
         lost = [server for server in self._fleet.servers if not server.up]
@@ -186,12 +193,12 @@ class VLLMServerEngine(Engine):
             if self.num_live:
                 raise EngineFailure(f"{self.num_live} turns are in flight; servers sleep only between rollouts")
             self.asleep = True
-            _each([server for server in self._fleet.servers if server.up], lambda server: server.client.sleep())
+            on_all([server for server in self._fleet.servers if server.up], lambda server: server.client.sleep())
 
     def wake(self, part: Literal["weights", "kv_cache"]) -> None:
         """One part after the other; with the second they serve again."""
         if self.asleep:
-            _each([server for server in self._fleet.servers if server.up], lambda server: server.client.wake(part))
+            on_all([server for server in self._fleet.servers if server.up], lambda server: server.client.wake(part))
             self.asleep = part == "weights"
 
     @property
@@ -262,40 +269,7 @@ class VLLMServerEngine(Engine):
             top_p=request.top_p,
             stop_ids=self._stop_ids,
         )
-        for _ in range(_MOST_LOSSES):
-            server = await self._watch.home(request.dialogue)
-            client, places = await self._lines.to(server.client)
-            try:
-                async with places, asyncio.timeout(self.timeout_s):
-                    answer = await server.client.turn(client, body)
-            except TimeoutError:
-                if not await asyncio.to_thread(server.client.healthy):
-                    self._watch.lose(server, f"{server.url} does not answer in time")
-                raise EngineFailure(
-                    f"{server.url} gave no answer within {self.timeout_s:g} s (data.engine.timeout_s)"
-                ) from None
-            except ServerLost as lost:
-                self._watch.lose(server, str(lost))
-                continue
-            if stale := answer.versions - {self.label}:
-                self._watch.lose(server, f"{server.url} has weights {sorted(stale)}, not {self.label}")
-                continue
-            return answer
-        raise EngineFailure(f"{_MOST_LOSSES} vLLM servers were lost with this turn; {self._fleet.troubles()}")
+        return await self._watch.ask(request.dialogue, body, self.label)
 
     def _client(self, url: str) -> ServerClient:
         return ServerClient(url, key_of(self.api_key_variable), self.sync_timeout_s)
-
-
-def _asked(client: ServerClient) -> None:
-    try:
-        client.facts()
-    except ServerLost as lost:
-        expected = f"a vLLM server that answers: {lost}"
-        raise ConfigError("data.engine.urls", client.url, expected, f"Check the address. {REMEDY}") from None
-
-
-def _each(items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[_Result]:
-    """The work on all of them at the same time."""
-    with ThreadPoolExecutor(max(1, len(items))) as pool:
-        return list(pool.map(work, items))
