@@ -56,6 +56,10 @@ class TrainStream:
             self._left -= 1
             yield Sealed(self._pending.popleft())
 
+    def amend(self, change: Callable[[Batch], Batch]) -> None:
+        """Replace the updates of the current rollout that are still to come."""
+        self._pending = deque(change(batch) for batch in self._pending)
+
     def state_dict(self) -> dict[str, Any]:
         """Nothing: that it has one tells Lightning that it can go on, but Lightning restores a loader's state too late."""
         return {}

@@ -18,6 +18,7 @@ from transformers.utils import logging as transformers_logging
 from callbacks import (
     Evaluation,
     LifecycleTable,
+    MismatchGuard,
     PositionCurve,
     Progress,
     Sample,
@@ -191,7 +192,7 @@ class TrainCLI(CodCLI):
         """What serves and watches CoD-Train."""
         budget = TokenBudget(self._own().sampled_token_budget)
         watching: list[Callback] = [Progress(), PositionCurve(), Sample(), Throughput(), budget]
-        return [WeightSync(), *watching, Transcripts(), LifecycleTable(), Evaluation()]
+        return [WeightSync(), MismatchGuard(), *watching, Transcripts(), LifecycleTable(), Evaluation()]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then the page that shows the run."""
