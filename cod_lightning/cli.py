@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cod_lightning import __version__
-from cod_lightning.errors import CodLightningError, ConfigError, DataError
+from cod_lightning.errors import CodLightningError, ConfigError, DataError, Stopped
 
 _HELP = f"""cod_lightning {__version__}: train and deploy LLMs as long-lifecycle agents.
 
@@ -50,7 +50,7 @@ _MODULES = dict.fromkeys(_LIGHTNING, "train") | {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 if it went well, 2 for a mistake in what was asked for, 1 for a run that had to stop."""
+    """Run a command; 0 if it went well, 2 for a mistake in what was asked for, 1 for a run that failed, 128 + N after signal N."""
     args = list(sys.argv[1:] if argv is None else argv)
     if not args or args[0] in ("-h", "--help", "help"):
         print(_HELP)
@@ -67,6 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CodLightningError as error:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except Stopped as stopped:
+        if stopped.told:
+            print(stopped.told, file=sys.stderr)
+        return 128 + stopped.number
 
 
 def _dispatch(args: list[str]) -> int:
