@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Callback
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.pytorch.callbacks import Callback
 
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.ranks import largest

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,7 @@ def start(folder: Path, *more: str, before: Callable[[], None] = lambda: None) -
         log = os.open(folder.with_name(f"{folder.name}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
+        sys.stdout, sys.stderr = (os.fdopen(handle, "w", buffering=1) for handle in (1, 2))  # pytest has replaced them
         fit_alone = TrainCLI.subcommands()["fit"]
         TrainCLI.subcommands = staticmethod(lambda: {"fit": fit_alone})  # building the others' options takes a second
         before()
@@ -66,7 +68,7 @@ def in_update(number: int, act: Callable[[], None]) -> Callable[[], None]:
 
 
 def in_rollout(label: str, act: Callable[[], None], *, at_episode: int = 5, rollout: int = 1) -> Callable[[], None]:
-    """Makes `act` happen after so many episodes of that rollout of its label (`train`, `validation`), the first of the child being 1."""
+    """Makes `act` happen after so many episodes of the child's N-th rollout of that label (`train`, `validation`)."""
 
     def before() -> None:
         begin, episode, seen = Progress.begin, Progress.episode, {"rollouts": 0, "episodes": 0}
