@@ -138,12 +138,15 @@ class RunCheckpoint(Checkpoint):
 
 
 def _no_room(error: BaseException | None) -> bool:
-    """Whether a full disk, a quota or a limit on files is behind it; torch wraps the reason."""
+    """Whether a full disk, a quota or a limit on files is behind it.
+
+    torch wraps the reason, and drops it on its way from another rank: its zip writer is then left with `unexpected pos`, short.
+    """
     if isinstance(error, CheckpointException):
         return any(_no_room(wrapped[0]) for wrapped in error.failures.values())
     if error is None or (isinstance(error, OSError) and error.errno in _NO_ROOM):
         return error is not None
-    return _no_room(error.__cause__ or error.__context__)
+    return "unexpected pos" in str(error) or _no_room(error.__cause__ or error.__context__)
 
 
 def _num_bytes(content: Any) -> int:

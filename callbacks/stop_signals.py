@@ -13,7 +13,7 @@ from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.checkpoints import RunCheckpoint
-from callbacks.ranks import largest
+from callbacks.ranks import gathered
 from callbacks.requeue import requeue
 from cod_lightning.errors import Stopped
 
@@ -85,7 +85,7 @@ class StopSignals(Callback):
 
     def stop_if_told(self) -> None:
         """Raise `Stopped` if any rank was told to. A collective: between updates, and around what `droppable` holds."""
-        self.received = largest(self.received, self._trainer.strategy.root_device)
+        self.received = max(gathered(self.received))
         if self.received:
             raise Stopped(self.received)
 
