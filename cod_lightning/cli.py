@@ -5,6 +5,7 @@ Lightning-facing packages beside `cod_lightning`; because their names are generi
 """
 
 import difflib
+import errno
 import importlib
 import importlib.util
 import sys
@@ -67,6 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CodLightningError as error:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"error: {error}. Make room; then fit goes on with --ckpt_path last.", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:  # before there was a run to stop
+        print("Stopped by SIGINT.", file=sys.stderr)
+        return 130
     except Stopped as stopped:
         if stopped.told:
             print(stopped.told, file=sys.stderr)

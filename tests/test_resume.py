@@ -23,6 +23,7 @@ from tests.forked_fit import (
     in_update,
     said,
 )
+from tests.soak.train_kills import soak
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -212,3 +213,7 @@ def test_changes_that_were_accepted_are_told_and_trained_with(whole, tmp_path):
     assert "with changes: model.loss.clip_low: 0.2 -> 0.1" in said(folder)
     assert checkpoint(folder)["global_step"] == NUM_UPDATES + 4
     assert checkpoint(folder)["run_config"]["config"]["accept_changes"] is False
+
+
+def test_killed_at_random_moments_a_run_ends_as_if_nothing_had_happened(tmp_path):
+    assert soak(tmp_path, num_kills=5, seed=7)["kills"] == 5

@@ -74,7 +74,8 @@ class CodCLI(LightningCLI):
             "--checkpoint_every",
             type=int | None,
             default=None,
-            help="Optimizer updates between two checkpoints of `fit`; null: one after every validation.",
+            help="Optimizer updates between two checkpoints of `fit`; null: one after every validation. `--ckpt_path last` "
+            "goes on from the newest, `auto` begins where there is none.",
         )
         parser.add_argument(
             "--keep_checkpoints",
