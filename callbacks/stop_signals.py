@@ -33,8 +33,9 @@ class StopSignals(Callback):
     def __init__(self, checkpoint: RunCheckpoint | None = None) -> None:
         self.checkpoint = checkpoint
         self.received = 0
-        """Number of the signal; 0 where there was none."""
+        """Number of the signal, heard by this rank or another; 0 where there was none."""
         self._at = 0.0
+        """When this rank heard one."""
         self._droppable = True
         """Whether what happens now can be given up at once; until training begins there is nothing to finish."""
         self._exact = False
@@ -62,12 +63,15 @@ class StopSignals(Callback):
                 signal.signal(number, self._heard)
 
     def _heard(self, number: int, frame: Any) -> None:
-        if self.received:
+        if self._at:
             if time.monotonic() - self._at > _ECHO_S:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
             return
-        self.received, self._at = number, time.monotonic()
+        self._at = time.monotonic()
+        if self.received:  # another rank has said so already
+            return
+        self.received = number
         name, when = signal.Signals(number).name, "now" if self._droppable else "after this update"
         os.write(2, f"{name}: stopping {when}; once more stops at once\n".encode())
         if self._droppable and (self._in_rollout or self._trainer.world_size == 1):
@@ -147,7 +151,7 @@ class StopSignals(Callback):
     def _told(self, number: int) -> str:
         name, folder = signal.Signals(number).name, self.checkpoint and self.checkpoint.folder
         if not folder or not self._exact or not folder.newest_first():
-            return f"Stopped by {name}, with nothing to go on from; run the same command again."
+            return f"Stopped by {name}. To go on: the same command again."
         done = f"after update {self._trainer.global_step}"
         return f"Stopped by {name} {done}. To go on: the same command with --ckpt_path {folder.last}"
 

@@ -112,7 +112,7 @@ def stopped_everywhere(tmp_path_factory):
                 f"after update {saved}. To go on: the same command with --ckpt_path {folder}/checkpoints/last.ckpt"
             )
         else:
-            assert last == "Stopped by SIGTERM, with nothing to go on from; run the same command again."
+            assert last == "Stopped by SIGTERM. To go on: the same command again."
     assert code == 130
     assert fit(folder, "--ckpt_path", "auto", before=noting_draws(folder)) == 0, said(folder)
     return folder

@@ -56,6 +56,21 @@ def test_a_rank_that_gives_up_its_rollout_waits_for_the_other_which_stops_too(tm
     assert on_two_ranks(tmp_path, act) == ["[0, [0, 1]] 130", "[0, [0, 1], 1] 130"]
 
 
+def test_a_rank_that_the_others_have_told_takes_its_own_first_signal_for_the_same(tmp_path):
+    def act(rank: int) -> str:
+        stop = watching(2)
+        if rank == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped):
+            stop.stop_if_told()
+        time.sleep(0.15)
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)  # would end it, were it the second
+        return f"still there, {gathered(rank)}"
+
+    assert on_two_ranks(tmp_path, act) == ["still there, [0, 1]"] * 2
+
+
 def test_an_evaluation_is_given_up_at_once(tmp_path):
     class Told(PlayedData):
         def val_dataloader(self):
