@@ -4,6 +4,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -99,6 +100,8 @@ class RolloutDataModule(ItemDataModule):
         """Who plays in `test`; decides which conditions of a suite run."""
         self.monitor = RolloutMonitor()
         self.group_listeners: list[GroupListener] = []
+        self.droppable: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered around every rollout, by every rank equally often; `StopSignals` gives up what goes on within."""
         self.last_rollout: RolloutStats | None = None
         self._chat: Chat | None = None
         self._suites_checked = False
@@ -258,7 +261,8 @@ class RolloutDataModule(ItemDataModule):
     def _recorded(self, label: str, roll: Callable[[], list[Group]]) -> list[Group]:
         """A rollout, timed, and shown to whoever listens."""
         start = time.perf_counter()
-        groups = roll()
+        with self.droppable():
+            groups = roll()
         self.last_rollout = RolloutStats.of(groups, time.perf_counter() - start, count_drift(groups))
         for listener in self.group_listeners:
             listener(label, self._step(), groups)

@@ -169,6 +169,11 @@ class GRPOModule(PolicyModule):
 
     # ------------------------------------------------------------------ training
 
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Dropout goes by run, update and rank, so that a run that was interrupted draws what it would have drawn."""
+        seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
+        torch.manual_seed(derive_seed("update", seed, self.global_step, self.global_rank))
+
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
         if self.mismatch is not None and self.updates_since_sync == 0:
