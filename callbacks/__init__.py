@@ -2,6 +2,7 @@
 
 from callbacks.evaluation import Evaluation as Evaluation
 from callbacks.lifecycle_table import LifecycleTable as LifecycleTable
+from callbacks.mismatch_guard import MismatchGuard as MismatchGuard
 from callbacks.position_curve import PositionCurve as PositionCurve
 from callbacks.progress import Progress as Progress
 from callbacks.sample import Sample as Sample

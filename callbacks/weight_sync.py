@@ -1,6 +1,7 @@
 """Keeps the engine on the policy's weights: before anything is sampled, and after the last update of every rollout."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -15,6 +16,8 @@ class WeightSync(Callback):
     """Copies the trained weights into the engine of every rank; every sync is a new policy version.
 
     Sharded weights are put together tensor by tensor: an engine has to take all that it is given, since all ranks take part.
+
+    An engine that was asked to (`data.engine.sleep`) sleeps while training goes on; a sync wakes it, weights first.
 
     The rollout that follows carries the version on every token. With `data.updates_per_rollout` above 1 the later updates
     of a rollout train on tokens of the version before; the next sync comes when the rollout is used up.
@@ -58,6 +61,12 @@ class WeightSync(Callback):
             if restored:
                 self.last_gap, self.last_sync_s = logged
 
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """The rollout is there; the engine may sleep until the next sync."""
+        self._engine(trainer).sleep()
+
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -72,10 +81,13 @@ class WeightSync(Callback):
         engine = self._engine(trainer)
         if engine.policy_version < 0:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+            engine.log_folder = Path(trainer.default_root_dir)
             engine.bind(pl_module.plain_model(), data.chat.stop_ids, pl_module.policy.window)
         self.policy_version += new
         begun = time.perf_counter()
+        engine.wake("weights")
         engine.update_weights(pl_module.whole_weights(), self.policy_version)
+        engine.wake("kv_cache")
         self.last_sync_s = time.perf_counter() - begun
         pl_module.updates_since_sync = 0
         if self.self_test is not None and engine.has_weights:

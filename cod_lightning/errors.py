@@ -5,6 +5,8 @@
 run goes on.
 """
 
+import signal
+
 
 class CodLightningError(Exception):
     """Root of this project's own errors."""
@@ -44,3 +46,20 @@ class NonFiniteLoss(CodLightningError):
 
 class DataError(CodLightningError):
     """A file that was to be read is missing, foreign or damaged; names the file and the remedy."""
+
+
+class SaveFailed(CodLightningError):
+    """A checkpoint could not be written; those before are as they were. Names the folder, the reason and the remedy."""
+
+
+class Stopped(SystemExit):
+    """A signal asked the run to end, and it did so where it can go on; a `SystemExit`, so that nothing takes it for a failure.
+
+    `code` is 128 plus the signal's number, as a shell has it: 143 for SIGTERM, 130 for SIGINT.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
+        self.told = f"Stopped by {signal.Signals(number).name}."
+        """What the run's last line says; how to go on, where that is known."""

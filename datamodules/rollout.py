@@ -4,6 +4,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -50,6 +51,8 @@ class RolloutDataModule(ItemDataModule):
         temperature: Sampling temperature in training; the ratio of the loss holds at 1 only.
         top_p: Nucleus sampling in training; the ratio of the loss holds at 1 only.
         enable_thinking: Handed to the chat template.
+        rewrite_history: Follow a template that rewrites earlier turns (Qwen3's drops their thoughts), at the price of more token
+            rows; false keeps all as it was said. Null follows it while thinking is on.
         suites: What `test`, and the end of `fit`, evaluates.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
     """
@@ -69,6 +72,7 @@ class RolloutDataModule(ItemDataModule):
         temperature: float = 1.0,
         top_p: float = 1.0,
         enable_thinking: bool = False,
+        rewrite_history: bool | None = None,
         suites: list[Suite] | None = None,
         seed: int = 1,
     ) -> None:
@@ -82,7 +86,7 @@ class RolloutDataModule(ItemDataModule):
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.rollouts_per_epoch, self.val_packs = rollouts_per_epoch, val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
-        self.enable_thinking = enable_thinking
+        self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.suites = tuple(suites or ())
         self.seed = seed
         self.rollouts = TrainingRollouts(
@@ -98,6 +102,8 @@ class RolloutDataModule(ItemDataModule):
         """Who plays in `test`; decides which conditions of a suite run."""
         self.monitor = RolloutMonitor()
         self.group_listeners: list[GroupListener] = []
+        self.droppable: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered around every rollout, by every rank equally often; `StopSignals` gives up what goes on within."""
         self.last_rollout: RolloutStats | None = None
         self._chat: Chat | None = None
         self._suites_checked = False
@@ -121,7 +127,9 @@ class RolloutDataModule(ItemDataModule):
         """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window."""
         if self._chat is None:
             _check_pair(self.engine, policy)
-            chat = Chat(policy.tokenizer(self.env.words() + self.context.words()), self.enable_thinking)
+            self.engine.check()
+            tokenizer = policy.tokenizer(self.env.words() + self.context.words())
+            chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
             self._check_window(policy, chat)
             self._chat = chat
 
@@ -256,7 +264,8 @@ class RolloutDataModule(ItemDataModule):
     def _recorded(self, label: str, roll: Callable[[], list[Group]]) -> list[Group]:
         """A rollout of this rank, timed, and shown to whoever listens: of training its own groups, else all on rank 0."""
         start = time.perf_counter()
-        groups = roll()
+        with self.droppable():
+            groups = roll()
         self.last_rollout = RolloutStats.of(groups, time.perf_counter() - start, count_drift(groups))
         shown = groups if label == "train" else gathered_at_first(groups)
         for listener in self.group_listeners:

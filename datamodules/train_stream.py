@@ -34,6 +34,8 @@ class TrainStream:
         """Updates left in an epoch that was begun."""
         self.listeners: list[Callable[[], None]] = []
         """Called between two updates of an epoch: whatever the last one did, logging included, is done then."""
+        self.before_each: list[Callable[[], None]] = []
+        """Called before every update, after `listeners`; what they raise ends the run with the state of then."""
 
     def __len__(self) -> int:
         """Updates of an epoch."""
@@ -52,11 +54,17 @@ class TrainStream:
             for listener in self.listeners if begun else ():
                 listener()
             begun = True
+            for listener in self.before_each:
+                listener()
             if not self._pending:
                 self._pending.extend(self._roll_out(self.num_rollouts))
                 self.num_rollouts += 1
             self._left -= 1
             yield Sealed(self._pending.popleft())
+
+    def amend(self, change: Callable[[Batch], Batch]) -> None:
+        """Replace the updates of the current rollout that are still to come."""
+        self._pending = deque(change(batch) for batch in self._pending)
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: that it has one tells Lightning that it can go on, but Lightning restores a loader's state too late."""

@@ -25,12 +25,14 @@ from cod_lightning.objective.batch import Batch, CreditTable, one_token
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss, kl_to_reference
 from cod_lightning.objective.microbatch import padded, split_by_token_budget
+from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.objective.update import Update, packs_with_signal, plan_update
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
+from modules.old_logprobs import with_old_logprobs
 from modules.policy import PolicyModule
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
@@ -59,12 +61,16 @@ class _Totals:
     """nats"""
     divergence: float
     """Estimate of KL(policy || reference), nats."""
+    mismatch: MismatchSums | None = None
 
     def __add__(self, other: "_Totals") -> "_Totals":
         """Of both together."""
-        both = [one.metrics for one in (self, other) if one.metrics is not None]
-        metrics = both[0] + both[1] if len(both) == 2 else both[0] if both else None
-        return _Totals(metrics, self.entropy + other.entropy, self.divergence + other.divergence)
+        return _Totals(
+            _added(self.metrics, other.metrics),
+            self.entropy + other.entropy,
+            self.divergence + other.divergence,
+            _added(self.mismatch, other.mismatch),
+        )
 
 
 class GRPOModule(PolicyModule):
@@ -80,6 +86,7 @@ class GRPOModule(PolicyModule):
         scale: Divide advantages by the standard deviation of returns in a group, in the batch, or not at all.
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
+        mismatch: Correction where engine and training disagree on log-probs; null only measures it.
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
         lr: Learning rate of AdamW.
         betas: Decay rates of AdamW's moments.
@@ -101,6 +108,7 @@ class GRPOModule(PolicyModule):
         scale: Literal["none", "group", "batch"] = "none",
         reweight: AdaptiveRED | None = AdaptiveRED(),  # noqa: B008
         loss: PolicyLoss = REC(),  # noqa: B008
+        mismatch: MismatchCorrection | None = None,
         filter_packs: bool = False,
         lr: float = 1e-6,
         betas: tuple[float, float] = (0.9, 0.999),
@@ -119,6 +127,7 @@ class GRPOModule(PolicyModule):
         _check_terms(kl_coefficient, kl_estimator, entropy_coefficient)
         self.policy, self.credit, self.baseline = policy, credit, baseline
         self.scale: Literal["none", "group", "batch"] = scale
+        self.mismatch = mismatch
         self.reweight, self.loss, self.filter_packs = reweight, loss, filter_packs
         self.lr, self.betas, self.weight_decay, self.warmup_updates = lr, betas, weight_decay, warmup_updates
         self.final_lr_fraction = final_lr_fraction
@@ -166,8 +175,15 @@ class GRPOModule(PolicyModule):
 
     # ------------------------------------------------------------------ training
 
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Dropout goes by run, update and rank, so that a run that was interrupted draws what it would have drawn."""
+        seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
+        torch.manual_seed(derive_seed("update", seed, self.global_step, self.global_rank))
+
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
+        if self.mismatch is not None and self.updates_since_sync == 0:
+            self._score_pending()
         advantages, temperature = self.advantages(batch.credit)
         update = plan_update(
             batch,
@@ -208,6 +224,7 @@ class GRPOModule(PolicyModule):
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> _Totals:
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
         metrics: LossMetrics | None = None
+        mismatch: MismatchSums | None = None
         entropy_sum = divergence_sum = 0.0
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
@@ -217,18 +234,20 @@ class GRPOModule(PolicyModule):
             part = batch.rows(rows)
             width = part.token_ids.shape[1]
             logprobs, entropy = self._logprobs(self._model, part)
-            out = self.loss(
-                LossInputs(
-                    policy_logprobs=logprobs,
-                    behaviour_logprobs=part.behaviour_logprobs,
-                    advantages=update.advantages[rows, :width],
-                    action_mask=part.action_mask,
-                    marked=update.marked[rows, :width],
-                    episode=update.keys[rows],
-                    num_action_tokens=update.num_action_tokens,
-                    num_episodes=update.num_episodes,
-                )
+            inputs = LossInputs(
+                policy_logprobs=logprobs,
+                behaviour_logprobs=part.behaviour_logprobs,
+                advantages=update.advantages[rows, :width],
+                action_mask=part.action_mask,
+                marked=update.marked[rows, :width],
+                episode=update.keys[rows],
+                num_action_tokens=update.num_action_tokens,
+                num_episodes=update.num_episodes,
             )
+            old = logprobs if part.old_logprobs is None else part.old_logprobs
+            inputs, apart = corrected(inputs, old, self.mismatch)
+            out = self.loss(inputs)
+            mismatch = apart if mismatch is None else mismatch + apart
             divergence, loss = self._divergence(part, logprobs), out.loss
             if self.reference is not None:
                 loss = loss + self.kl_coefficient * divergence / max(1, update.num_action_tokens)
@@ -241,7 +260,7 @@ class GRPOModule(PolicyModule):
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
             divergence_sum += float(divergence.detach())
-        own = _Totals(None if metrics is None else metrics.cpu(), entropy_sum, divergence_sum)
+        own = _Totals(None if metrics is None else metrics.cpu(), entropy_sum, divergence_sum, mismatch)
         return sum(gathered(own), start=_Totals(None, 0.0, 0.0))
 
     def _pass_through(self, batch: Batch, *, last: bool) -> None:
@@ -261,6 +280,18 @@ class GRPOModule(PolicyModule):
             return action_logprobs(hidden, layer, part.token_ids, part.action_mask, entropy_gradient=wanted)
 
         return inside(model, forward)
+
+    def _score_pending(self) -> None:
+        """The weights are still those that sampled: later updates of this rollout need their log-probs, too."""
+        stream: Any = self.trainer.datamodule.stream  # pyright: ignore[reportAttributeAccessIssue]
+        stream.amend(
+            lambda batch: with_old_logprobs(
+                batch,
+                lambda part: self._logprobs(self._model, part)[0],
+                token_budget=self.token_budget,
+                device=self.device,
+            )
+        )
 
     def _divergence(self, part: Batch, logprobs: Float[Tensor, "B T"]) -> Float[Tensor, ""]:
         """Sum over action tokens; 0 without a reference."""
@@ -303,8 +334,10 @@ class GRPOModule(PolicyModule):
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
             if self.reference is not None:
                 self.latest["divergence"] = totals.divergence / tokens
-            if on_policy:
-                self.latest["logprob_gap"] = float(metrics.sum_logprob_gap) / tokens
+            if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
+                self.latest |= apart.figures()
+                if self.mismatch is not None:
+                    self.latest["mismatch_corrected"] = apart.num_corrected / tokens
         named = {f"train/{name}": value for name, value in {**values, **self.latest}.items()}
         self.log_dict(named, on_step=True, on_epoch=False, batch_size=1)
 
@@ -339,6 +372,11 @@ class GRPOModule(PolicyModule):
     def predict_step(self, groups: list[Group], batch_idx: int) -> int:
         """How many lifecycles were played; `Transcripts` writes them down (Lightning cannot keep records)."""
         return sum(len(group.lifecycles) for group in groups)
+
+
+def _added(one: Any, other: Any) -> Any:
+    """The sum; None counts for nothing."""
+    return other if one is None else one if other is None else one + other
 
 
 def _check(lr: float, token_budget: int, gradient_clip_val: float | None, final_lr_fraction: float) -> None:

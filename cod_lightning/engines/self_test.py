@@ -58,24 +58,31 @@ class SelfTest:
         context: Callable[[], AbstractContextManager[object]] = nullcontext,
         inside: Inside = lambda _, function: function(),
     ) -> Gap:
-        """The largest gap of any rank. `context` gives what training computes in. Raises `EngineMismatch` beyond the tolerance.
+        """The largest gap of all ranks and replicas. `context` gives what training computes in.
+
+        Raises `EngineMismatch` beyond the tolerance.
 
         The prompt is the same each time, so that an engine which keeps prefixes over a sync is found out. All ranks have to ask,
         and raise together.
         """
 
-        def worst(seed: int) -> Gap:
-            gap = largest_gap(engine, model, _prompt(model, length, seed), num_new, context, inside)
+        def worst(replica: Engine, seed: int) -> Gap:
+            gap = largest_gap(replica, model, _prompt(model, length, seed), num_new, context, inside)
             return max(gathered(gap), key=lambda one: one.size)
 
         num_new = max(1, min(self.num_new_tokens, window // 2))
         length = max(1, min(self.num_prompt_tokens, window - num_new))
-        gap = worst(seed=0)
-        tolerance = self._allowed(gap)
-        if gap.size <= tolerance:
-            return gap
-        fresh = worst(seed=1 + engine.policy_version)
-        raise EngineMismatch(_message(engine, gap, tolerance, _cause(engine, fresh, tolerance)))
+        own = engine.replicas()
+        gaps: list[Gap] = []
+        for index in range(max(gathered(len(own)))):  # where parameters are sharded, all ranks score equally often
+            replica = own[min(index, len(own) - 1)]
+            gap = worst(replica, 0)
+            tolerance = self._allowed(gap)
+            if gap.size > tolerance:
+                fresh = worst(replica, 1 + replica.policy_version)
+                raise EngineMismatch(_message(replica, gap, tolerance, _cause(replica, fresh, tolerance)))
+            gaps.append(gap)
+        return max(gaps, key=lambda gap: gap.size)
 
     def _allowed(self, gap: Gap) -> float:
         return self.tolerance if self.tolerance is not None else 1e-3 if gap.strict else 0.25
@@ -165,7 +172,7 @@ def _cause(engine: Engine, fresh: Gap, tolerance: float) -> str:
 
 def _message(engine: Engine, gap: Gap, tolerance: float, cause: str) -> str:
     return (
-        f"after sync {engine.policy_version} {type(engine).__name__} does not sample from the policy that is trained: for token "
+        f"after sync {engine.policy_version} {engine} does not sample from the policy that is trained: for token "
         f"{gap.token} of a fixed prompt its log-prob is {gap.engine:.4f}, the training forward's {gap.training:.4f}; at most "
         f"{tolerance:g} apart is tolerated. {cause}"
     )

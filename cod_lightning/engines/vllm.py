@@ -35,6 +35,7 @@ class VLLMEngine(Engine):
         gpu_memory_utilization: Share of the GPU's memory for vLLM's weights and cache; training has the rest.
         kv_cache_gb: Size of the cache in GiB; null is what the share above leaves, on a CPU 1.
         enforce_eager: Leave out compilation and CUDA graphs; null does so on a CPU.
+        sleep: Give the memory of weights and cache back while training goes on; on a CPU nothing is given back.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class VLLMEngine(Engine):
         gpu_memory_utilization: float = 0.4,
         kv_cache_gb: float | None = None,
         enforce_eager: bool | None = None,
+        sleep: bool = False,
     ) -> None:
         _check(max_num_seqs, gpu_memory_utilization, kv_cache_gb)
         check_versions()
         self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
+        self.sleeps, self.asleep = sleep, False
         self._driver: Driver | None = None
         self._names: frozenset[str] = frozenset()
 
@@ -65,8 +68,9 @@ class VLLMEngine(Engine):
             gpu_memory_utilization=self.gpu_memory_utilization,
             kv_cache_gb=self.kv_cache_gb,
             enforce_eager=self.enforce_eager,
+            sleep=self.sleeps,
         )
-        self._driver = None  # an earlier vLLM gives its memory back first
+        self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
         self._driver = Driver(start(model, how), sorted(stop_ids))
         self._names = frozenset(model.state_dict())
 
@@ -86,9 +90,26 @@ class VLLMEngine(Engine):
         self._forget_prefixes()
         self.policy_version = policy_version
 
+    def sleep(self) -> None:
+        """All of it: the next sync brings every weight again."""
+        if self.sleeps and not self.asleep:
+            driver = self._bound()
+            if driver.num_live:
+                raise EngineFailure(f"{driver.num_live} turns are in flight; the engine sleeps only between rollouts")
+            driver.forget()
+            driver.llm.sleep(level=2)
+            self.asleep = True
+
+    def wake(self, part: Literal["weights", "kv_cache"]) -> None:
+        """One part after the other; with the second it serves again."""
+        if self.asleep:
+            self.asleep = not self._bound().llm.wake_up([part])
+
     async def generate(self, request: Request) -> Completion:
         """Sample one turn."""
         driver = self._bound()
+        if self.asleep:
+            raise EngineFailure("the engine sleeps; a sync of the weights wakes it")
         if 0 < request.temperature < _COLDEST:
             raise EngineRefused(
                 f"temperature {request.temperature}: between 0 and {_COLDEST} vLLM samples at {_COLDEST} and only logs it. "

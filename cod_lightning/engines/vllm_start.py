@@ -34,6 +34,8 @@ class Start:
     gpu_memory_utilization: float
     kv_cache_gb: float | None
     enforce_eager: bool | None
+    sleep: bool = False
+    """Whether its memory can be given back meanwhile; a GPU's only."""
 
 
 def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
@@ -93,6 +95,7 @@ def _for_gpu(how: Start) -> dict[str, Any]:
     return {
         "gpu_memory_utilization": how.gpu_memory_utilization,
         "enforce_eager": how.enforce_eager is True,
+        "enable_sleep_mode": how.sleep,
         **memory,
     }
 

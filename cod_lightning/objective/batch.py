@@ -61,6 +61,8 @@ class Batch:
     """Action tokens of these rows, those of zero advantage included: this rank's part of the loss denominator."""
     pack_ids: Mapping[int, str] = field(default_factory=dict)
     """g -> name of the pack, for those that may look into the rows of one; the objective needs none."""
+    old_logprobs: Float[Tensor, "B T"] | None = None
+    """By the training forward with the weights that sampled (nats), where somebody has computed them."""
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape
@@ -94,6 +96,7 @@ class Batch:
             episode_index=self.episode_index[index],
             policy_version=self.policy_version[index],
             lengths=self.lengths[index],
+            old_logprobs=None if self.old_logprobs is None else self.old_logprobs[index, :width],
         )
 
 
@@ -108,6 +111,7 @@ def one_token(like: Batch) -> Batch:
         episode_index=zero(1, 3),
         policy_version=zero(1),
         lengths=zero(1) + 2,
+        old_logprobs=None,
     )
 
 
