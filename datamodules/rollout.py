@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from jaxtyping import Bool
+from torch import Tensor
+
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
@@ -17,6 +20,8 @@ from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models.base import Policy
+from cod_lightning.objective.batch import CreditTable
+from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
@@ -41,7 +46,11 @@ class RolloutDataModule(ItemDataModule):
         pack_size: N, tasks of a pack in training and validation.
         group_size: K, sibling lifecycles of a training pack.
         packs_per_rollout: G, packs of a rollout.
-        updates_per_rollout: Optimizer updates made of a rollout, each on whole groups.
+        updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
+        passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
+        resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
+        anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
+        counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
         val_packs: Held-out packs of a validation, one lifecycle each.
         max_new_tokens: Most tokens of one response.
@@ -61,6 +70,10 @@ class RolloutDataModule(ItemDataModule):
         group_size: int = 8,
         packs_per_rollout: int = 32,
         updates_per_rollout: int = 2,
+        passes_per_rollout: int = 1,
+        resample_packs: int = 0,
+        anchors: Anchors | None = None,
+        counterfactual: Counterfactual | None = None,
         rollouts_per_epoch: int = 10,
         val_packs: int = 256,
         max_new_tokens: int = 16,
@@ -75,9 +88,12 @@ class RolloutDataModule(ItemDataModule):
             pack_size, group_size, packs_per_rollout, updates_per_rollout, rollouts_per_epoch, val_packs, max_new_tokens
         )
         _check_sampling(temperature, top_p)
+        _check_reuse(passes_per_rollout, resample_packs)
         self.env, self.context, self.engine = env, context, engine
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
+        self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
+        self.branching = Branching(anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.rollouts_per_epoch, self.val_packs = rollouts_per_epoch, val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking = enable_thinking
@@ -86,11 +102,16 @@ class RolloutDataModule(ItemDataModule):
         self.rollouts = TrainingRollouts(
             sample_packs=self._train_packs,
             play=self._train_groups,
+            has_signal=self._has_signal,
             pad_id=lambda: self.chat.pad_id,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
+            passes_per_rollout=passes_per_rollout,
+            resample_packs=resample_packs,
+            seed=seed,
         )
-        self.stream = TrainStream(self.rollouts.updates, rollouts_per_epoch, updates_per_rollout)
+        num_updates = updates_per_rollout * passes_per_rollout
+        self.stream = TrainStream(self.rollouts.roll_out, rollouts_per_epoch, num_updates)
         """The updates to come; where a training stops and goes on."""
         self.policy_label = str(PolicyLabel.TRAINED)
         """Who plays in `test`; decides which conditions of a suite run."""
@@ -110,7 +131,7 @@ class RolloutDataModule(ItemDataModule):
         """Make the tokenizer, if `check_with` has not; refuse to train what cannot be trained."""
         self.check_with(self.policy)
         if stage == "fit":
-            _check_trainable(self.engine)
+            self.check_trainable()
         if stage in ("fit", "test"):
             self.check_suites()
 
@@ -121,6 +142,10 @@ class RolloutDataModule(ItemDataModule):
             chat = Chat(policy.tokenizer(self.env.words() + self.context.words()), self.enable_thinking)
             self._check_window(policy, chat)
             self._chat = chat
+
+    def check_trainable(self) -> None:
+        """Refuse an engine that has neither the policy's weights nor log-probabilities of what it sampled."""
+        _check_trainable(self.engine)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` has to come first."""
@@ -193,8 +218,18 @@ class RolloutDataModule(ItemDataModule):
     def _train_packs(self, first: int, count: int) -> list[Pack]:
         return self._packs(self.env, Split.TRAIN, first, count, self.pack_size, self.seed)
 
-    def _train_groups(self, packs: Sequence[Pack]) -> list[Group]:
-        return self._run("train", packs, self.group_size)
+    def _train_groups(self, packs: Sequence[Pack], replacing: bool) -> list[Group]:
+        """With `replacing`, one more round of the rollout before, whose figures go on."""
+        before = self.last_rollout if replacing else None
+        groups = self._run("train", packs, self.group_size, self.branching, replacing=replacing)
+        if before is not None and self.last_rollout is not None:
+            self.last_rollout = before + self.last_rollout
+        return groups
+
+    def _has_signal(self, table: CreditTable) -> Bool[Tensor, " G"]:
+        assert self.trainer is not None, "the DataModule is not attached to a Trainer"
+        module: Any = self.trainer.lightning_module
+        return module.has_signal(table)
 
     def _validation_groups(self) -> Iterator[list[Group]]:
         packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)
@@ -236,7 +271,15 @@ class RolloutDataModule(ItemDataModule):
     def _packs(self, env: TextEnv, split: Split, first: int, count: int, size: int, seed: int) -> list[Pack]:
         return [env.sample_pack(split=split, index=first + i, num_tasks=size, seed=seed) for i in range(count)]
 
-    def _run(self, label: str, packs: Sequence[Pack], num_siblings: int) -> list[Group]:
+    def _run(
+        self,
+        label: str,
+        packs: Sequence[Pack],
+        num_siblings: int,
+        branching: Branching | None = None,
+        *,
+        replacing: bool = False,
+    ) -> list[Group]:
         def roll() -> list[Group]:
             return run_groups(
                 packs,
@@ -246,15 +289,17 @@ class RolloutDataModule(ItemDataModule):
                 speaker=self._speaker(self.temperature),
                 monitor=self.monitor,
                 label=label,
+                branching=branching,
             )
 
-        return self._recorded(label, roll)
+        return self._recorded(label, roll, replacing=replacing)
 
-    def _recorded(self, label: str, roll: Callable[[], list[Group]]) -> list[Group]:
+    def _recorded(self, label: str, roll: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
         """A rollout, timed, and shown to whoever listens."""
         start = time.perf_counter()
         groups = roll()
-        self.last_rollout = RolloutStats.of(groups, time.perf_counter() - start, count_drift(groups))
+        seconds = time.perf_counter() - start
+        self.last_rollout = RolloutStats.of(groups, seconds, count_drift(groups), replacing=replacing)
         for listener in self.group_listeners:
             listener(label, self._step(), groups)
         return groups
@@ -312,6 +357,14 @@ def _check_sizes(
             f"a divisor of data.packs_per_rollout={packs}",
             f"The nearest is {nearest}.",
         )
+
+
+def _check_reuse(passes: int, resample: int) -> None:
+    if passes < 1:
+        expected = "at least 1, since a rollout is trained on"
+        raise ConfigError("data.passes_per_rollout", passes, expected, "1 looks at every token once.")
+    if resample < 0:
+        raise ConfigError("data.resample_packs", resample, "at least 0", "0 keeps packs without signal.")
 
 
 def _check_pair(engine: Engine, policy: Policy) -> None:
