@@ -118,8 +118,9 @@ class TrajectoryCredit(CreditRule):
     """Coarse credit of earlier work: every episode of a lifecycle gets the sum of all its task rewards.
 
     Source: the comparison in arXiv 2606.20002, there with division by the group's standard deviation (`model.scale=group`).
-    With that scale and `loss=grpo` it is what arXiv 2510.12635 calls DCPO: one advantage of the trajectory for every segment
-    between two edits of the context, as our episodes are (how it averages over segments we could not check).
+    With that scale and `loss=grpo` it is DCPO (arXiv 2510.12635): a trajectory is cut where the context is edited, and every
+    segment gets the advantage of the whole. Our episodes are those segments. Checked against its abstract only: which
+    normalisation it has, and how it averages over segments, we do not know.
     """
 
     def __call__(self, table: CreditTable) -> Returns:
