@@ -56,9 +56,9 @@ class TrainStream:
         return self._length
 
     @property
-    def is_used_up(self) -> bool:
-        """Whether the next update needs a new rollout."""
-        return not self._shares
+    def mid_rollout(self) -> bool:
+        """Whether updates of a rollout are still to come."""
+        return bool(self._shares)
 
     def __iter__(self) -> Iterator[Sealed]:
         """The rest of an epoch that was begun, else the next one."""
@@ -68,7 +68,7 @@ class TrainStream:
             for listener in self.listeners if begun else ():
                 listener()
             begun = True
-            if self.is_used_up:
+            if not self.mid_rollout:
                 rollout = self._roll_out(self.num_rollouts, self.num_packs)
                 self._batch, self._shares = rollout.batch, deque(rollout.shares)
                 self.num_rollouts += 1
@@ -76,7 +76,7 @@ class TrainStream:
             assert self._batch is not None, "updates to come without their rows"
             self._left -= 1
             update = self._batch.of_packs(self._shares.popleft())
-            if self.is_used_up:
+            if not self.mid_rollout:
                 self._batch = None
             yield Sealed(update)
 

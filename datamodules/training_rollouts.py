@@ -55,8 +55,9 @@ class TrainingRollouts:
             num_packs += len(packs)
             if not self.resample_packs:
                 return groups, num_packs
-            for group, signal in zip(groups, self.has_signal(credit_table(groups)).tolist(), strict=True):
-                (kept if signal else silent).append(group)
+            signal = self.has_signal(credit_table(groups)).tolist()
+            kept += [group for group, has in zip(groups, signal, strict=True) if has]
+            silent += [group for group, has in zip(groups, signal, strict=True) if not has]
             if len(kept) == wanted:
                 break
         return (kept + silent)[:wanted], num_packs

@@ -79,7 +79,16 @@ def test_killed_after_any_update_a_run_goes_on_bit_for_bit(update, whole, tmp_pa
 
 
 EXTRAS = [
-    *("--data.passes_per_rollout", "2", "--data.resample_packs", "1", "--data.rollouts_per_epoch", "1"),
+    *(
+        "--data.passes_per_rollout",
+        "2",
+        "--data.resample_packs",
+        "1",
+        "--data.rollouts_per_epoch",
+        "1",
+        "--data.group_size",
+        "2",
+    ),
     *("--data.anchors.attempts", "2", "--data.anchors.fraction", "0.5", "--data.counterfactual.fraction", "0.5"),
 ]
 
@@ -94,8 +103,8 @@ def test_killed_in_a_second_pass_over_packs_some_of_which_were_replaced_a_run_go
     for name, tensor in uninterrupted["state_dict"].items():
         assert torch.equal(resumed["state_dict"][name], tensor), name
     assert metrics(folder) == metrics(whole)
-    assert any(float(row["train/resampled_packs"]) for row in metrics(whole))
-    assert any(float(row["rollout/num_attempts"]) for row in metrics(whole))
+    assert any(float(row["train/resampled_packs"] or 0) for row in metrics(whole))
+    assert any(float(row["rollout/num_attempts"] or 0) for row in metrics(whole))
 
 
 def test_tensorboard_goes_on_without_repeats(whole, tmp_path):
