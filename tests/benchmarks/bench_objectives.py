@@ -3,8 +3,9 @@
     python tests/benchmarks/bench_objectives.py [--packs 16] [--siblings 8] [--repeats 5] [--threads 1] [--device cpu]
 
 Every file of configs/loss, credit, baseline and regulariser is one option, changed alone. A repeat makes one update with each
-of them, so that all see the same machine; figures are medians over repeats of the ratio within one. Memory is the peak
-above what was in use before the update. Of configs/anchors and counterfactual, the rollout is played too.
+of them, so that all see the same machine; figures are medians over repeats of the ratio within one. Memory is the most that
+is alive at once of the tensors that an update makes, and of a frozen copy of the policy. Of configs/anchors and
+counterfactual, the rollout is played too.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import importlib
 import json
 import statistics
 import time
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from typing import Any
 import lightning as L
 import torch
 import yaml
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from cod_lightning.commands.train import quieten
 from cod_lightning.contexts import HintContext
@@ -49,41 +53,58 @@ class Recorded(ItemDataModule):
         self.batch, self.chat = batch, chat
 
     def train_dataloader(self) -> SizedItems:
-        return SizedItems(lambda: iter([self.batch] * 3), 3)
+        return SizedItems(lambda: iter([self.batch] * 2), 2)
+
+
+class Alive(TorchDispatchMode):
+    """Counts the bytes of all tensors that were made in it and are still there; an allocator's own habits play no part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self.known: dict[int, weakref.ref[Any]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.look(args, counts=False)
+        self.look(kwargs, counts=False)
+        out = func(*args, **(kwargs or {}))
+        self.look(out, counts=True)
+        return out
+
+    def look(self, tree: Any, *, counts: bool) -> None:
+        for tensor in tree_leaves(tree):
+            if isinstance(tensor, torch.Tensor) and (storage := tensor.untyped_storage())._cdata not in self.known:
+                size = storage.nbytes() if counts else 0
+                self.known[storage._cdata] = weakref.ref(storage, self.gone(storage._cdata, size))
+                self.now += size
+                self.peak = max(self.peak, self.now)
+
+    def gone(self, key: int, size: int) -> Any:
+        def forget(_: Any) -> None:
+            self.now -= size
+            self.known.pop(key, None)
+
+        return forget
 
 
 class Clock(L.Callback):
-    """Seconds and bytes of the last update; those before it warm up."""
+    """Bytes of the first update, which warms up, and seconds of the second."""
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        self.before = reset_peak(pl_module.device)
+        self.alive = Alive() if batch_idx == 0 else None
+        if self.alive is not None:
+            self.alive.__enter__()
         self.began = time.perf_counter()
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self.bytes = peak(pl_module.device) - self.before  # waits for the device first
+        if pl_module.device.type == "cuda":
+            torch.cuda.synchronize()
         self.seconds = time.perf_counter() - self.began
-
-
-def reset_peak(device: torch.device) -> int:
-    """Begin to look for a new peak; what is in use now."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
-    Path("/proc/self/clear_refs").write_text("5")
-    return status("VmRSS")
-
-
-def peak(device: torch.device) -> int:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-        return torch.cuda.max_memory_allocated()
-    return status("VmHWM")
-
-
-def status(name: str) -> int:
-    """A line of Linux's account of this process, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(name)))
+        if self.alive is not None:
+            self.alive.__exit__(None, None, None)
+            reference = pl_module.reference
+            copied = [] if reference is None else reference.parameters()
+            self.bytes = self.alive.peak + sum(p.numel() * p.element_size() for p in copied)
 
 
 def built(spec: Any) -> Any:
