@@ -38,12 +38,6 @@ class Anchors:
     positions: tuple[int, ...] | None = None
     """Where, counted from 0; null: everywhere but at 0."""
 
-    def __post_init__(self) -> None:
-        if self.attempts < 2:
-            expected = "at least 2, since an attempt is compared with the others from its context"
-            raise ConfigError("data.anchors.attempts", self.attempts, expected, "4 is a usual number.")
-        _check_fraction("data.anchors.fraction", self.fraction)
-
     def check(self, num_tasks: int) -> None:
         """Every position has a solve episode whose context was written."""
         outside = [position for position in self.positions or () if not 1 <= position < num_tasks]
@@ -63,12 +57,6 @@ class Counterfactual:
     instead: Literal["previous", "empty"] = "previous"
     """What the solve prompt shows: the context before the rewrite, so that its worth is what the rewrite added, or none."""
 
-    def __post_init__(self) -> None:
-        if self.attempts < 1:
-            expected = "at least 1, since what is measured is compared with it"
-            raise ConfigError("data.counterfactual.attempts", self.attempts, expected, "2 is a usual number.")
-        _check_fraction("data.counterfactual.fraction", self.fraction)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
@@ -87,6 +75,14 @@ class Branching:
     anchors: Anchors | None = None
     counterfactual: Counterfactual | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Not in the two themselves: a parser that may also take null there would hide what was said."""
+        if self.anchors is not None:
+            why = "an attempt is compared with the others from its context"
+            _check("anchors", self.anchors, 2, why)
+        if self.counterfactual is not None:
+            _check("counterfactual", self.counterfactual, 1, "what a context earned is compared with it")
 
     def given(self, moment: Moment, *, context: str, previous: str, empty: str) -> list[tuple[AttemptKind, str]]:
         """Kind and context of each attempt from that moment."""
@@ -133,6 +129,10 @@ def start_attempts(
     return asyncio.gather(*begun)
 
 
-def _check_fraction(key: str, fraction: float) -> None:
-    if not 0 < fraction <= 1:
-        raise ConfigError(key, fraction, "in (0, 1]", "0.25 is a usual value; leave the group out for none.")
+def _check(key: str, spec: Anchors | Counterfactual, least: int, why: str) -> None:
+    if spec.attempts < least:
+        expected = f"at least {least}, since {why}"
+        raise ConfigError(f"data.{key}.attempts", spec.attempts, expected, f"{2 * least} is a usual number.")
+    if not 0 < spec.fraction <= 1:
+        remedy = f"0.25 is a usual value; leave out data.{key} for none."
+        raise ConfigError(f"data.{key}.fraction", spec.fraction, "in (0, 1]", remedy)
