@@ -219,12 +219,12 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
     ("make", "said"),
     [
         (
-            lambda: Anchors(attempts=1),
+            lambda: data(anchors=Anchors(attempts=1)),
             r"data\.anchors\.attempts is 1; expected at least 2, since an attempt is compared",
         ),
-        (lambda: Anchors(fraction=0.0), r"data\.anchors\.fraction is 0\.0"),
-        (lambda: Counterfactual(attempts=0), r"data\.counterfactual\.attempts is 0"),
-        (lambda: Counterfactual(fraction=1.5), r"data\.counterfactual\.fraction is 1\.5"),
+        (lambda: data(anchors=Anchors(fraction=0.0)), r"data\.anchors\.fraction is 0\.0"),
+        (lambda: data(counterfactual=Counterfactual(attempts=0)), r"data\.counterfactual\.attempts is 0"),
+        (lambda: data(counterfactual=Counterfactual(fraction=1.5)), r"data\.counterfactual\.fraction is 1\.5"),
         (lambda: data(passes_per_rollout=0), r"data\.passes_per_rollout is 0"),
         (lambda: data(resample_packs=-1), r"data\.resample_packs is -1"),
     ],
