@@ -29,6 +29,7 @@ from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group, Message, Pack, Role, Split
+from datamodules.checks import check_pair, check_reuse, check_sampling, check_sizes, check_trainable
 from datamodules.items import ItemDataModule, SizedItems
 from datamodules.train_stream import TrainStream
 from datamodules.training_rollouts import TrainingRollouts
@@ -84,11 +85,11 @@ class RolloutDataModule(ItemDataModule):
         seed: int = 1,
     ) -> None:
         super().__init__()
-        _check_sizes(
+        check_sizes(
             pack_size, group_size, packs_per_rollout, updates_per_rollout, rollouts_per_epoch, val_packs, max_new_tokens
         )
-        _check_sampling(temperature, top_p)
-        _check_reuse(passes_per_rollout, resample_packs)
+        check_sampling(temperature, top_p)
+        check_reuse(passes_per_rollout, resample_packs)
         self.env, self.context, self.engine = env, context, engine
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
@@ -138,14 +139,14 @@ class RolloutDataModule(ItemDataModule):
     def check_with(self, policy: Policy) -> None:
         """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window."""
         if self._chat is None:
-            _check_pair(self.engine, policy)
+            check_pair(self.engine, policy)
             chat = Chat(policy.tokenizer(self.env.words() + self.context.words()), self.enable_thinking)
             self._check_window(policy, chat)
             self._chat = chat
 
     def check_trainable(self) -> None:
         """Refuse an engine that has neither the policy's weights nor log-probabilities of what it sampled."""
-        _check_trainable(self.engine)
+        check_trainable(self.engine)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` has to come first."""
@@ -333,58 +334,3 @@ class RolloutDataModule(ItemDataModule):
                 f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={self.max_new_tokens}",
                 "Raise the window or lower data.max_new_tokens.",
             )
-
-
-def _check_sizes(
-    pack_size: int, group_size: int, packs: int, updates: int, rollouts: int, val_packs: int, max_new_tokens: int
-) -> None:
-    for key, value, least, why in (
-        ("pack_size", pack_size, 2, "credit for a context needs a later task"),
-        ("group_size", group_size, 2, "a baseline compares siblings"),
-        ("packs_per_rollout", packs, 1, "a rollout has packs"),
-        ("updates_per_rollout", updates, 1, "a rollout is trained on"),
-        ("rollouts_per_epoch", rollouts, 1, "an epoch has rollouts"),
-        ("val_packs", val_packs, 1, "validation has packs"),
-        ("max_new_tokens", max_new_tokens, 1, "a response has tokens"),
-    ):
-        if value < least:
-            raise ConfigError(f"data.{key}", value, f"at least {least}, since {why}", f"Set it to {least} or more.")
-    if packs % updates:
-        nearest = next(d for d in range(updates, 0, -1) if packs % d == 0)
-        raise ConfigError(
-            "data.updates_per_rollout",
-            updates,
-            f"a divisor of data.packs_per_rollout={packs}",
-            f"The nearest is {nearest}.",
-        )
-
-
-def _check_reuse(passes: int, resample: int) -> None:
-    if passes < 1:
-        expected = "at least 1, since a rollout is trained on"
-        raise ConfigError("data.passes_per_rollout", passes, expected, "1 looks at every token once.")
-    if resample < 0:
-        raise ConfigError("data.resample_packs", resample, "at least 0", "0 keeps packs without signal.")
-
-
-def _check_pair(engine: Engine, policy: Policy) -> None:
-    if engine.has_weights != policy.has_weights:
-        expected = f"an engine {'with' if policy.has_weights else 'without'} weights, as {type(policy).__name__} is"
-        remedy = "Choose engine=openai together with model=endpoint, or neither."
-        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
-
-
-def _check_trainable(engine: Engine) -> None:
-    if not engine.has_weights:
-        expected = (
-            "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
-        )
-        remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
-        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
-
-
-def _check_sampling(temperature: float, top_p: float) -> None:
-    why = "exactly 1 in training, since otherwise the ratio of policy to behaviour is biased"
-    for key, value in (("temperature", temperature), ("top_p", top_p)):
-        if value != 1:
-            raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")
