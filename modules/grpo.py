@@ -5,7 +5,7 @@ advantage recomputes it from a transcript.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +32,9 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 from modules.combinations import check_combination
 from modules.policy import PolicyModule
+
+RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
+"""Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ class GRPOModule(PolicyModule):
         """Logged figures that not every update has: of its tokens, and, first in a rollout, of the engine's log-probs."""
         self.updates_since_sync = 0
         """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
+        self.row_listeners: list[RowListener] = []
 
     def setup(self, stage: str) -> None:
         """Refuse options without meaning beside those of the data."""
@@ -223,6 +227,8 @@ class GRPOModule(PolicyModule):
                 loss = loss - self.entropy_coefficient * entropy.sum() / max(1, update.num_action_tokens)
             self._stop_if_not_finite(loss, logprobs, part)
             self.manual_backward(loss)
+            for listener in self.row_listeners:
+                listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
             divergence_sum += float(divergence.detach())
