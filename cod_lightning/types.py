@@ -62,6 +62,15 @@ class EpisodeStatus(StrEnum):
     it; the reward is missing."""
 
 
+class AttemptKind(StrEnum):
+    """What an extra attempt at a task shares with the solve episode of the lifecycle, besides the task and the world."""
+
+    SAME_CONTEXT = "same_context"
+    """The context too: like is compared with like, and it is trained on."""
+    WITHOUT_CONTEXT = "without_context"
+    """Not the context: it measures what the context is worth, and is not trained on."""
+
+
 class StopReason(StrEnum):
     """Why the engine stopped sampling."""
 
@@ -161,12 +170,22 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An extra solve episode from a snapshot of a lifecycle: nothing comes after it."""
+
+    kind: AttemptKind
+    episode: Episode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lifecycle:
     """The E = 2N-1 interleaved episodes of one sibling through one pack."""
 
     pack_id: str
     sibling: int
     episodes: tuple[Episode, ...]
+    attempts: tuple[Attempt, ...] = ()
+    """Extra attempts at some of its tasks, by position; only training rollouts have any."""
 
     @property
     def solves(self) -> tuple[Episode, ...]:
@@ -179,8 +198,13 @@ class Lifecycle:
         return self.episodes[1::2]
 
     @property
+    def all_episodes(self) -> tuple[Episode, ...]:
+        """Its own, and those of its attempts."""
+        return self.episodes + tuple(attempt.episode for attempt in self.attempts)
+
+    @property
     def failed(self) -> bool:
-        """True if an engine or a world failed in it."""
+        """True if an engine or a world failed in one of its own episodes."""
         return any(episode.status is EpisodeStatus.FAILED for episode in self.episodes)
 
 
@@ -206,12 +230,14 @@ class Segment:
     pack_id: str
     sibling: int
     episode: int
-    """Index e in 0..E-1."""
+    """Index e in 0..E-1; of an attempt, that of the solve episode beside it."""
     token_ids: tuple[int, ...]
     action_mask: tuple[bool, ...]
     behaviour_logprobs: tuple[float, ...]
     policy_version: int
     """The oldest one among its tokens."""
+    attempt: int | None = None
+    """Which of the lifecycle's attempts; None for its own episodes."""
 
 
 def episode_index(kind: EpisodeKind, position: int) -> int:

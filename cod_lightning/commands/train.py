@@ -41,6 +41,7 @@ from cod_lightning.models.base import Policy
 from cod_lightning.models.checkpoint import read_checkpoint
 from datamodules import RolloutDataModule
 from modules import GRPOModule
+from modules.combinations import check_combination
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -214,6 +215,10 @@ class TrainCLI(CodCLI):
         config = self._own()
         self.warm_start_folder: Path | None = None
         _refuse_weights(self.model.policy, config)
+        if self.subcommand in ("fit", None):
+            check_combination(self.model, self.datamodule)
+        if self.subcommand == "fit":
+            self.datamodule.check_trainable()
         if config.warm_start:
             find_config(config.warm_start, key="warm_start")
             self.datamodule.check_with(self.model.policy)

@@ -7,7 +7,8 @@ import torch
 
 from cod_lightning.objective.batch import Batch, CreditTable, episode_keys
 from cod_lightning.objective.losses import OPMD, REC, KLCov
-from cod_lightning.objective.update import packs_with_signal, plan_update
+from cod_lightning.objective.update import plan_update
+from tests.credit_tables import plain_credit
 
 G, K, E = 3, 2, 3
 
@@ -30,6 +31,7 @@ def batch(seed=0):
         action_mask=mask,
         behaviour_logprobs=torch.where(mask, -torch.rand(len(index), 5, generator=rng), 0.0),
         episode_index=torch.tensor(index),
+        attempt=torch.full((len(index),), -1),
         policy_version=torch.zeros(len(index), dtype=torch.long),
         lengths=torch.full((len(index),), 5),
         credit=credit,
@@ -46,7 +48,7 @@ def advantages():
 
 
 def plan(x, values, loss=None, filter_packs=False, every_row=False):
-    return plan_update(x, values, loss or REC(), filter_packs=filter_packs, every_row=every_row, seed=0)
+    return plan_update(x, plain_credit(values), loss or REC(), filter_packs=filter_packs, every_row=every_row, seed=0)
 
 
 def test_rows_of_zero_advantage_are_skipped_and_count():
@@ -98,8 +100,8 @@ def test_episodes_have_keys_of_their_own():
 
 
 def test_a_pack_has_signal_if_any_of_its_episodes_has_an_advantage():
-    assert packs_with_signal(advantages()).tolist() == [True, True, False]
-    assert packs_with_signal(advantages() * -1e-9).tolist() == [False, False, False]
+    assert plain_credit(advantages()).packs_with_signal().tolist() == [True, True, False]
+    assert plain_credit(advantages() * -1e-9).packs_with_signal().tolist() == [False, False, False]
 
 
 def test_when_no_pack_has_signal_nothing_is_left():
