@@ -5,11 +5,13 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conditions import Condition, PolicyLabel, conditions
 from cod_lightning.evaluation.controls import Control
@@ -19,11 +21,15 @@ from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.faults import stop_if_too_many
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.pulse import Pulse
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.watchdog import Watchdog
 from cod_lightning.types import Group, Message, Pack, Role, Split
 from datamodules.items import ItemDataModule, SizedItems
 from datamodules.train_stream import TrainStream
@@ -49,6 +55,8 @@ class RolloutDataModule(ItemDataModule):
         top_p: Nucleus sampling in training; the ratio of the loss holds at 1 only.
         enable_thinking: Handed to the chat template.
         suites: What `test`, and the end of `fit`, evaluates.
+        deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
+        max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
     """
 
@@ -68,6 +76,8 @@ class RolloutDataModule(ItemDataModule):
         top_p: float = 1.0,
         enable_thinking: bool = False,
         suites: list[Suite] | None = None,
+        deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
+        max_failed_fraction: float = 0.5,
         seed: int = 1,
     ) -> None:
         super().__init__()
@@ -75,6 +85,7 @@ class RolloutDataModule(ItemDataModule):
             pack_size, group_size, packs_per_rollout, updates_per_rollout, rollouts_per_epoch, val_packs, max_new_tokens
         )
         _check_sampling(temperature, top_p)
+        check_share("data.max_failed_fraction", max_failed_fraction, "1 never stops.")
         self.env, self.context, self.engine = env, context, engine
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
@@ -82,12 +93,14 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking = enable_thinking
         self.suites = tuple(suites or ())
+        self.deadlines, self.max_failed_fraction = deadlines, max_failed_fraction
         self.seed = seed
         self.stream = TrainStream(self._updates, rollouts_per_epoch, updates_per_rollout)
         """The updates to come; where a training stops and goes on."""
         self.policy_label = str(PolicyLabel.TRAINED)
         """Who plays in `test`; decides which conditions of a suite run."""
         self.monitor = RolloutMonitor()
+        self._pulse = Pulse()
         self.group_listeners: list[GroupListener] = []
         self.last_rollout: RolloutStats | None = None
         self._chat: Chat | None = None
@@ -251,11 +264,20 @@ class RolloutDataModule(ItemDataModule):
     def _recorded(self, label: str, roll: Callable[[], list[Group]]) -> list[Group]:
         """A rollout, timed, and shown to whoever listens."""
         start = time.perf_counter()
-        groups = roll()
+        with self.watched(f"the rollout '{label}'"):
+            groups = roll()
         self.last_rollout = RolloutStats.of(groups, time.perf_counter() - start, count_drift(groups))
         for listener in self.group_listeners:
             listener(label, self._step(), groups)
+        stop_if_too_many(label, groups, self.max_failed_fraction)
         return groups
+
+    def watched(self, label: str) -> Watchdog:
+        """Ends the process if nothing moves, for as long as a `with` block lasts."""
+        rank = self.trainer.global_rank if self.trainer is not None else 0
+        folder = Path(self.trainer.default_root_dir if self.trainer is not None else ".")
+        file = folder / (f"stalled.rank{rank}.txt" if rank else "stalled.txt")
+        return Watchdog(self._pulse, self.deadlines.stall_s, file, label)
 
     def _speaker(self, temperature: float) -> Speaker:
         return Speaker(
@@ -267,6 +289,9 @@ class RolloutDataModule(ItemDataModule):
             top_p=self.top_p,
             seed=self.seed,
             policy_version=self.engine.policy_version,
+            num_ids=_num_ids(self.trainer.lightning_module) if self.trainer is not None else None,
+            deadlines=self.deadlines,
+            pulse=self._pulse,
         )
 
     def _step(self) -> int:
@@ -310,6 +335,12 @@ def _check_sizes(
             f"a divisor of data.packs_per_rollout={packs}",
             f"The nearest is {nearest}.",
         )
+
+
+def _num_ids(module: Any) -> int | None:
+    """Ids that the module's model has; a model may have more than its tokenizer. None where nobody knows."""
+    config = getattr(getattr(module, "model", None), "config", None)
+    return None if config is None else getattr(config.get_text_config(), "vocab_size", None)
 
 
 def _check_pair(engine: Engine, policy: Policy) -> None:

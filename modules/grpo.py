@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -160,6 +160,7 @@ class GRPOModule(PolicyModule):
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
         advantages, temperature = self.advantages(batch.credit)
+        known = self.known(batch.credit)
         update = plan_update(
             batch,
             advantages,
@@ -167,6 +168,7 @@ class GRPOModule(PolicyModule):
             filter_packs=self.filter_packs,
             every_row=self.reference is not None or self.entropy_coefficient > 0,
             seed=derive_seed("marked tokens", self.global_step),
+            known=known,
         )
         rows = update.rows
         parts = split_by_token_budget(batch.lengths[rows], update.keys[rows], self.token_budget)
@@ -182,7 +184,7 @@ class GRPOModule(PolicyModule):
             num_dropped_rows=len(batch.lengths) - len(rows),
             num_micro_batches=len(parts),
         )
-        silent = 1 - float(packs_with_signal(advantages).float().mean())
+        silent = 1 - float(packs_with_signal(advantages)[known.flatten(1).any(dim=1)].float().mean())
         values = {"red_temperature": temperature, "gradient_norm": norm, "zero_variance_packs": silent}
         self._log_update(batch, totals, values)
 
@@ -194,6 +196,10 @@ class GRPOModule(PolicyModule):
             return advantages.values, 0.0
         tilted = self.reweight(advantages.values, table.action_counts, advantages.valid)
         return tilted.values, tilted.temperature
+
+    def known(self, table: CreditTable) -> Bool[Tensor, "G K E"]:
+        """Episodes whose return is known and that have a sibling to be compared with."""
+        return self.baseline(self.credit(table)).valid
 
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor]) -> _Totals:
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences."""

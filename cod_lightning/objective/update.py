@@ -26,7 +26,7 @@ class Update:
     keys: Int[Tensor, " B"]
     """The episode of each row, as one integer."""
     num_action_tokens: int
-    """Denominator: action tokens, rows of zero advantage included, those of filtered packs not."""
+    """Denominator: action tokens, rows of zero advantage included; those of filtered packs and unknown episodes not."""
     num_episodes: int
     """The other denominator: episodes with a row, counted likewise."""
 
@@ -48,8 +48,12 @@ def plan_update(
     filter_packs: bool,
     every_row: bool,
     seed: int,
+    known: Bool[Tensor, "G K E"] | None = None,
 ) -> Update:
     """Choose rows and count denominators.
+
+    Episodes that are not `known` have no advantage, because a reward is missing or too few siblings have theirs. That is not
+    an advantage of 0: they are in no row and in no denominator, as if they had not been sampled. None: all are known.
 
     With `filter_packs`, packs without signal are taken out of the update and of its denominators (the filtering half of
     DAPO's dynamic sampling, arXiv 2503.14476; no others are sampled in their place). Without, they count there. Of what is
@@ -58,8 +62,11 @@ def plan_update(
     """
     token_advantages, keys = spread(advantages, batch), episode_keys(batch)
     mask, num_action_tokens = batch.action_mask, batch.num_action_tokens
+    if known is not None:
+        mask = mask & known[tuple(batch.episode_index.unbind(dim=1))][:, None]
     if filter_packs:
         mask = mask & packs_with_signal(advantages)[batch.episode_index[:, 0]][:, None]
+    if known is not None or filter_packs:
         num_action_tokens = int(mask.sum())
     there = mask.any(dim=1)
     tokens = UpdateTokens(behaviour_logprobs=batch.behaviour_logprobs, advantages=token_advantages, action_mask=mask)

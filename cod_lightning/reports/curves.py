@@ -26,6 +26,8 @@ _TITLES = {
     "throughput": "Tokens per second",
     "time": "Seconds",
     "rollout/num_failed": "Lifecycles that failed",
+    "faults": "Lifecycles that failed, by fault",
+    "rollout/num_lost_groups": "Groups with fewer than two survivors",
     "rollout/token_drift": "Token drift",
 }
 """Panels in the order in which they are shown; columns that are not named here come after them, under their own name."""
@@ -96,6 +98,8 @@ def _placed(column: str) -> tuple[str, str]:
         return match[1], f"position {match[2]}"
     if match := re.fullmatch(r"(time|throughput)/(.+?)(_tokens)?_s", column):
         return match[1], match[2]
+    if column.startswith("faults/"):
+        return "faults", column.removeprefix("faults/")
     return column, ""
 
 

@@ -35,6 +35,8 @@ class Chat:
                 "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
             )
         self.tokenizer = tokenizer
+        self.num_ids = len(tokenizer)
+        """Ids of the tokenizer, special ones included."""
         self.enable_thinking = enable_thinking
         self.special_tokens = frozenset(
             token.content for token in tokenizer.added_tokens_decoder.values() if token.special

@@ -6,10 +6,12 @@ One agent, one world, N tasks. Between tasks the agent rewrites its context; not
 (unless the world itself carries something over). Source: arXiv 2606.20002, the loop of CoD-Deploy and CoD-Train alike.
 """
 
+import contextlib
 import copy
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
 from cod_lightning.rollout.monitor import RolloutMonitor
@@ -27,26 +29,36 @@ async def run_lifecycle(
 ) -> Lifecycle:
     """Lead one agent through the pack, in a world of its own (`world` is a prototype and stays untouched)."""
     env = copy.deepcopy(world)
-    context = mechanism.empty()
+    context, ends = mechanism.empty(), pack_ends(speaker.deadlines)
     episodes: list[Episode] = []
 
     def identity() -> str:
         return f"{pack.id}#{sibling}.{len(episodes)}"
 
-    for position, task in enumerate(pack.tasks):
-        solved = await run_solve_episode(
-            env, task, context, mechanism=mechanism, speaker=speaker, identity=identity(), position=position
-        )
-        episodes.append(solved)
-        monitor.episode(solved)
-        if solved.status is EpisodeStatus.FAILED or position == len(pack) - 1:
-            break
-        updated = await run_update_episode(env.rules, solved, mechanism=mechanism, speaker=speaker, identity=identity())
-        episodes.append(updated)
-        monitor.episode(updated)
-        if updated.status is EpisodeStatus.FAILED:
-            break
-        context = updated.context_after
+    with contextlib.closing(env):
+        for position, task in enumerate(pack.tasks):
+            solved = await run_solve_episode(
+                env,
+                task,
+                context,
+                mechanism=mechanism,
+                speaker=speaker,
+                identity=identity(),
+                position=position,
+                pack_ends=ends,
+            )
+            episodes.append(solved)
+            monitor.episode(solved)
+            if solved.status is EpisodeStatus.FAILED or position == len(pack) - 1:
+                break
+            updated = await run_update_episode(
+                env.rules, solved, mechanism=mechanism, speaker=speaker, identity=identity(), pack_ends=ends
+            )
+            episodes.append(updated)
+            monitor.episode(updated)
+            if updated.status is EpisodeStatus.FAILED:
+                break
+            context = updated.context_after
 
     episodes += [_skipped(e) for e in range(len(episodes), num_episodes(len(pack)))]
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes))
