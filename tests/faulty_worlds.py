@@ -14,10 +14,10 @@ STEP_S = 0.1
 
 
 class FaultyLevers(WrappedWorld):
-    """Levers whose packs fail by their index: `index % every` picks the fault, if any; the task at which it comes goes by index.
+    """Levers whose packs fail by their index: `(index - 1) % every` picks the fault, if any; the task at which it comes goes by index.
 
     Args:
-        faults: What happens where `index % every` is the fault's place in the list: raises, hangs, dies, none.
+        faults: What happens where `(index - 1) % every` is the fault's place in the list: raises, hangs, dies, none.
         every: Length of the round.
     """
 
@@ -28,7 +28,7 @@ class FaultyLevers(WrappedWorld):
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         pack = self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
-        place = index % self.every
+        place = (index - 1) % self.every
         if split is not Split.TRAIN or place >= len(self.faults):
             return pack
         marked = (index // self.every) % num_tasks

@@ -74,23 +74,23 @@ def test_a_copy_goes_its_own_way_from_the_moment_it_was_made():
 
 @pytest.mark.parametrize(("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)])
 def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error):
-    world = ProcessWorld(FaultyLevers((fault,), 2), num_workers=1, step_s=0.3)
+    world = ProcessWorld(FaultyLevers((fault,), 4), num_workers=1, step_s=0.3)
     healthy = copy.deepcopy(world)
-    healthy.reset(options={"task": first_task(world, index=1)})  # the worker is there
+    healthy.reset(options={"task": first_task(world, index=0)})  # the worker is there
     begun = time.perf_counter()
     with pytest.raises(error):
-        copy.deepcopy(world).reset(options={"task": first_task(world, index=0)})
+        copy.deepcopy(world).reset(options={"task": first_task(world, index=3)})
     assert time.perf_counter() - begun < 5
     assert healthy.step("no such answer")[2]
 
 
 def test_a_deadline_of_the_episode_kills_the_worker_that_is_still_at_it():
     world = ProcessWorld(FaultyLevers(("hangs",), 2), num_workers=2, step_s=60)
-    copy.deepcopy(world).reset(options={"task": first_task(world, index=1)})  # a worker is there
+    copy.deepcopy(world).reset(options={"task": first_task(world, index=0)})  # a worker is there
     begun = time.perf_counter()
     groups = play(world, num_packs=2, siblings=1, deadlines=Deadlines(episode_s=2))
     assert time.perf_counter() - begun < 20
-    assert [[e.fault for e in g.lifecycles[0].episodes if e.fault] for g in groups] == [["EpisodeTimeout"], []]
+    assert [[e.fault for e in g.lifecycles[0].episodes if e.fault] for g in groups] == [[], ["EpisodeTimeout"]]
 
 
 def test_calls_of_many_lifecycles_run_side_by_side():
