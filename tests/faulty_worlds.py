@@ -14,7 +14,7 @@ STEP_S = 0.1
 
 
 class FaultyLevers(WrappedWorld):
-    """Levers whose packs fail by their index: `(index - 1) % every` picks the fault, if any; the task at which it comes goes by index.
+    """Levers whose packs fail by their index: `(index - 1) % every` picks the fault, if any; the task goes by index, too.
 
     Args:
         faults: What happens where `(index - 1) % every` is the fault's place in the list: raises, hangs, dies, none.

@@ -37,7 +37,12 @@ EPISODES = 2 * TASKS - 1
 ROUND = 10
 WORLD_FAULTS = {"raises": "EnvironmentFailure", "hangs": "WorldHung"}
 """Of packs 1 and 2 of every ten (pack 0 is looked at before the run starts): all siblings."""
-ENGINE_FAULTS = {"raises": "EngineFailure", "hangs": "TurnTimeout", "empty": "BadCompletion", "garbage": "BadCompletion"}
+ENGINE_FAULTS = {
+    "raises": "EngineFailure",
+    "hangs": "TurnTimeout",
+    "empty": "BadCompletion",
+    "garbage": "BadCompletion",
+}
 """Of siblings 0 to 3 of the other packs; siblings 4 to 7 survive."""
 GARBAGE: tuple[dict[str, Any], ...] = (
     {"behaviour_logprobs": (-1.0,) * 99},

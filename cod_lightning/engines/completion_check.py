@@ -10,9 +10,7 @@ _ROUNDING = 1e-2
 """nats by which a log-probability may exceed 0 in low precision."""
 
 
-def check_completion(
-    completion: object, *, max_new_tokens: int | None, num_ids: int, prompt_digest: int
-) -> Completion:
+def check_completion(completion: object, *, max_new_tokens: int | None, num_ids: int, prompt_digest: int) -> Completion:
     """The completion, or `BadCompletion` that names what is wrong with it.
 
     Args:

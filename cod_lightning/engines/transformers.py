@@ -128,7 +128,9 @@ class TransformersEngine(Engine):
         try:
             while True:
                 await asyncio.sleep(0)  # every lifecycle that can go on now hands in its next request
-                self._decoding = [turn for turn in self._decoding if not turn.future.done()]  # cancelled: no slot any more
+                self._decoding = [
+                    turn for turn in self._decoding if not turn.future.done()
+                ]  # cancelled: no slot any more
                 joined = self._admit()
                 if not joined and not self._decoding:
                     return

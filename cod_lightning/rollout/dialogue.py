@@ -29,7 +29,7 @@ class Speaker:
     policy_version: int = 0
     num_ids: int | None = None
     """Size of the vocabulary that the engine samples from; None: the tokenizer's."""
-    deadlines: Deadlines = Deadlines()
+    deadlines: Deadlines = Deadlines()  # noqa: RUF009  (frozen)
     """How long to wait for it, and for those whom it meets."""
     pulse: Pulse = field(default_factory=Pulse)
     """Where its live episodes are."""

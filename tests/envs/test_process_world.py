@@ -72,7 +72,9 @@ def test_a_copy_goes_its_own_way_from_the_moment_it_was_made():
         world.step("again")
 
 
-@pytest.mark.parametrize(("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)])
+@pytest.mark.parametrize(
+    ("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)]
+)
 def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error):
     world = ProcessWorld(FaultyLevers((fault,), 4), num_workers=1, step_s=0.3)
     healthy = copy.deepcopy(world)

@@ -158,9 +158,7 @@ def test_a_model_may_have_more_ids_than_its_tokenizer():
 
     pack = WordWorld().sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     for num_ids, failed in ((None, True), (CHAT.num_ids + 1, False)):
-        speaker = Speaker(
-            engine=Large(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4, num_ids=num_ids
-        )
+        speaker = Speaker(engine=Large(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4, num_ids=num_ids)
         (group,) = run_groups([pack], 1, world=WordWorld(), mechanism=PlainContext(), speaker=speaker)
         assert group.lifecycles[0].failed == failed
 
@@ -231,7 +229,9 @@ def test_too_many_failures_stop_with_each_fault_by_number_and_an_example():
         stop_if_too_many("train", [group], 0.49)
     told = str(caught.value)
     assert told.startswith("2 of 4 lifecycles of the rollout 'train' failed, more than data.max_failed_fraction=0.49")
-    assert f"1 EngineFailure, for example {group.pack.id}#1, solve 0: FunctionEngine raised ConnectionError: gone" in told
+    assert (
+        f"1 EngineFailure, for example {group.pack.id}#1, solve 0: FunctionEngine raised ConnectionError: gone" in told
+    )
     assert f"1 BadCompletion, for example {group.pack.id}#2, solve 0: no tokens" in told
 
 
