@@ -6,9 +6,9 @@ import os
 import threading
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
+from typing import Any
 
 from cod_lightning.envs.world_worker import Answer, Call, serve
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
@@ -167,7 +167,7 @@ class WorkerPool:
             self._changed.notify()
 
 
-def _context(modules: Iterable[str]) -> BaseContext:
+def _context(modules: Iterable[str]) -> Any:
     """Never a plain fork: this process has threads, and torch. Where there is a fork server, a new worker costs milliseconds."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")

@@ -46,7 +46,10 @@ async def episode_limit(deadlines: Deadlines, ends: float | None) -> AsyncIterat
     now = asyncio.get_running_loop().time()
     own = math.inf if deadlines.episode_s is None else now + deadlines.episode_s
     first = min(own, math.inf if ends is None else ends)
-    limit = asyncio.timeout_at(None if first == math.inf else first)
+    if first == math.inf:
+        yield
+        return
+    limit = asyncio.timeout_at(first)
     try:
         async with limit:
             yield

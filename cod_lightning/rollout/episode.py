@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
@@ -128,7 +128,7 @@ async def _turn(dialogue: Dialogue) -> Turn:
     limit_s, engine = speaker.deadlines.turn_s, speaker.engine
     speaker.pulse.at(dialogue.identity, "engine")
     try:
-        async with asyncio.timeout(limit_s):
+        async with nullcontext() if limit_s is None else asyncio.timeout(limit_s):
             with _engine_boundary(engine):
                 turn = await dialogue.turn()
     except TimeoutError:
