@@ -24,6 +24,7 @@ commands:
   test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--suites)
   predict      play lifecycles and write them down, as JSON lines and as a Parquet table
   warm_start   supervised learning on scripted demonstrations
+  sweep        train every combination of choices and seeds, and compare the runs in one table
   export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
   context      log, show, diff, revert: the context of a deployed agent
@@ -44,7 +45,8 @@ examples:
 
 _LIGHTNING = ("fit", "validate", "test", "predict")
 _MODULES = dict.fromkeys(_LIGHTNING, "train") | {
-    name: name for name in ("warm_start", "export", "deploy", "context", "worlds", "play", "references", "report")
+    name: name
+    for name in ("warm_start", "export", "deploy", "context", "worlds", "play", "references", "report", "sweep")
 }
 """Command -> the module of `commands` with its `run`."""
 

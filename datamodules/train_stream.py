@@ -37,6 +37,11 @@ class TrainStream:
         """Updates of an epoch."""
         return self._length
 
+    @property
+    def mid_rollout(self) -> bool:
+        """Whether updates of a rollout are still to come."""
+        return bool(self._pending)
+
     def __iter__(self) -> Iterator[Sealed]:
         """The rest of an epoch that was begun, else the next one."""
         self._left = self._left or self._length

@@ -5,7 +5,7 @@ advantage recomputes it from a transcript.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,9 @@ from cod_lightning.objective.update import Update, packs_with_signal, plan_updat
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 from modules.policy import PolicyModule
+
+RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
+"""Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,9 @@ class GRPOModule(PolicyModule):
         """Logged figures that not every update has: of its tokens, and, first in a rollout, of the engine's log-probs."""
         self.updates_since_sync = 0
         """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
+        self.progress: Callable[[], float] | None = None
+        """Share of the training that is done, where no number of updates ends it; set by `TokenBudget`."""
+        self.row_listeners: list[RowListener] = []
 
     def setup(self, stage: str) -> None:
         """Refuse a credit rule that has no meaning for packs of this size."""
@@ -149,7 +155,7 @@ class GRPOModule(PolicyModule):
         total = float(self.trainer.estimated_stepping_batches)  # infinite where the run has no end
 
         def factor(update: int) -> float:
-            done = min(1.0, update / total)
+            done = min(1.0, update / total if self.progress is None else self.progress())
             return min(1.0, (update + 1) / max(1, self.warmup_updates)) * (1 - (1 - self.final_lr_fraction) * done)
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
@@ -228,6 +234,8 @@ class GRPOModule(PolicyModule):
                 loss = loss - self.entropy_coefficient * entropy.sum() / max(1, update.num_action_tokens)
             self._stop_if_not_finite(loss, logprobs, part)
             self.manual_backward(loss)
+            for listener in self.row_listeners:
+                listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
             divergence_sum += float(divergence.detach())

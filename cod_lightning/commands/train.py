@@ -22,6 +22,7 @@ from callbacks import (
     Progress,
     Sample,
     Throughput,
+    TokenBudget,
     Transcripts,
     WeightSync,
 )
@@ -133,6 +134,12 @@ class TrainCLI(CodCLI):
             default=None,
             help="Config of a warm start that is run before `fit` where its result is not cached; null starts from model.policy.",
         )
+        parser.add_argument(
+            "--sampled_token_budget",
+            type=int | None,
+            default=None,
+            help="End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer.",
+        )
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         """What only `test` takes."""
@@ -182,7 +189,8 @@ class TrainCLI(CodCLI):
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
-        watching: list[Callback] = [Progress(), PositionCurve(), Sample(), Throughput()]
+        budget = TokenBudget(self._own().sampled_token_budget)
+        watching: list[Callback] = [Progress(), PositionCurve(), Sample(), Throughput(), budget]
         return [WeightSync(), *watching, Transcripts(), LifecycleTable(), Evaluation()]
 
     def after_fit(self) -> None:

@@ -24,6 +24,8 @@ _TITLES = {
     "train/gradient_norm": "Gradient norm",
     "train/red_temperature": "Temperature of RED (0: left alone)",
     "throughput": "Tokens per second",
+    "tokens/sampled": "Tokens sampled",
+    "tokens/trained": "Tokens trained on",
     "time": "Seconds",
     "rollout/num_failed": "Lifecycles that failed",
     "faults": "Lifecycles that failed, by fault",
