@@ -43,8 +43,8 @@ def play(world, num_packs=6, siblings=2, deadlines=Deadlines()):  # noqa: B008
     return run_groups(packs, siblings, world=world, mechanism=MECHANISM, speaker=speaker)
 
 
-def first_task(world, index=0):
-    return world.sample_pack(split=Split.TRAIN, index=index, num_tasks=3).tasks[0]
+def first_task(world, index=0, position=0):
+    return world.sample_pack(split=Split.TRAIN, index=index, num_tasks=3).tasks[position]
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_a_copy_goes_its_own_way_from_the_moment_it_was_made():
     ("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)]
 )
 def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error):
-    world = ProcessWorld(FaultyLevers((fault,), 4), num_workers=1, step_s=0.3)
+    world = ProcessWorld(FaultyLevers((fault,), 3), num_workers=1, step_s=0.3)
     healthy = copy.deepcopy(world)
     healthy.reset(options={"task": first_task(world, index=0)})  # the worker is there
     begun = time.perf_counter()
-    with pytest.raises(error):
-        copy.deepcopy(world).reset(options={"task": first_task(world, index=3)})
+    with pytest.raises(error):  # pack 4 fails where its second task begins
+        copy.deepcopy(world).reset(options={"task": first_task(world, index=4, position=1)})
     assert time.perf_counter() - begun < 5
     assert healthy.step("no such answer")[2]
 
