@@ -76,6 +76,10 @@ class WeightSync(Callback):
             pl_module.log("engine/self_test_gap", self.last_gap, on_step=True, on_epoch=False, batch_size=1)
 
     def _sync(self, trainer: L.Trainer, pl_module: Any, *, new: bool = True) -> None:
+        with trainer.datamodule.watched("a weight sync"):  # pyright: ignore[reportAttributeAccessIssue]
+            self._sync_now(trainer, pl_module, new=new)
+
+    def _sync_now(self, trainer: L.Trainer, pl_module: Any, *, new: bool) -> None:
         engine = self._engine(trainer)
         if engine.policy_version < 0:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]

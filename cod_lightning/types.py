@@ -56,7 +56,7 @@ class EpisodeStatus(StrEnum):
     TRUNCATED = "truncated"
     """The turns, the response length or the policy's window ran out."""
     FAILED = "failed"
-    """An engine or a world raised; the reward is missing."""
+    """An engine or a world raised, or a deadline was over; the reward is missing."""
     SKIPPED = "skipped"
     """It never began, because an earlier episode of the lifecycle failed, or because a control of an evaluation does without
     it; the reward is missing."""
@@ -155,13 +155,22 @@ class Episode:
     context_before: str = ""
     context_after: str = ""
     error: str = ""
-    """What was raised, for FAILED."""
+    """What was raised, for FAILED: the name of its class, a colon, its message."""
     repeat: bool = False
     """Solve: whether an earlier task of the pack asked for the same (`Task.repeat`)."""
 
     def __post_init__(self) -> None:
         missing = self.status in (EpisodeStatus.FAILED, EpisodeStatus.SKIPPED)
         assert missing == (self.reward is None), f"a {self.status} episode with reward {self.reward}"
+
+    @property
+    def fault(self) -> str:
+        """Name of what was raised, under which it is counted; empty where nothing was.
+
+        >>> Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.FAILED, error="WorldHung: no answer").fault
+        'WorldHung'
+        """
+        return self.error.partition(":")[0]
 
     @property
     def num_action_tokens(self) -> int:
@@ -204,7 +213,7 @@ class Lifecycle:
 
     @property
     def failed(self) -> bool:
-        """True if an engine or a world failed in one of its own episodes."""
+        """True if an engine or a world failed in one of its own episodes, or its time was over."""
         return any(episode.status is EpisodeStatus.FAILED for episode in self.episodes)
 
 

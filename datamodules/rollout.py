@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from jaxtyping import Bool
@@ -14,6 +15,7 @@ from torch import Tensor
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conditions import Condition, PolicyLabel, conditions
 from cod_lightning.evaluation.controls import Control
@@ -24,11 +26,15 @@ from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import CreditTable
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.faults import stop_if_too_many
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.pulse import Pulse
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.watchdog import Watchdog
 from cod_lightning.types import Group, Message, Pack, Role, Split
 from datamodules.checks import check_pair, check_reuse, check_sampling, check_sizes, check_trainable
 from datamodules.items import ItemDataModule, SizedItems
@@ -62,6 +68,8 @@ class RolloutDataModule(ItemDataModule):
         rewrite_history: Follow a template that rewrites earlier turns (Qwen3's drops their thoughts), at the price of more token
             rows; false keeps all as it was said. Null follows it while thinking is on.
         suites: What `test`, and the end of `fit`, evaluates.
+        deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
+        max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
     """
 
@@ -86,6 +94,8 @@ class RolloutDataModule(ItemDataModule):
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
         suites: list[Suite] | None = None,
+        deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
+        max_failed_fraction: float = 0.5,
         seed: int = 1,
     ) -> None:
         super().__init__()
@@ -94,6 +104,7 @@ class RolloutDataModule(ItemDataModule):
         )
         check_sampling(temperature, top_p)
         check_reuse(passes_per_rollout, resample_packs)
+        check_share("data.max_failed_fraction", max_failed_fraction, "1 never stops.")
         self.env, self.context, self.engine = env, context, engine
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
@@ -103,6 +114,7 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.suites = tuple(suites or ())
+        self.deadlines, self.max_failed_fraction = deadlines, max_failed_fraction
         self.seed = seed
         self.rollouts = TrainingRollouts(
             sample_packs=self._train_packs,
@@ -121,6 +133,7 @@ class RolloutDataModule(ItemDataModule):
         self.policy_label = str(PolicyLabel.TRAINED)
         """Who plays in `test`; decides which conditions of a suite run."""
         self.monitor = RolloutMonitor()
+        self._pulse = Pulse()
         self.group_listeners: list[GroupListener] = []
         self.droppable: Callable[[], AbstractContextManager[None]] = nullcontext
         """Entered around every rollout, by every rank equally often; `StopSignals` gives up what goes on within."""
@@ -306,13 +319,21 @@ class RolloutDataModule(ItemDataModule):
     def _recorded(self, label: str, roll: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
         """A rollout, timed, and shown to whoever listens."""
         start = time.perf_counter()
-        with self.droppable():
+        with self.droppable(), self.watched(f"the rollout '{label}'"):
             groups = roll()
         seconds = time.perf_counter() - start
         self.last_rollout = RolloutStats.of(groups, seconds, count_drift(groups), replacing=replacing)
         for listener in self.group_listeners:
             listener(label, self._step(), groups)
+        stop_if_too_many(label, groups, self.max_failed_fraction)
         return groups
+
+    def watched(self, label: str) -> Watchdog:
+        """Ends the process if nothing moves, for as long as a `with` block lasts."""
+        rank = self.trainer.global_rank if self.trainer is not None else 0
+        folder = Path(self.trainer.default_root_dir if self.trainer is not None else ".")
+        file = folder / (f"stalled.rank{rank}.txt" if rank else "stalled.txt")
+        return Watchdog(self._pulse, self.deadlines.stall_s, file, label)
 
     def _speaker(self, temperature: float) -> Speaker:
         return Speaker(
@@ -324,6 +345,9 @@ class RolloutDataModule(ItemDataModule):
             top_p=self.top_p,
             seed=self.seed,
             policy_version=self.engine.policy_version,
+            num_ids=_num_ids(self.trainer.lightning_module) if self.trainer is not None else None,
+            deadlines=self.deadlines,
+            pulse=self._pulse,
         )
 
     def _step(self) -> int:
@@ -343,3 +367,9 @@ class RolloutDataModule(ItemDataModule):
                 f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={self.max_new_tokens}",
                 "Raise the window or lower data.max_new_tokens.",
             )
+
+
+def _num_ids(module: Any) -> int | None:
+    """Ids that the module's model has; a model may have more than its tokenizer. None where nobody knows."""
+    config = getattr(getattr(module, "model", None), "config", None)
+    return None if config is None else getattr(config.get_text_config(), "vocab_size", None)

@@ -203,7 +203,7 @@ class GRPOModule(PolicyModule):
             num_dropped_rows=len(batch.lengths) - len(rows),
             num_micro_batches=len(parts),
         )
-        silent = 1 - float(advantages.packs_with_signal().float().mean())
+        silent = 1 - float(advantages.packs_with_signal()[advantages.valid.flatten(1).any(dim=1)].float().mean())
         values = {"red_temperature": advantages.temperature, "gradient_norm": norm, "zero_variance_packs": silent}
         self._log_update(batch, totals, values)
 

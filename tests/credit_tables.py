@@ -26,7 +26,13 @@ def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | N
 
 def plain_credit(values: torch.Tensor) -> Credited:
     """These advantages, without attempts."""
-    return Credited(values=values, valid=values.isfinite(), attempts=torch.zeros(0), of=torch.zeros(0, 3).long())
+    return Credited(
+        values=values,
+        valid=values.isfinite(),
+        attempts=torch.zeros(0),
+        attempts_valid=torch.ones(0).bool(),
+        of=torch.zeros(0, 3).long(),
+    )
 
 
 def cells(table: CreditTable):

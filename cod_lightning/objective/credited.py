@@ -29,6 +29,7 @@ class Credited:
     valid: Bool[Tensor, "G K E"]
     attempts: Float[Tensor, " X"]
     """0 also where an attempt only measures."""
+    attempts_valid: Bool[Tensor, " X"]
     of: Int[Tensor, "X 3"]
     """(g, k, e) of the solve episode beside each attempt."""
     temperature: float = 0.0
@@ -38,13 +39,20 @@ class Credited:
         """Whether any episode of a pack has an advantage: where all siblings do equally well, none has.
 
         >>> values = torch.tensor([[[0.5], [-0.5]], [[0.0], [1e-9]]])
-        >>> nothing = {"attempts": torch.zeros(0), "of": torch.zeros(0, 3).long()}
+        >>> nothing = {"attempts": torch.zeros(0), "attempts_valid": torch.ones(0).bool(), "of": torch.zeros(0, 3).long()}
         >>> Credited(values=values, valid=values.isfinite(), **nothing).packs_with_signal()
         tensor([ True, False])
         """
         signal = (self.values.abs() > NO_ADVANTAGE).flatten(1).any(dim=1)
         signal[self.of[self.attempts.abs() > NO_ADVANTAGE, 0]] = True
         return signal
+
+    def known(self, batch: Batch) -> Bool[Tensor, " B"]:
+        """Whether the row's episode has an advantage at all: its return is known, and somebody to compare it with."""
+        rows = self.valid[tuple(batch.episode_index.unbind(dim=1))]
+        extra = batch.attempt >= 0
+        rows[extra] = self.attempts_valid[batch.attempt[extra]]
+        return rows
 
     def spread(self, batch: Batch) -> Float[Tensor, "B T"]:
         """Every action token gets its episode's advantage; all other tokens get 0."""
@@ -73,7 +81,13 @@ def credited(
     of_attempts = divisor[extra.of[:, 0], extra.of[:, 1], extra.of[:, 2]]
     values, extra_values = divided(advantages.values, divisor), divided(attempts.values, of_attempts)
     if reweight is None:
-        return Credited(values=values, valid=advantages.valid, attempts=extra_values, of=extra.of)
+        return Credited(
+            values=values,
+            valid=advantages.valid,
+            attempts=extra_values,
+            attempts_valid=attempts.valid,
+            of=extra.of,
+        )
     tilted = reweight(
         _joined(values, extra_values),
         _joined(table.action_counts, extra.action_counts),
@@ -85,6 +99,7 @@ def credited(
         values=flat[: values.numel()].view_as(values),
         valid=advantages.valid,
         attempts=flat[values.numel() :],
+        attempts_valid=attempts.valid,
         of=extra.of,
         temperature=tilted.temperature,
     )

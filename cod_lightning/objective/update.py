@@ -24,7 +24,7 @@ class Update:
     keys: Int[Tensor, " B"]
     """The episode of each row, as one integer."""
     num_action_tokens: int
-    """Denominator: action tokens, rows of zero advantage included, those of filtered packs not."""
+    """Denominator: action tokens, rows of zero advantage included; those of filtered packs and unknown episodes not."""
     num_episodes: int
     """The other denominator: episodes with a row, counted likewise."""
 
@@ -40,6 +40,9 @@ def plan_update(
 ) -> Update:
     """Choose rows and count denominators.
 
+    An episode whose advantage is not known, because a reward is missing or too few siblings have theirs, is not one with an
+    advantage of 0: it is in no row and in no denominator, as if it had not been sampled.
+
     With `filter_packs`, packs without signal are taken out of the update and of its denominators (the filtering half of
     DAPO's dynamic sampling, arXiv 2503.14476; the other half is `data.resample_packs`). Without, they count there. Of what is
     left, rows of zero advantage are skipped unless they are marked, or `every_row` is set because some term of the
@@ -47,8 +50,13 @@ def plan_update(
     """
     token_advantages, keys = advantages.spread(batch), episode_keys(batch)
     mask, num_action_tokens = batch.action_mask, batch.num_action_tokens
+    known = advantages.known(batch)
+    all_known = bool(known.all())
+    if not all_known:
+        mask = mask & known[:, None]
     if filter_packs:
         mask = mask & advantages.packs_with_signal()[batch.episode_index[:, 0]][:, None]
+    if not all_known or filter_packs:
         num_action_tokens = int(mask.sum())
     there = mask.any(dim=1)
     tokens = UpdateTokens(behaviour_logprobs=batch.behaviour_logprobs, advantages=token_advantages, action_mask=mask)

@@ -10,6 +10,7 @@ intermediate state; there memory operations are rolled again, here solve episode
 """
 
 import asyncio
+import contextlib
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,20 +110,23 @@ def start_attempts(
     env: TextEnv,
     mechanism: ContextMechanism,
     speaker: Speaker,
+    pack_ends: float | None = None,
 ) -> "asyncio.Future[list[Attempt]]":
     """Begin them all beside the lifecycle, each in a copy of the world as it is now."""
 
     async def attempt(number: int, kind: AttemptKind, context: str, world: TextEnv) -> Attempt:
         identity = f"{moment.pack_id}#{moment.sibling}.{2 * moment.position}+{number}"
-        episode = await run_solve_episode(
-            world,
-            moment.task,
-            context,
-            mechanism=mechanism,
-            speaker=speaker,
-            identity=identity,
-            position=moment.position,
-        )
+        with contextlib.closing(world):
+            episode = await run_solve_episode(
+                world,
+                moment.task,
+                context,
+                mechanism=mechanism,
+                speaker=speaker,
+                identity=identity,
+                position=moment.position,
+                pack_ends=pack_ends,
+            )
         return Attempt(kind=kind, episode=episode)
 
     begun = [attempt(number, kind, context, copy.deepcopy(env)) for number, (kind, context) in enumerate(given)]

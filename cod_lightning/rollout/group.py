@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
@@ -12,6 +13,9 @@ from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.types import Group, Pack
+
+_MOST_THREADS = 64
+"""Worlds that wait for something outside at the same time."""
 
 
 async def run_group(
@@ -74,6 +78,7 @@ def gather_groups(
     """What these coroutines come to, one for each pack, all at once."""
 
     async def run_all() -> list[Group]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
         return await asyncio.gather(*started)
 
     monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))

@@ -1,8 +1,10 @@
 """What a rollout cost, in seconds and tokens."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
+from cod_lightning.rollout.faults import count_faults
 from cod_lightning.types import Episode, EpisodeStatus, Group, Turn
 
 
@@ -25,11 +27,15 @@ class RolloutStats:
     num_attempt_tokens: int
     """Tokens of attempts, sampled and new in their prompts: a share of the two above."""
     num_failed: int
-    """Lifecycles and attempts in which an engine or a world failed."""
+    """Lifecycles and attempts in which an engine or a world failed, or that were out of time."""
     token_drift: int
     """Turns whose recorded ids are not those that the engine conditioned on; 0 unless something is wrong."""
     num_rewritten: int = 0
     """Turns before which the chat template rewrote history: each begins a segment within its episode."""
+    num_lost_groups: int = 0
+    """Groups of siblings of whom fewer than two went all the way, so that nothing compares them as a whole."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """Lifecycles lost to each fault, by its name."""
 
     @property
     def attempt_share(self) -> float:
@@ -41,7 +47,8 @@ class RolloutStats:
 
     def __add__(self, other: "RolloutStats") -> "RolloutStats":
         """Of a rollout in several rounds."""
-        return RolloutStats(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "faults"}
+        return RolloutStats(**sums, faults=dict(Counter(self.faults) + Counter(other.faults)))
 
     @classmethod
     def of(
@@ -67,8 +74,14 @@ class RolloutStats:
             num_rewritten=sum(
                 not turn.extends for one in lifecycles for episode in one.episodes for turn in episode.turns[1:]
             ),
+            num_lost_groups=sum(len(g.lifecycles) > 1 and _num_whole(g) < 2 for g in groups),
+            faults=count_faults(groups),
         )
 
 
 def _turns(episodes: Sequence[Episode]) -> list[Turn]:
     return [turn for episode in episodes for turn in episode.turns]
+
+
+def _num_whole(group: Group) -> int:
+    return sum(not lifecycle.failed for lifecycle in group.lifecycles)

@@ -78,6 +78,25 @@ def test_every_row_is_taken_where_a_term_has_a_gradient_at_zero_advantage(filter
     assert plan(x, values, OPMD(), filter_packs=filter_packs).rows.tolist() == there
 
 
+@pytest.mark.parametrize("filter_packs", [False, True])
+@pytest.mark.parametrize("loss", [REC(), OPMD(), KLCov(penalised_fraction=0.99)])
+def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(loss, filter_packs):
+    x, values = batch(), advantages()
+    known = torch.ones(G, K, E, dtype=torch.bool)
+    known[0, 1, 1:] = False  # one lifecycle failed
+    known[1] = False  # too few survivors
+    credit = replace(plain_credit(torch.where(known, values, 0.0)), valid=known)
+    found = plan_update(x, credit, loss, filter_packs=filter_packs, every_row=True, seed=0)
+    counted = [
+        b for b, (g, k, e) in enumerate(x.episode_index.tolist()) if known[g, k, e] and (g < 2 or not filter_packs)
+    ]
+    assert found.rows.tolist() == counted
+    assert found.num_action_tokens == int(x.action_mask[counted].sum())
+    assert found.num_episodes == len({tuple(x.episode_index[b].tolist()) for b in counted})
+    others = [b for b in range(len(x)) if b not in counted]
+    assert not found.marked[others].any()
+
+
 def test_marked_rows_are_taken():
     x, values = batch(), advantages() * 0
     found = plan(x, values, KLCov(penalised_fraction=0.02))
