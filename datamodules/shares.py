@@ -1,42 +1,56 @@
-"""How a training rollout is shared out: every rank plays whole groups, the same number for each update, and all see its rewards.
+"""How a training rollout is shared out: every rank plays whole groups and trains on what it played, and all see its rewards.
 
 G packs make U updates of S = G/U packs each, in the order of packs. Of an update's S packs rank r of R gets the r-th run of
-S/R, so that an update trains on the same packs whatever the number of ranks.
+S/R, so that an update trains on the same packs whatever the number of ranks. Packs that are replaced, and further passes in
+another order, may give ranks unequal numbers of groups in an update, or none.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import chain
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Int
 from torch import Tensor
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.batch import Batch, CreditTable
-from cod_lightning.ranks import gathered, num_ranks, rank, share
-from cod_lightning.types import Pack
+from cod_lightning.objective.attempts import AttemptTable
+from cod_lightning.objective.batch import Batch, CreditTable, credit_table
+from cod_lightning.ranks import gathered, num_ranks, part, rank, share
+from cod_lightning.types import Group
 
 
-def own_packs(packs: Sequence[Pack], num_updates: int) -> list[Pack]:
-    """This rank's part of each update's packs, update after update."""
-    size = len(packs) // num_updates
-    return list(chain.from_iterable(share(packs[first : first + size]) for first in range(0, len(packs), size)))
+def owners(num_packs: int, num_updates: int) -> list[int]:
+    """The rank that plays each pack."""
+    size = num_packs // num_updates
+    return [r for r in range(num_ranks()) for _ in part(range(size), r, num_ranks())] * num_updates
 
 
-def table_of_all(own: CreditTable, num_updates: int) -> CreditTable:
-    """The rewards of all ranks' groups, in the order of the rollout's packs."""
-    parts = gathered(own)
+def table_of_all(own: Sequence[Group], ranks: Sequence[int]) -> CreditTable:
+    """The rewards of all ranks' groups; `ranks` says whose each place of the table is, and own groups are in that order."""
+    parts = gathered(credit_table(own) if own else None)
+    places = [[g for g, of in enumerate(ranks) if of == r] for r in range(num_ranks())]
+    order = torch.tensor(list(chain.from_iterable(places))).argsort()
+    there = [(table, torch.tensor(its)) for table, its in zip(parts, places, strict=True) if table is not None]
 
     def joined(name: str) -> Tensor:
-        by_update = [getattr(part, name).unflatten(0, (num_updates, -1)) for part in parts]
-        return torch.stack(by_update, dim=1).flatten(0, 2)
+        return torch.cat([getattr(table, name) for table, _ in there])[order]
 
-    return CreditTable(**{name: joined(name) for name in vars(own)})
+    names = [field.name for field in fields(CreditTable) if field.name != "attempts"]
+    attempts = _joined_attempts([(table.attempts, its) for table, its in there])
+    return CreditTable(**{name: joined(name) for name in names}, attempts=attempts)
 
 
-def batch_of_all(own: Batch) -> Batch:
-    """One update's rows of all ranks, in the order of packs: what a checkpoint keeps, for any number of ranks."""
+def _joined_attempts(parts: Sequence[tuple[AttemptTable, Tensor]]) -> AttemptTable:
+    """In the order of groups; each part comes with the places of its groups."""
+    placed = [replace(table, of=torch.column_stack([its[table.of[:, 0]], table.of[:, 1:]])) for table, its in parts]
+    order = torch.cat([table.of[:, 0] for table in placed]).argsort(stable=True)
+    names = [field.name for field in fields(AttemptTable)]
+    return AttemptTable(**{name: torch.cat([getattr(table, name) for table in placed])[order] for name in names})
+
+
+def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
+    """The rows of all ranks, which a checkpoint keeps, and whose each of them is."""
     parts = gathered(own)
     width = max(part.token_ids.shape[1] for part in parts)
 
@@ -46,25 +60,24 @@ def batch_of_all(own: Batch) -> Batch:
         return torch.cat([torch.nn.functional.pad(row, (0, width - row.shape[1])) if wide else row for row in rows])
 
     names = [name for name, value in vars(own).items() if isinstance(value, Tensor)]
-    return replace(
+    whole = replace(
         own,
         **{name: joined(name) for name in names},
         num_action_tokens=sum(part.num_action_tokens for part in parts),
         pack_ids={g: name for part in parts for g, name in part.pack_ids.items()},
     )
+    return whole, torch.cat([torch.full((len(part),), r) for r, part in enumerate(parts)])
 
 
-def own_batch(whole: Batch, num_updates: int) -> Batch:
-    """This rank's rows of an update that `batch_of_all` put together."""
-    if num_ranks() == 1:
-        return whole
-    mine = whole.rows(_is_own(whole, num_updates).nonzero().squeeze(1))
+def own_batch(whole: Batch, row_ranks: Int[Tensor, " B"]) -> Batch:
+    """This rank's rows of what `batch_of_all` put together; another number of ranks shares its groups out anew."""
+    packs = whole.episode_index[:, 0]
+    if len(whole) and int(row_ranks.max()) + 1 == num_ranks():
+        chosen = row_ranks == rank()
+    else:
+        chosen = torch.isin(packs, torch.tensor(share(packs.unique().tolist()), dtype=torch.long))
+    mine = whole.rows(chosen.nonzero().squeeze(1))
     return replace(mine, num_action_tokens=int(mine.action_mask.sum()))
-
-
-def _is_own(whole: Batch, num_updates: int) -> Bool[Tensor, " B"]:
-    size = whole.credit.valid.shape[0] // num_updates
-    return (whole.episode_index[:, 0] % size) // (size // num_ranks()) == rank()
 
 
 def check_shares(packs_per_rollout: int, updates_per_rollout: int, ranks: int) -> None:

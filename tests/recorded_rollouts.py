@@ -13,8 +13,8 @@ class RecordedRollouts(RolloutDataModule):
 
     recorded: Path | None = None
 
-    def _train_groups(self, packs: Sequence[Pack]) -> list[Group]:
+    def _train_groups(self, packs: Sequence[Pack], replacing: bool) -> list[Group]:
         if self.recorded is None:
-            return super()._train_groups(packs)
+            return super()._train_groups(packs, replacing)
         groups = {group.pack.id: group for group in transcript.read(self.recorded)}
         return self._recorded("train", lambda: [groups[pack.id] for pack in packs])

@@ -127,6 +127,35 @@ def test_random_numbers_of_an_update_do_not_depend_on_interruptions(whole, stopp
     assert len(set(draws(whole))) == NUM_UPDATES
 
 
+EXTRAS = [
+    *(
+        "--data.passes_per_rollout",
+        "2",
+        "--data.resample_packs",
+        "1",
+        "--data.rollouts_per_epoch",
+        "1",
+        "--data.group_size",
+        "2",
+    ),
+    *("--data.anchors.attempts", "2", "--data.anchors.fraction", "0.5", "--data.counterfactual.fraction", "0.5"),
+]
+
+
+def test_killed_in_a_second_pass_over_packs_some_of_which_were_replaced_a_run_goes_on_bit_for_bit(tmp_path):
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    assert fit(whole, *EVERY, *EXTRAS) == 0, said(whole)
+    assert fit(folder, *EVERY, *EXTRAS, before=killed_after(3)) == -signal.SIGKILL
+    assert fit(folder, *EVERY, *EXTRAS, "--ckpt_path", "last") == 0, said(folder)
+    resumed, uninterrupted = checkpoint(folder), checkpoint(whole)
+    assert resumed["global_step"] == uninterrupted["global_step"] == NUM_UPDATES
+    for name, tensor in uninterrupted["state_dict"].items():
+        assert torch.equal(resumed["state_dict"][name], tensor), name
+    assert metrics(folder) == metrics(whole)
+    assert any(float(row["train/resampled_packs"] or 0) for row in metrics(whole))
+    assert any(float(row["rollout/num_attempts"] or 0) for row in metrics(whole))
+
+
 def test_tensorboard_goes_on_without_repeats(whole, stopped_everywhere):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

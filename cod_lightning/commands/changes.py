@@ -19,7 +19,15 @@ _FREE = (
         "torch_threads",
         "weights_only",
     ),
-    *("data.suites", "trainer.accelerator", "trainer.barebones", "trainer.benchmark", "trainer.callbacks"),
+    *(
+        "data.deadlines.",
+        "data.max_failed_fraction",
+        "data.suites",
+        "trainer.accelerator",
+        "trainer.barebones",
+        "trainer.benchmark",
+        "trainer.callbacks",
+    ),
     *("trainer.default_root_dir", "trainer.detect_anomaly", "trainer.deterministic", "trainer.devices"),
     *("trainer.enable_", "trainer.fast_dev_run", "trainer.limit_predict_batches", "trainer.limit_test_batches"),
     *("trainer.log", "trainer.max_", "trainer.min_", "trainer.model_registry", "trainer.num_nodes"),
@@ -28,6 +36,7 @@ _FREE = (
 """Beginnings of the keys that may differ: how long, where and on how many threads a run goes, what it logs and keeps, what is
 played at its end. `trainer.devices` and `num_nodes` count through the number of processes."""
 _EPOCH = (
+    "data.passes_per_rollout",
     "data.rollouts_per_epoch",
     "data.updates_per_rollout",
     "trainer.limit_train_batches",

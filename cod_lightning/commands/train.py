@@ -46,6 +46,7 @@ from cod_lightning.models.checkpoint import read_checkpoint
 from datamodules import RolloutDataModule
 from datamodules.shares import check_shares
 from modules import GRPOModule
+from modules.combinations import check_combination
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -224,7 +225,10 @@ class TrainCLI(CodCLI):
         config = self._own()
         self.warm_start_folder: Path | None = None
         _refuse_weights(self.model.policy, config)
+        if self.subcommand in ("fit", None):
+            check_combination(self.model, self.datamodule)
         if self.subcommand == "fit":
+            self.datamodule.check_trainable()
             check_shares(
                 self.datamodule.packs_per_rollout,
                 self.datamodule.updates_per_rollout,

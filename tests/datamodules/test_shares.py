@@ -1,13 +1,25 @@
 """Who plays and trains on which packs, for any number of ranks; ranks are asked one after the other here."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from cod_lightning import ranks
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.objective.batch import collate, credit_table
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.types import (
+    Attempt,
+    AttemptKind,
+    Episode,
+    EpisodeKind,
+    EpisodeStatus,
+    Group,
+    Lifecycle,
+    Pack,
+    Split,
+    StopReason,
+    Turn,
+)
 from datamodules import shares
 
 G, U = 12, 2
@@ -35,69 +47,81 @@ def each_rank(monkeypatch, number):
     return call
 
 
-def packs():
-    return [SimpleNamespace(id=f"pack {g}") for g in range(G)]
-
-
-def table(first, count):
-    """Every reward tells where it is from."""
-    places = torch.arange(first, first + count).float()[:, None, None]
-    return CreditTable(
-        solve_rewards=places.expand(-1, 2, 2),
-        update_rewards=places.expand(-1, 2, 1),
-        valid=torch.ones(count, 2, 3, dtype=torch.bool),
-        action_counts=torch.ones(count, 2, 3, dtype=torch.long),
+def solve(g, reward, length):
+    turn = Turn(
+        new_ids=(1,) * length,
+        extends=False,
+        action_ids=(g,),
+        behaviour_logprobs=(-0.5,),
+        stop=StopReason.STOP,
+        policy_version=1,
+        prompt_digest=0,
     )
+    return Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=reward)
+
+
+def group(g):
+    """Two lifecycles of one episode; token, reward and attempts tell where they are from."""
+
+    def life(k):
+        more = tuple(Attempt(kind=AttemptKind.SAME_CONTEXT, episode=solve(g, g + i / 10, 2)) for i in range(g % 3))
+        episodes = (solve(g, float(g), 1 + 5 * g % 7),)
+        return Lifecycle(pack_id=f"p{g}", sibling=k, episodes=episodes, attempts=more if k == 0 else ())
+
+    pack = Pack(id=f"p{g}", split=Split.TRAIN, world_seed=g, tasks=())
+    return Group(pack=pack, lifecycles=(life(0), life(1)))
+
+
+def rows(own, credit):
+    return collate(segments_of(own), credit, {f"p{g}": g for g in range(G)}, pad_id=9)
 
 
 def test_an_update_trains_on_the_same_packs_whatever_the_number_of_ranks(each_rank, number):
-    played = each_rank(lambda rank: [pack.id for pack in shares.own_packs(packs(), U)])
     size = G // U // number
-    for update in range(U):
-        together = [name for own in played for name in own[update * size : (update + 1) * size]]
-        assert together == [f"pack {g}" for g in range(update * G // U, (update + 1) * G // U)]
+    for owners in each_rank(lambda rank: shares.owners(G, U)):
+        assert owners == [r for r in range(number) for _ in range(size)] * U
 
 
-def test_every_rank_sees_the_rewards_of_all_in_the_order_of_packs(each_rank, number):
-    mine = each_rank(lambda rank: [int(pack.id.split()[1]) for pack in shares.own_packs(packs(), U)])
-
-    def told(rank):
-        parts = [table(g, 1) for g in mine[rank]]
-        return CreditTable(**{name: torch.cat([getattr(p, name) for p in parts]) for name in vars(parts[0])})
-
-    for whole in each_rank(lambda rank: shares.table_of_all(told(rank), U), told):
-        assert whole.solve_rewards[:, 0, 0].tolist() == list(range(G))
+def test_few_packs_are_shared_out_as_far_as_they_go(each_rank, number):
+    for owners in each_rank(lambda rank: shares.owners(2, 1)):
+        assert len(owners) == 2
+        assert owners == sorted(owners)
+        assert max(owners) < number
 
 
-def rows(index, lengths):
-    lengths, width = torch.tensor(lengths), max(lengths)
-    mask = torch.arange(width) < lengths[:, None]
-    return Batch(
-        token_ids=torch.where(mask, torch.arange(1, width + 1), 9),
-        action_mask=mask,
-        behaviour_logprobs=torch.where(mask, -0.5, 0.0),
-        episode_index=torch.tensor([(g, 0, 0) for g in index]),
-        policy_version=torch.zeros(len(index), dtype=torch.long),
-        lengths=lengths,
-        credit=table(0, G),
-        num_action_tokens=int(mask.sum()),
-    )
+def test_every_rank_sees_the_rewards_and_attempts_of_all_in_the_order_of_packs(each_rank, number):
+    places = [(5 * g) % number for g in range(G)]  # as replaced packs have them
+    own = [[group(g) for g in range(G) if places[g] == rank] for rank in range(number)]
+    expected = credit_table([group(g) for g in range(G)])
+    told = lambda rank: credit_table(own[rank]) if own[rank] else None  # noqa: E731
+    for found in each_rank(lambda rank: shares.table_of_all(own[rank], places), told):
+        for name in ("solve_rewards", "update_rewards", "valid", "action_counts"):
+            assert torch.equal(getattr(found, name), getattr(expected, name)), name
+        for name in vars(expected.attempts):
+            assert torch.equal(getattr(found.attempts, name), getattr(expected.attempts, name)), name
 
 
 def test_the_rows_of_a_checkpoint_come_back_to_the_rank_that_they_are_of(each_rank, number):
-    size = G // U // number
+    credit = credit_table([group(g) for g in range(G)])
 
-    def own(rank):  # the second update's rows
-        index = range(G // U + rank * size, G // U + (rank + 1) * size)
-        return rows(list(index), [1 + (5 * g) % 7 for g in index])
+    def own(rank):
+        return rows([group(g) for g in range(G) if g % number == rank], credit)
 
-    wholes = each_rank(lambda rank: shares.batch_of_all(own(rank)), own)
-    assert all(whole.num_action_tokens == sum(own(r).num_action_tokens for r in range(number)) for whole in wholes)
-    for rank, back in enumerate(each_rank(lambda rank: shares.own_batch(wholes[0], U))):
+    kept = each_rank(lambda rank: shares.batch_of_all(own(rank)), own)[0]
+    assert kept[0].num_action_tokens == sum(own(r).num_action_tokens for r in range(number))
+    for rank, back in enumerate(each_rank(lambda rank: shares.own_batch(*kept))):
         expected = own(rank)
-        for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
+        for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "attempt", "lengths"):
             assert torch.equal(getattr(back, name), getattr(expected, name)), name
         assert back.num_action_tokens == expected.num_action_tokens
+
+
+def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each_rank):
+    whole = rows([group(g) for g in range(G)], credit_table([group(g) for g in range(G)]))
+    of_five = whole.episode_index[:, 0] % 5
+    parts = each_rank(lambda rank: shares.own_batch(whole, of_five).episode_index[:, 0].tolist())
+    assert sorted(g for part in parts for g in part) == sorted(whole.episode_index[:, 0].tolist())
+    assert all(set(one).isdisjoint(other) for one in parts for other in parts if one is not other)
 
 
 @pytest.mark.parametrize(

@@ -104,8 +104,8 @@ def recorded(tmp_path_factory):
     def record():
         play = RecordedRollouts._train_groups
 
-        def write(self, packs):
-            groups = play(self, packs)
+        def write(self, packs, replacing):
+            groups = play(self, packs, replacing)
             transcript.write(path, [equal(g) if g.pack.id.endswith(("/2", "/3")) else g for g in groups])
             return groups
 
