@@ -1,0 +1,74 @@
+"""Peak extra memory and time of log-probs with gradient at a vocabulary of 152k: dense, in chunks that are kept, recomputed.
+
+Each way runs in a process of its own; its memory is how far the peak resident size rises above that before it.
+
+    PYTHONPATH=. python tests/benchmarks/bench_logprobs.py [--num_tokens 4096]
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import torch
+
+from cod_lightning.objective.logprobs import action_logprobs, token_logprobs
+
+VOCABULARY, WIDTH = 151_936, 64
+WAYS = ("dense", "kept", "recomputed")
+
+
+def case(num_tokens: int) -> tuple[torch.Tensor, torch.nn.Linear, torch.Tensor, torch.Tensor]:
+    """Hidden states, output layer, ids and action mask of one row."""
+    torch.manual_seed(0)
+    hidden = torch.randn(1, num_tokens + 1, WIDTH, requires_grad=True)
+    ids = torch.randint(0, VOCABULARY, (1, num_tokens + 1))
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    mask[:, 0] = False
+    return hidden, torch.nn.Linear(WIDTH, VOCABULARY, bias=False), ids, mask
+
+
+def run(way: str, num_tokens: int) -> None:
+    """Forward and backward."""
+    hidden, layer, ids, mask = case(num_tokens)
+    if way == "dense":
+        logprobs = token_logprobs(layer(hidden), ids)
+    else:
+        logprobs, _ = action_logprobs(hidden, layer, ids, mask, recompute=way == "recomputed")
+    logprobs.sum().backward()
+
+
+def measure(way: str, num_tokens: int) -> dict[str, float]:
+    """Peak extra GiB and seconds, in a child process."""
+    command = [sys.executable, __file__, "--way", way, "--num_tokens", str(num_tokens)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def _child(way: str, num_tokens: int) -> None:
+    torch.set_num_threads(1)
+    run("recomputed", 16)  # whatever torch loads on first use
+    before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    run(way, num_tokens)
+    peak, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter() - begun
+    print(json.dumps({"extra_gib": (peak - before) / 2**20, "time_s": seconds}))
+
+
+def main() -> None:
+    """Print a line for each way."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--way", choices=WAYS)
+    parser.add_argument("--num_tokens", type=int, default=4096)
+    asked = parser.parse_args()
+    if asked.way is not None:
+        return _child(asked.way, asked.num_tokens)
+    print(f"vocabulary {VOCABULARY}, {asked.num_tokens} tokens, width {WIDTH}, float32, one thread")
+    for way in WAYS:
+        found = measure(way, asked.num_tokens)
+        print(f"{way:12s} {found['extra_gib']:6.2f} GiB extra  {found['time_s']:6.1f} s")
+    return None
+
+
+if __name__ == "__main__":
+    main()
