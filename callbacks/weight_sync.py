@@ -6,6 +6,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
+from cod_lightning.adapters import trained_weights
 from cod_lightning.engines.base import Engine
 from cod_lightning.engines.self_test import SelfTest
 
@@ -72,7 +73,7 @@ class WeightSync(Callback):
             engine.bind(pl_module.model, data.chat.stop_ids, pl_module.policy.window)
         self.policy_version += new
         begun = time.perf_counter()
-        engine.update_weights(pl_module.model.state_dict().items(), self.policy_version)
+        engine.update_weights(trained_weights(pl_module.model).items(), self.policy_version)
         self.last_sync_s = time.perf_counter() - begun
         pl_module.updates_since_sync = 0
         if self.self_test is not None and engine.has_weights:

@@ -7,6 +7,8 @@ import lightning as L
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter
+from cod_lightning.errors import DataError
 from cod_lightning.models.base import Policy
 
 
@@ -32,6 +34,29 @@ class PolicyModule(L.LightningModule):
     def _model(self) -> PreTrainedModel:
         assert self.model is not None, "configure_model() has not run"
         return self.model
+
+    @property
+    def strict_loading(self) -> bool:
+        """A checkpoint of an adapter has no other weights."""
+        return self.model is None or not has_adapter(self.model)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Of a model with an adapter, the adapter alone, and what it is on."""
+        if self.policy.base is not None:
+            weights = checkpoint["state_dict"]
+            checkpoint["state_dict"] = {n: w for n, w in weights.items() if not n.startswith("model.") or is_adapter(n)}
+            checkpoint["base"] = self.policy.base.saved()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse an adapter of another base, or of other layers."""
+        if self.policy.base is None:
+            return
+        self.policy.base.check(checkpoint.get("base"), "ckpt_path")
+        kept = {name for name in checkpoint["state_dict"] if is_adapter(name)}
+        if kept and kept != {f"model.{name}" for name in adapter_weights(self._model)}:
+            raise DataError(
+                "ckpt_path holds an adapter of other layers than model.policy.targets names. Use the config of its own run."
+            )
 
 
 def _derived_buffers(model: nn.Module) -> list[tuple[Any, str, Tensor]]:

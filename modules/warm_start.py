@@ -10,6 +10,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy, output_layer
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
+from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
 
 
@@ -18,6 +19,8 @@ class WarmStartModule(PolicyModule):
 
     Args:
         policy: How the model and its tokenizer are made.
+        optimizer: AdamW with moments in float32 (`adamw`) or in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way to
+            activations (`paged_adamw`, `paged_adamw_8bit`); all but the first need bitsandbytes.
         lr: Largest learning rate.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
@@ -28,6 +31,7 @@ class WarmStartModule(PolicyModule):
     def __init__(
         self,
         policy: Policy,
+        optimizer: OptimizerName = "adamw",
         lr: float = 3e-3,
         betas: tuple[float, float] = (0.9, 0.95),
         weight_decay: float = 0.0,
@@ -42,6 +46,8 @@ class WarmStartModule(PolicyModule):
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
             )
+        check_optimizer(optimizer)
+        self.optimizer_name: OptimizerName = optimizer
         self.policy, self.lr, self.betas, self.weight_decay = policy, lr, betas, weight_decay
         self.warmup_updates, self.gradient_clip_val = warmup_updates, gradient_clip_val
         self.model: PreTrainedModel | None = None
@@ -53,9 +59,8 @@ class WarmStartModule(PolicyModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 at the last update."""
-        optimizer = torch.optim.AdamW(
-            self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
-        )
+        options: Any = {"lr": self.lr, "betas": self.betas, "weight_decay": self.weight_decay}
+        optimizer = make_optimizer(self.optimizer_name, self._model.parameters(), **options)
         total = max(1, int(self.trainer.estimated_stepping_batches))
 
         def factor(update: int) -> float:

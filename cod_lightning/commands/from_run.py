@@ -83,7 +83,7 @@ def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> 
     tokenizer: Any = data.chat.tokenizer
     model = policy.model(tokenizer)
     if ckpt_path is not None:
-        read_checkpoint(ckpt_path).load_into(model)
+        read_checkpoint(ckpt_path).load_into(model, policy.base)
     return model
 
 

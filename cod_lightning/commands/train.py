@@ -175,8 +175,9 @@ class TrainCLI(CodCLI):
         _refuse_weights(self.model.policy, config)
         if config.warm_start:
             find_config(config.warm_start, key="warm_start")
-            self.datamodule.check_with(self.model.policy)
-            self.datamodule.check_suites()
+            if not self.model.policy.waits_for_warm_start:
+                self.datamodule.check_with(self.model.policy)
+                self.datamodule.check_suites()
             self.warm_start_folder = ensure_warm_start(config.warm_start, config.seed_everything, config.torch_threads)
             self.model.policy.weights = str(self.warm_start_folder)
 

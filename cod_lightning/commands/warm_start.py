@@ -12,8 +12,10 @@ import torch
 import transformers
 
 from cod_lightning import __version__
+from cod_lightning.adapters import has_adapter
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.train import CodCLI, quieten, start
+from cod_lightning.models.lora import merged
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
 
@@ -63,7 +65,8 @@ def ensure_warm_start(config: str, seed: int, torch_threads: int | None) -> Path
 
 
 def _save(cli: WarmStartCLI, folder: Path) -> None:
-    cli.model.model.save_pretrained(folder)
+    model = cli.model.model
+    (merged(model) if has_adapter(model) else model).save_pretrained(folder)
     cli.datamodule.chat.tokenizer.save_pretrained(folder)
 
 

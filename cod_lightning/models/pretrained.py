@@ -1,7 +1,7 @@
 """A policy from any causal language model in Hugging Face form, local or from the hub."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
@@ -38,12 +38,18 @@ class PretrainedPolicy(Policy):
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The checkpoint with scaled-dot-product attention."""
         try:
-            model = AutoModelForCausalLM.from_pretrained(self.path, dtype=self.dtype, attn_implementation="sdpa")
+            model = AutoModelForCausalLM.from_pretrained(
+                self.path, dtype=self.dtype, attn_implementation="sdpa", **self.load_options()
+            )
         except (OSError, ValueError) as error:
             raise _unreadable("model.policy.path", self.path, error) from error
         if self.gradient_checkpointing:
-            model.gradient_checkpointing_enable()
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return model.train()
+
+    def load_options(self) -> dict[str, Any]:
+        """What else the weights are read with."""
+        return {}
 
 
 def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
