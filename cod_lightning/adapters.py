@@ -90,18 +90,17 @@ def is_four_bit(model: nn.Module) -> bool:
     return any(getattr(weight, "quant_state", None) is not None for weight in model.parameters())
 
 
-def save_adapter(model: Any, folder: Path) -> None:
-    """Write the adapter as peft and vLLM read it: `adapter_model.safetensors`, `adapter_config.json`."""
+def write_adapter(weights: dict[str, Tensor], folder: Path) -> None:
+    """The weights of an adapter as peft and vLLM read them, into `adapter_model.safetensors`."""
     named = {
         f"base_model.model.{name.replace(f'.{ADAPTER}.', '.')}": weight.detach().cpu().contiguous()
-        for name, weight in adapter_weights(model).items()
+        for name, weight in weights.items()
     }
     save_file(named, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    write_adapter_config(model, folder)
 
 
 def write_adapter_config(model: Any, folder: Path) -> None:
-    """Rank, alpha, targets and the name of the base."""
+    """Rank, alpha, targets and the name of the base, as peft and vLLM read them, into `adapter_config.json`."""
     config = model.peft_config[ADAPTER].to_dict()
     config["target_modules"] = sorted(config["target_modules"])
     config["inference_mode"] = True

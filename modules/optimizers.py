@@ -26,12 +26,10 @@ def make_optimizer(
     options: dict[str, Any] = {"lr": lr, "betas": betas, "weight_decay": weight_decay}
     if name == "adamw":
         return AdamW(trained, **options)
-    from bitsandbytes import optim
+    from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW, PagedAdamW8bit
 
-    if name == "adamw_8bit":
-        return optim.AdamW8bit(trained, **options)
-    paged = optim.PagedAdamW if name == "paged_adamw" else optim.PagedAdamW8bit
-    return paged(trained, **options)
+    kinds = {"adamw_8bit": AdamW8bit, "paged_adamw": PagedAdamW, "paged_adamw_8bit": PagedAdamW8bit}
+    return kinds[name](trained, **options)
 
 
 def check_optimizer(name: OptimizerName) -> None:

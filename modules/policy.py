@@ -36,7 +36,7 @@ class PolicyModule(L.LightningModule):
         return self.model
 
     @property
-    def strict_loading(self) -> bool:
+    def strict_loading(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A checkpoint of an adapter has no other weights."""
         return self.model is None or not has_adapter(self.model)
 

@@ -1,5 +1,6 @@
 """A frozen checkpoint with a low-rank adapter, which alone is trained (LoRA, arXiv 2106.09685)."""
 
+import logging
 from collections.abc import Sequence
 from typing import Literal
 
@@ -41,6 +42,7 @@ class LoRAPolicy(PretrainedPolicy):
     ) -> None:
         super().__init__(path or "", dtype, window, gradient_checkpointing)
         require("peft", "model.policy", type(self).__name__)
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # peft loads it; it names a package that it can do without
         for key, value in {"rank": rank, "alpha": alpha}.items():
             if value < 1:
                 raise ConfigError(f"model.policy.{key}", value, "at least 1", "32 and alpha=64 are the defaults.")
@@ -94,8 +96,7 @@ def merged(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrain
     `dtype` is what it is rounded to; null: what the base is in (of a 4-bit base: what it was quantised from).
     """
     config = type(model.config).from_dict(model.config.to_dict())
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
+    config.__dict__.pop("quantization_config", None)
     weights = {name: weight.to("cpu") for name, weight in plain_weights(model, merge=True)}
     with torch.device("meta"):
         plain = type(model)(config)

@@ -1,6 +1,5 @@
 """A checkpoint in 4 bits with an adapter in float32 (QLoRA, arXiv 2305.14314): an 8B class model in about 6 GB."""
 
-import logging
 from typing import Any, Literal
 
 from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerFast
@@ -37,7 +36,6 @@ class QLoRAPolicy(LoRAPolicy):
     ) -> None:
         super().__init__(path, rank, alpha, targets, dtype, window, gradient_checkpointing)
         require("bitsandbytes", "model.policy", type(self).__name__)
-        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it names a package that it can do without
 
     def load_options(self) -> dict[str, Any]:
         """NF4 with double quantisation."""
@@ -66,7 +64,7 @@ def _four_bit_layers(model: PreTrainedModel) -> int:
     It repacks the weights in the first forward pass in eval mode, and every backward pass after that loses gradient (cosine
     0.3 with the right one) while the loss looks normal (bitsandbytes 0.50).
     """
-    from bitsandbytes.nn import Linear4bit
+    from bitsandbytes.nn.modules import Linear4bit
 
     layers: list[Any] = [module for module in model.modules() if isinstance(module, Linear4bit)]
     for layer in layers:

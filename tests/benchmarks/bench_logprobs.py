@@ -1,12 +1,14 @@
 """Peak extra memory and time of log-probs with gradient at a vocabulary of 152k: dense, in chunks that are kept, recomputed.
 
-Each way runs in a process of its own; its memory is how far the peak resident size rises above that before it.
+Each way runs in a process of its own; its memory is how far the peak resident size rises above that before it, with an
+allocator that gives freed arrays back (glibc otherwise keeps holes of 0.3 GiB and more).
 
     PYTHONPATH=. python tests/benchmarks/bench_logprobs.py [--num_tokens 4096]
 """
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -43,7 +45,9 @@ def run(way: str, num_tokens: int) -> None:
 def measure(way: str, num_tokens: int) -> dict[str, float]:
     """Peak extra GiB and seconds, in a child process."""
     command = [sys.executable, __file__, "--way", way, "--num_tokens", str(num_tokens)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return json.loads(done.stdout)
 
 
 def _child(way: str, num_tokens: int) -> None:
