@@ -1,6 +1,8 @@
 """How an adapter gets into vLLM: through a folder in memory, under a new id with every sync."""
 
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,13 +30,14 @@ class AdapterFolder:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._folder = tempfile.TemporaryDirectory(dir=memory_folder(), prefix="adapter-")
+        self.folder = Path(tempfile.mkdtemp(dir=memory_folder(), prefix="adapter-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self._last_id = 0
-        write_adapter_config(model, Path(self._folder.name))
+        write_adapter_config(model, self.folder)
 
     def load(self, llm: "LLMEngine", weights: dict[str, Tensor]) -> "LoRARequest":
         """Put the weights into vLLM; what requests have to name to get them."""
-        write_adapter(weights, Path(self._folder.name))
+        write_adapter(weights, self.folder)
         before, number = self._last_id, self._next_id()
         if before and before != number:
             llm.remove_lora(before)
@@ -50,7 +53,7 @@ class AdapterFolder:
     def _request(self, number: int) -> Any:
         from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
 
-        return LoRARequest(f"sync-{number}", number, self._folder.name)
+        return LoRARequest(f"sync-{number}", number, str(self.folder))
 
 
 def room_for(model: nn.Module, most: int | None) -> int:
