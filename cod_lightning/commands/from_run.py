@@ -50,8 +50,9 @@ class FromRunCLI(TrainCLI):
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:
-        """The warm start serves where there is no checkpoint."""
-        if self.config.ckpt_path is None or not self.model.policy.has_weights:
+        """The warm start serves where there is no checkpoint, or one of an adapter on it."""
+        policy = self.model.policy
+        if self.config.ckpt_path is None or not policy.has_weights or policy.waits_for_warm_start:
             super().after_instantiate_classes()
 
 
