@@ -173,6 +173,11 @@ class TrainCLI(CodCLI):
         config = self._own()
         self.warm_start_folder: Path | None = None
         _refuse_weights(self.model.policy, config)
+        self.memory_plan = None
+        if self.subcommand == "fit":
+            from cod_lightning.commands.plan import announce
+
+            self.memory_plan = announce(self.model, self.datamodule, config.trainer)
         if config.warm_start:
             find_config(config.warm_start, key="warm_start")
             if not self.model.policy.waits_for_warm_start:
@@ -188,6 +193,10 @@ class TrainCLI(CodCLI):
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then the page that shows the run."""
+        if self.memory_plan is not None:
+            from cod_lightning.commands.plan import measured_peak
+
+            print(f"Memory: at most {measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
         if self.trainer.is_global_zero:
             from cod_lightning.commands.report import run as run_report

@@ -12,6 +12,8 @@ _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes of a weight in NF4 with double quantisation: 4 bits, 8 bits for 64 of them, a float32 for 256 of those."""
 _MOMENT_8BIT = 1 + 4 / 256
 """Bytes of a moment in 8 bits: and a float32 for 256 of them."""
+_FEWER = "choose model=qlora, which keeps linear layers in 4 bits"
+_SHARED = "choose model=lora or model=qlora, whose engine shares the base"
 _CONTEXT = 0.8 * GIB
 """What a CUDA context, its kernels and the allocator's gaps take. A guess."""
 
@@ -113,7 +115,7 @@ class MemoryPlan:
             return []
         short = (self.total - self.available) / GIB
         lines = [
-            f"{item.name} take {item.size / GIB:.1f} GiB: {item.key}"
+            f"  {item.name}, {item.size / GIB:.1f} GiB: {item.key}"
             for item in sorted(self.items, key=lambda item: -item.size)
             if item.key and item.size > 0.02 * self.total
         ]
@@ -152,7 +154,7 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
     moments = 2 * (_MOMENT_8BIT if run.eight_bit_moments else trained_bytes)
     plain = model.num_weights * run.weight_bytes
     items = [
-        Item("weights", _base(model, run) / run.num_shards, _base_told(run), "choose model=qlora (4 bits)"),
+        Item("weights", _base(model, run) / run.num_shards, _base_told(run), "" if run.four_bit else _FEWER),
         Item("adapter", 4 * adapter / run.num_shards, f"{adapter / 1e6:.1f} M in float32", "lower model.policy.rank"),
         Item(
             "gradients",
@@ -202,9 +204,9 @@ def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[Item]:
         told = "its share: weights and cache"
         return [Item("engine", run.engine_bytes, told, "lower data.engine.gpu_memory_utilization or kv_cache_gb")]
     copied = plain if run.engine_copies_base else 0
-    cached = 2 * model.num_layers * model.key_value * run.activation_bytes
+    cached = 2 * model.num_layers * model.key_value * run.weight_bytes
     return [
-        Item("engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", "choose model=lora or qlora"),
+        Item("engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", _SHARED if copied else ""),
         Item(
             "keys and values",
             run.num_cached_tokens * cached,

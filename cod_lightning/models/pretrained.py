@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 from cod_lightning.errors import DataError
 from cod_lightning.models.base import Policy
@@ -56,6 +63,14 @@ def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
     try:
         return AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise _unreadable(key, path, error) from error
+
+
+def read_config(path: str, key: str) -> PreTrainedConfig:
+    """The config of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
+    try:
+        return AutoConfig.from_pretrained(path)
     except (OSError, ValueError) as error:
         raise _unreadable(key, path, error) from error
 

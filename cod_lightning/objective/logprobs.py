@@ -92,6 +92,16 @@ def _scored(
     return scores.gather(1, targets[:, None]).squeeze(1), entropies
 
 
+def scores_bytes(num_tokens: int, vocabulary: int) -> int:
+    """About what the scores of that many action tokens take at most: three arrays that are kept, or four of a chunk.
+
+    >>> scores_bytes(100, 1000), scores_bytes(4096, 151_936) / 2**20
+    (1200000, 256.0)
+    """
+    own = 4 * num_tokens * vocabulary
+    return 4 * _CHUNK if own >= _LARGE else 3 * own
+
+
 def _num_scores(output_layer: Callable[[Tensor], Tensor]) -> int:
     """The layer's vocabulary; 1, which is small, where it has no weight to tell by."""
     weight = getattr(output_layer, "weight", None)

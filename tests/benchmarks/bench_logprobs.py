@@ -34,12 +34,16 @@ def case(num_tokens: int) -> tuple[torch.Tensor, torch.nn.Linear, torch.Tensor, 
 
 def run(way: str, num_tokens: int) -> None:
     """Forward and backward."""
-    hidden, layer, ids, mask = case(num_tokens)
+    logprobs_of(way, *case(num_tokens)).sum().backward()
+
+
+def logprobs_of(
+    way: str, hidden: torch.Tensor, layer: torch.nn.Linear, ids: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """By that way."""
     if way == "dense":
-        logprobs = token_logprobs(layer(hidden), ids)
-    else:
-        logprobs, _ = action_logprobs(hidden, layer, ids, mask, recompute=way == "recomputed")
-    logprobs.sum().backward()
+        return token_logprobs(layer(hidden), ids)
+    return action_logprobs(hidden, layer, ids, mask, recompute=way == "recomputed")[0]
 
 
 def measure(way: str, num_tokens: int) -> dict[str, float]:
