@@ -17,16 +17,16 @@ from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
-from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group, Message, Pack, Role, Split
 from datamodules.items import ItemDataModule, SizedItems
 from datamodules.train_stream import TrainStream
+from datamodules.training_rollouts import TrainingRollouts
 
 GroupListener = Callable[[str, int, Sequence[Group]], None]
 
@@ -83,7 +83,14 @@ class RolloutDataModule(ItemDataModule):
         self.enable_thinking = enable_thinking
         self.suites = tuple(suites or ())
         self.seed = seed
-        self.stream = TrainStream(self._updates, rollouts_per_epoch, updates_per_rollout)
+        self.rollouts = TrainingRollouts(
+            sample_packs=self._train_packs,
+            play=self._train_groups,
+            pad_id=lambda: self.chat.pad_id,
+            packs_per_rollout=packs_per_rollout,
+            updates_per_rollout=updates_per_rollout,
+        )
+        self.stream = TrainStream(self.rollouts.updates, rollouts_per_epoch, updates_per_rollout)
         """The updates to come; where a training stops and goes on."""
         self.policy_label = str(PolicyLabel.TRAINED)
         """Who plays in `test`; decides which conditions of a suite run."""
@@ -183,16 +190,11 @@ class RolloutDataModule(ItemDataModule):
 
     # ------------------------------------------------------------------ rollouts
 
-    def _updates(self, rollout: int) -> list[Batch]:
-        """The batches of one rollout of whole groups; each carries the credit table of all."""
-        first = rollout * self.packs_per_rollout
-        packs = self._packs(self.env, Split.TRAIN, first, self.packs_per_rollout, self.pack_size, self.seed)
-        groups = self._run("train", packs, self.group_size)
-        credit = credit_table(groups)
-        index = {group.pack.id: g for g, group in enumerate(groups)}
-        size = self.packs_per_rollout // self.updates_per_rollout
-        shares = (segments_of(groups[start : start + size]) for start in range(0, len(groups), size))
-        return [collate(share, credit, index, pad_id=self.chat.pad_id) for share in shares]
+    def _train_packs(self, first: int, count: int) -> list[Pack]:
+        return self._packs(self.env, Split.TRAIN, first, count, self.pack_size, self.seed)
+
+    def _train_groups(self, packs: Sequence[Pack]) -> list[Group]:
+        return self._run("train", packs, self.group_size)
 
     def _validation_groups(self) -> Iterator[list[Group]]:
         packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)
