@@ -45,7 +45,8 @@ examples:
 
 _LIGHTNING = ("fit", "validate", "test", "predict")
 _MODULES = dict.fromkeys(_LIGHTNING, "train") | {
-    name: name for name in ("plan", "warm_start", "export", "deploy", "context", "worlds", "play", "references", "report")
+    name: name
+    for name in ("plan", "warm_start", "export", "deploy", "context", "worlds", "play", "references", "report")
 }
 """Command -> the module of `commands` with its `run`."""
 

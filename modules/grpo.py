@@ -72,8 +72,8 @@ class GRPOModule(PolicyModule):
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
-        optimizer: AdamW with moments in float32 (`adamw`) or in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way to
-            activations (`paged_adamw`, `paged_adamw_8bit`); all but the first need bitsandbytes.
+        optimizer: AdamW with moments in float32 (`adamw`) or in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way
+            to activations (`paged_adamw`, `paged_adamw_8bit`); all but the first need bitsandbytes.
         lr: Learning rate of AdamW.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.

@@ -19,8 +19,8 @@ class WarmStartModule(PolicyModule):
 
     Args:
         policy: How the model and its tokenizer are made.
-        optimizer: AdamW with moments in float32 (`adamw`) or in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way to
-            activations (`paged_adamw`, `paged_adamw_8bit`); all but the first need bitsandbytes.
+        optimizer: AdamW with moments in float32 (`adamw`) or in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way
+            to activations (`paged_adamw`, `paged_adamw_8bit`); all but the first need bitsandbytes.
         lr: Largest learning rate.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.

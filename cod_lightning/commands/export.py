@@ -50,10 +50,13 @@ class ExportCLI(FromRunCLI):
             "--dtype",
             type=Literal["float32", "bfloat16", "float16"] | None,
             default=None,
-            help="Precision of the exported weights; null: the checkpoint's, of a merged adapter the base's, of a 4-bit base bfloat16.",
+            help="Precision of the exported weights; null: the checkpoint's (adapter merged: its base's; into 4 bits: bfloat16).",
         )
         parser.add_argument(
-            "--adapter", type=bool, default=False, help="Write the adapter alone, in peft's form, not merged into its base."
+            "--adapter",
+            type=bool,
+            default=False,
+            help="Write the adapter alone, in peft's form, not merged into its base.",
         )
 
 

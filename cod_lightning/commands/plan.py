@@ -108,7 +108,9 @@ def measured_peak() -> str:
         return f"{torch.cuda.max_memory_allocated() / GIB:.2f} GiB of GPU memory"
     import resource
 
-    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB:.2f} GiB of RAM (torch and Python included)"
+    return (
+        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB:.2f} GiB of RAM (torch and Python included)"
+    )
 
 
 def _device(trainer: Any, gpu_gb: float | None) -> tuple[float, str, bool]:
@@ -151,7 +153,9 @@ def _run_sizes(
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
         num_cached_tokens=cached,
-        engine_bytes=_vllm_bytes(engine, sizes, weight_bytes, available, on_gpu) if isinstance(engine, VLLMEngine) else None,
+        engine_bytes=_vllm_bytes(engine, sizes, weight_bytes, available, on_gpu)
+        if isinstance(engine, VLLMEngine)
+        else None,
         num_shards=_num_shards(trainer),
         on_gpu=on_gpu,
     )

@@ -13,7 +13,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import is_adapter
+from cod_lightning.adapters import adapter_weights
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models.base_weights import BaseWeights
 
@@ -53,24 +53,27 @@ class Checkpoint:
         return weights
 
     def load_into(self, model: PreTrainedModel, base: BaseWeights | None = None) -> torch.dtype:
-        """Give the model these weights and return the precision they are kept in. An adapter's are checked against the `base` under it."""
+        """Give the model these weights and return the precision they are kept in. Those of an adapter belong on `base`."""
         weights = self.weights()
         if base is not None:
             base.check(self.content.get("base"), self.path)
-            weights = {name: weight for name, weight in model.state_dict().items() if not is_adapter(name)} | weights
+            if weights.keys() != adapter_weights(model).keys():
+                raise DataError(
+                    f"{self.path} holds an adapter of other layers than model.policy.targets. Use its own run's config."
+                )
         elif "base" in self.content:
             raise DataError(
                 f"{self.path} holds an adapter for {self.content['base']['name']}, not the weights of a whole model. "
                 "Choose model=lora or model=qlora, or use the config of its own run."
             )
         try:
-            model.load_state_dict(weights)
+            model.load_state_dict(weights, strict=base is None)
         except RuntimeError as error:
             said = " ".join(str(error).split())[:300]
             raise DataError(
                 f"{self.path} does not fit the model of model.policy ({said}). Use the config of its own run."
             ) from error
-        return next(weight.dtype for weight in self.weights().values() if weight.is_floating_point())
+        return next(weight.dtype for weight in weights.values() if weight.is_floating_point())
 
 
 def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:

@@ -15,8 +15,6 @@ def require(package: str, key: str, value: str) -> None:
     try:
         installed = version(package)
     except PackageNotFoundError:
-        raise ConfigError(
-            key, value, f"{package} in this environment, which has none", f"Do {_INSTALL}"
-        ) from None
+        raise ConfigError(key, value, f"{package} in this environment, which has none", f"Do {_INSTALL}") from None
     if Version(installed) < Version(_OLDEST[package]):
         raise ConfigError(key, value, f"{package} {_OLDEST[package]} or newer, not {installed}", f"Do {_INSTALL}")

@@ -42,7 +42,9 @@ class LoRAPolicy(PretrainedPolicy):
     ) -> None:
         super().__init__(path or "", dtype, window, gradient_checkpointing)
         require("peft", "model.policy", type(self).__name__)
-        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # peft loads it; it names a package that it can do without
+        logging.getLogger("bitsandbytes").setLevel(
+            logging.ERROR
+        )  # peft loads it; it names a package that it can do without
         for key, value in {"rank": rank, "alpha": alpha}.items():
             if value < 1:
                 raise ConfigError(f"model.policy.{key}", value, "at least 1", "32 and alpha=64 are the defaults.")
@@ -114,5 +116,3 @@ def _check_targets(model: PreTrainedModel, targets: list[str] | None) -> None:
         if target not in layers:
             expected = f"of {', '.join(layers)}, the linear layers of {type(model).__name__}"
             raise ConfigError("model.policy.targets", target, expected, "Name one of them, or leave it null.")
-
-

@@ -196,7 +196,9 @@ def _base(model: ModelSizes, run: RunSizes) -> float:
 
 
 def _base_told(run: RunSizes) -> str:
-    return f"linear layers in NF4, the rest {run.weight_bytes} bytes" if run.four_bit else f"{run.weight_bytes} bytes each"
+    return (
+        f"linear layers in NF4, the rest {run.weight_bytes} bytes" if run.four_bit else f"{run.weight_bytes} bytes each"
+    )
 
 
 def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[Item]:
@@ -206,7 +208,9 @@ def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[Item]:
     copied = plain if run.engine_copies_base else 0
     cached = 2 * model.num_layers * model.key_value * run.weight_bytes
     return [
-        Item("engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", _SHARED if copied else ""),
+        Item(
+            "engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", _SHARED if copied else ""
+        ),
         Item(
             "keys and values",
             run.num_cached_tokens * cached,

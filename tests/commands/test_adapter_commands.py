@@ -1,8 +1,12 @@
 """An adapter through the command line: planned, trained, tested, deployed, written out merged and alone."""
 
+import contextlib
+import io
+
 import pytest
 import torch
 import yaml
+from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen3Config
 
@@ -34,13 +38,13 @@ def base(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(base, tmp_path_factory):
-    """The folder of a run."""
+    """The folder of a run, with what it printed in `said.txt`."""
     root = tmp_path_factory.mktemp("run") / "run"
     suites = '[{"name": "held_out", "num_packs": 4}]'
     arguments = ("--trainer.default_root_dir", str(root), "--model.policy.path", str(base), "--data.suites", suites)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COLUMNS", "120")
+    with contextlib.redirect_stdout(io.StringIO()) as said:
         assert main(["fit", *SMALL, *arguments]) == 0
+    (root / "said.txt").write_text(said.getvalue())
     return root
 
 
@@ -48,10 +52,8 @@ def checkpoint(trained):
     return str(trained / "checkpoints" / "last.ckpt")
 
 
-def test_the_run_says_what_it_will_take_and_what_it_took(base, tmp_path, capsys):
-    root = ("--trainer.default_root_dir", str(tmp_path / "run"), "--data.suites", "null")
-    assert main(["fit", *SMALL, "--model.policy.path", str(base), *root]) == 0
-    said = capsys.readouterr().out
+def test_the_run_says_what_it_will_take_and_what_it_took(trained):
+    said = (trained / "said.txt").read_text()
     assert "linear layers in NF4" in said
     assert "Memory: at most" in said
     assert "GiB of RAM" in said
@@ -81,18 +83,10 @@ def test_an_adapter_is_written_merged_and_says_so_or_alone(trained, base, tmp_pa
         own = name.removeprefix("model.").replace(".default.", ".")
         assert torch.equal(written[f"base_model.model.{own}"], weight), name
     assert any(weight.any() for name, weight in kept.items() if "lora_B" in name)
-
-
-def test_peft_reads_the_adapter(trained, base, tmp_path):
-    from peft import PeftModel
-
-    assert main(["export", "--ckpt_path", checkpoint(trained), "--out", str(tmp_path / "a"), "--adapter", "true"]) == 0
-    ids = torch.tensor([[7, 8, 9]])
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     with torch.no_grad():
+        model, ids = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), torch.tensor([[7, 8, 9]])
         before = model(ids).logits
-        after = PeftModel.from_pretrained(model, tmp_path / "a")(ids).logits
-    assert not torch.equal(before, after)
+        assert not torch.equal(before, PeftModel.from_pretrained(model, tmp_path / "alone")(ids).logits)
 
 
 def test_the_adapter_of_a_checkpoint_lives_on(trained, tmp_path, capsys):

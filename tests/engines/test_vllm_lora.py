@@ -79,9 +79,7 @@ def test_a_prefix_cache_that_outlives_a_sync_is_caught(pair, monkeypatch):
     engine, model = pair
     folder, last = str(engine._adapter.folder), engine._adapter._last_id
     monkeypatch.setattr(engine._adapter, "_next_id", lambda: last)
-    monkeypatch.setattr(
-        engine._adapter, "_request", lambda n: LoRARequest(f"sync-{n}", n, folder, load_inplace=True)
-    )
+    monkeypatch.setattr(engine._adapter, "_request", lambda n: LoRARequest(f"sync-{n}", n, folder, load_inplace=True))
     sync(engine, model)
     SelfTest()(engine, model, window=256)  # in place and with prefixes forgotten: sound
     step(model, seed=6)

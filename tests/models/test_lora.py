@@ -186,7 +186,9 @@ def test_the_digest_of_a_base_tells_weights_and_precision_apart(base, tmp_path):
         (LoRAPolicy, base, "bfloat16", "weights"),
     ):
         found = base_weights(adapted(kind, folder, dtype=dtype), "here")
-        with pytest.raises(DataError, match=f"last.ckpt holds an adapter for a in float32; the base here.*has other {what}"):
+        with pytest.raises(
+            DataError, match=f"last.ckpt holds an adapter for a in float32; the base here.*has other {what}"
+        ):
             found.check(kept.saved(), "last.ckpt")
 
 
