@@ -9,8 +9,8 @@ from torch.optim import AdamW, Optimizer
 from cod_lightning.models.extras import require
 
 OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
-"""`adamw` is torch's, the others those of bitsandbytes. Paged ones keep their state in memory that moves to the CPU and back where the
-GPU is full; on a CPU they are as the others."""
+"""`adamw` is torch's, the others those of bitsandbytes. Paged ones keep their state in memory that moves to the
+CPU and back where the GPU is full; on a CPU they are as the others."""
 
 
 def make_optimizer(

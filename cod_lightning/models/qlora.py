@@ -12,7 +12,8 @@ from cod_lightning.models.lora import LoRAPolicy
 class QLoRAPolicy(LoRAPolicy):
     """`LoRAPolicy` over linear layers in NF4 with double quantisation: 4.13 bits a weight.
 
-    Embeddings, norms and output layer are in `dtype`. Quantised while it is read, on a GPU or a CPU. A forward pass dequantises each layer to `dtype`.
+    Embeddings, norms and output layer are in `dtype`. Quantised while it is read, on a GPU or a CPU; a forward pass dequantises
+    each layer to `dtype`.
 
     Args:
         path: Folder or hub name of the base, for example Qwen/Qwen3-8B; null: the warm start's.
