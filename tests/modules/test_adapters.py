@@ -22,6 +22,7 @@ pytestmark = pytest.mark.slow
 SIZES = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 2, "updates_per_rollout": 1, "rollouts_per_epoch": 4}
 
 
+_NESTED = "__bnb_optimizer_quant_state__"
 _MOMENTS = ("exp_avg", "exp_avg_sq", "state1", "state2")
 
 
@@ -92,7 +93,8 @@ def test_only_the_adapter_reaches_optimizer_and_checkpoint_and_a_resumed_run_is_
     assert names == set(adapter_weights(module.model))
     assert kept["base"]["dtype"] == "nf4"
     (group,) = module.optimizers().param_groups
-    moments = {v.dtype for of in kept["optimizer_states"][0]["state"].values() for k, v in of.items() if k in _MOMENTS}
+    states = [of | of.get(_NESTED, {}) for of in kept["optimizer_states"][0]["state"].values()]
+    moments = {value.dtype for of in states for key, value in of.items() if key in _MOMENTS}
     assert moments == {torch.uint8 if "8bit" in optimizer else torch.float32}
     assert {id(p) for p in group["params"]} == {id(p) for p in adapter_weights(module.model).values()}
     assert all(v["engine/self_test_gap"] <= 1e-4 for v in watch.values)
