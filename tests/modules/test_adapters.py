@@ -95,7 +95,7 @@ def test_only_the_adapter_reaches_optimizer_and_checkpoint_and_a_resumed_run_is_
     (group,) = module.optimizers().param_groups
     states = [of | of.get(_NESTED, {}) for of in kept["optimizer_states"][0]["state"].values()]
     moments = {value.dtype for of in states for key, value in of.items() if key in _MOMENTS}
-    assert moments == {torch.uint8 if "8bit" in optimizer else torch.float32}
+    assert (torch.uint8 in moments) == ("8bit" in optimizer)  # bitsandbytes keeps those of small tensors in float32
     assert {id(p) for p in group["params"]} == {id(p) for p in adapter_weights(module.model).values()}
     assert all(v["engine/self_test_gap"] <= 1e-4 for v in watch.values)
 
