@@ -2,9 +2,11 @@
 
 from callbacks.evaluation import Evaluation as Evaluation
 from callbacks.lifecycle_table import LifecycleTable as LifecycleTable
+from callbacks.mismatch_guard import MismatchGuard as MismatchGuard
 from callbacks.position_curve import PositionCurve as PositionCurve
 from callbacks.progress import Progress as Progress
 from callbacks.sample import Sample as Sample
 from callbacks.throughput import Throughput as Throughput
+from callbacks.token_budget import TokenBudget as TokenBudget
 from callbacks.transcripts import Transcripts as Transcripts
 from callbacks.weight_sync import WeightSync as WeightSync

@@ -9,6 +9,7 @@ from lightning.pytorch.callbacks import Callback
 from cod_lightning.evaluation.changes import change_position
 from cod_lightning.evaluation.conditions import PolicyLabel
 from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.evaluation.packs_file import write_packs
 from cod_lightning.evaluation.results import Played, write_results
 from cod_lightning.types import Group
 
@@ -52,8 +53,8 @@ class Evaluation(Callback):
         )
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Everything played so far goes to the file, in one replace."""
+        """Everything played so far goes to the files, each in one replace."""
         if trainer.is_global_zero:
-            write_results(
-                Path(trainer.default_root_dir) / "evaluation.json", self.played, by_checkpoint=self.by_checkpoint
-            )
+            root = Path(trainer.default_root_dir)
+            write_results(root / "evaluation.json", self.played, by_checkpoint=self.by_checkpoint)
+            write_packs(root / "evaluation_packs.parquet", self.played)

@@ -21,9 +21,10 @@ class UpdateStats(Protocol):
 class Throughput(Callback):
     """Logs seconds and tokens per second of the latest rollout and of every update, each as this rank's clock sees it.
 
-    `time/rollout_s`, `throughput/generated_tokens_s`, `rollout/token_drift` and `rollout/num_failed` come from the
-    DataModule's `last_rollout` and repeat until the next rollout; `time/train_s` is the span of `training_step`, its
-    optimizer step included, and `throughput/trained_tokens_s` divides the tokens of the module's `last_update` by it.
+    `time/rollout_s`, `throughput/generated_tokens_s`, `rollout/token_drift`, `rollout/num_failed` and
+    `rollout/num_rewritten` come from the DataModule's `last_rollout` and repeat until the next rollout; `time/train_s` is the
+    span of `training_step`, its optimizer step included, and `throughput/trained_tokens_s` divides the tokens of the module's
+    `last_update` by it.
     """
 
     def __init__(self) -> None:
@@ -58,4 +59,5 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         "throughput/generated_tokens_s": rollout.num_generated_tokens / max(rollout.seconds, 1e-9),
         "rollout/token_drift": float(rollout.token_drift),
         "rollout/num_failed": float(rollout.num_failed),
+        "rollout/num_rewritten": float(rollout.num_rewritten),
     }

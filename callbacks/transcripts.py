@@ -3,10 +3,12 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
+from callbacks.policy_logprobs import LogprobWriter
 from callbacks.source import listen, stop_listening
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout import transcript
@@ -22,7 +24,8 @@ class Transcripts(Callback):
 
     Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on with
     those of training and validation, so that steps after its checkpoint occur twice. Ranks above 0 write their own
-    share to `*.rankR.jsonl`.
+    share to `*.rankR.jsonl`. Beside `train.jsonl`, which holds the sampler's log-probs, `train_logprobs.jsonl` gets the
+    policy's, from the update that trains on them.
 
     Args:
         train_per_rollout: Groups kept of each training rollout, drawn at random.
@@ -37,15 +40,28 @@ class Transcripts(Callback):
         self._trainer: L.Trainer | None = None
         self._begun: set[str] = set()
         """Labels whose file this object has written to."""
+        self._logprobs: LogprobWriter | None = None
+        """Of the latest training of a module that tells of its rows."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to rollouts."""
+        """Listen to rollouts, and to what the module makes of them."""
         self._trainer = trainer
         listen(trainer, self._write)
+        if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "row_listeners"):
+            self._logprobs = LogprobWriter(trainer)
+            pl_module.row_listeners.append(self._logprobs)  # pyright: ignore
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """The number of updates done is known now."""
+        if self._logprobs is not None:
+            self._logprobs.begin()
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Listen no more."""
         stop_listening(trainer, self._write)
+        listeners: list[Any] = getattr(pl_module, "row_listeners", [])
+        if self._logprobs in listeners:
+            listeners.remove(self._logprobs)
         if stage in _REPLACED:  # the next pass replaces its own files
             self._begun = {label for label in self._begun if not label.startswith(stage)}
 
@@ -60,6 +76,17 @@ class Transcripts(Callback):
         path = Path(self._trainer.default_root_dir) / "lifecycles" / name
         transcript.write(path, kept, step=step, append=resumed or label in self._begun)
         self._begun.add(label)
+        if label == "train" and self._logprobs is not None:
+            self._logprobs.follow(step, [group.pack.id for group in kept])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Whose updates are still to come."""
+        return {"followed": {} if self._logprobs is None else dict(self._logprobs.followed)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on following them."""
+        if self._logprobs is not None:
+            self._logprobs.followed = dict(state_dict["followed"])
 
     def _kept(self, label: str, step: int, groups: Sequence[Group]) -> Sequence[Group]:
         if label == "train":

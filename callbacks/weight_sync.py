@@ -1,18 +1,21 @@
 """Keeps the engine on the policy's weights: before anything is sampled, and after the last update of every rollout."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.adapters import trained_weights
+from cod_lightning.adapters import synced_weights
 from cod_lightning.engines.base import Engine
 from cod_lightning.engines.self_test import SelfTest
 
 
 class WeightSync(Callback):
     """Copies the trained weights into the engine; every sync is a new policy version.
+
+    An engine that was asked to (`data.engine.sleep`) sleeps while training goes on; a sync wakes it, weights first.
 
     The rollout that follows carries the version on every token. With `data.updates_per_rollout` above 1 the later updates
     of a rollout train on tokens of the version before; the next sync comes when the rollout is used up.
@@ -56,6 +59,12 @@ class WeightSync(Callback):
             if restored:
                 self.last_gap, self.last_sync_s = logged
 
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """The rollout is there; the engine may sleep until the next sync."""
+        self._engine(trainer).sleep()
+
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -70,10 +79,14 @@ class WeightSync(Callback):
         engine = self._engine(trainer)
         if engine.policy_version < 0:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+            engine.log_folder = Path(trainer.default_root_dir)
             engine.bind(pl_module.model, data.chat.stop_ids, pl_module.policy.window)
         self.policy_version += new
         begun = time.perf_counter()
-        engine.update_weights(trained_weights(pl_module.model).items(), self.policy_version)
+        engine.wake("weights")
+        weights = synced_weights(pl_module.model, adapter=engine.takes_adapters)
+        engine.update_weights(weights.items(), self.policy_version)
+        engine.wake("kv_cache")
         self.last_sync_s = time.perf_counter() - begun
         pl_module.updates_since_sync = 0
         if self.self_test is not None and engine.has_weights:

@@ -42,6 +42,19 @@ def trained_weights(model: nn.Module) -> dict[str, Tensor]:
     return adapter_weights(model) or model.state_dict()
 
 
+def synced_weights(model: nn.Module, *, adapter: bool) -> dict[str, Tensor]:
+    """What a sync hands to an engine: to one that takes an adapter the adapter, to any other all weights with it merged in."""
+    return dict(plain_weights(model, merge=True)) if has_adapter(model) and not adapter else trained_weights(model)
+
+
+def plain_names(model: nn.Module) -> frozenset[str]:
+    """Names of all weights of the model as they would be without an adapter."""
+    if not has_adapter(model):
+        return frozenset(model.state_dict())
+    names = (name for name, _ in model.named_parameters(remove_duplicate=False) if not is_adapter(name))
+    return frozenset(name.replace(".base_layer.", ".") for name in names)
+
+
 def adapter_rank(model: Any) -> int:
     """The adapter's rank."""
     return int(model.peft_config[ADAPTER].r)

@@ -25,6 +25,7 @@ commands:
   predict      play lifecycles and write them down, as JSON lines and as a Parquet table
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
   warm_start   supervised learning on scripted demonstrations
+  sweep        train every combination of choices and seeds, and compare the runs in one table
   export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
   context      log, show, diff, revert: the context of a deployed agent
@@ -46,7 +47,7 @@ examples:
 _LIGHTNING = ("fit", "validate", "test", "predict")
 _MODULES = dict.fromkeys(_LIGHTNING, "train") | {
     name: name
-    for name in ("plan", "warm_start", "export", "deploy", "context", "worlds", "play", "references", "report")
+    for name in ("plan", "warm_start", "export", "deploy", "context", "worlds", "play", "references", "report", "sweep")
 }
 """Command -> the module of `commands` with its `run`."""
 

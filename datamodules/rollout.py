@@ -48,6 +48,8 @@ class RolloutDataModule(ItemDataModule):
         temperature: Sampling temperature in training; the ratio of the loss holds at 1 only.
         top_p: Nucleus sampling in training; the ratio of the loss holds at 1 only.
         enable_thinking: Handed to the chat template.
+        rewrite_history: Follow a template that rewrites earlier turns (Qwen3's drops their thoughts), at the price of more token
+            rows; false keeps all as it was said. Null follows it while thinking is on.
         suites: What `test`, and the end of `fit`, evaluates.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
     """
@@ -67,6 +69,7 @@ class RolloutDataModule(ItemDataModule):
         temperature: float = 1.0,
         top_p: float = 1.0,
         enable_thinking: bool = False,
+        rewrite_history: bool | None = None,
         suites: list[Suite] | None = None,
         seed: int = 1,
     ) -> None:
@@ -80,7 +83,7 @@ class RolloutDataModule(ItemDataModule):
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.rollouts_per_epoch, self.val_packs = rollouts_per_epoch, val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
-        self.enable_thinking = enable_thinking
+        self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.suites = tuple(suites or ())
         self.seed = seed
         self.rollouts = TrainingRollouts(
@@ -118,7 +121,9 @@ class RolloutDataModule(ItemDataModule):
         """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window."""
         if self._chat is None:
             _check_pair(self.engine, policy)
-            chat = Chat(policy.tokenizer(self.env.words() + self.context.words()), self.enable_thinking)
+            self.engine.check()
+            tokenizer = policy.tokenizer(self.env.words() + self.context.words())
+            chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
             self._check_window(policy, chat)
             self._chat = chat
 

@@ -37,6 +37,11 @@ class TrainStream:
         """Updates of an epoch."""
         return self._length
 
+    @property
+    def mid_rollout(self) -> bool:
+        """Whether updates of a rollout are still to come."""
+        return bool(self._pending)
+
     def __iter__(self) -> Iterator[Sealed]:
         """The rest of an epoch that was begun, else the next one."""
         self._left = self._left or self._length
@@ -50,6 +55,10 @@ class TrainStream:
                 self.num_rollouts += 1
             self._left -= 1
             yield Sealed(self._pending.popleft())
+
+    def amend(self, change: Callable[[Batch], Batch]) -> None:
+        """Replace the updates of the current rollout that are still to come."""
+        self._pending = deque(change(batch) for batch in self._pending)
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: that it has one tells Lightning that it can go on, but Lightning restores a loader's state too late."""

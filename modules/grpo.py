@@ -5,7 +5,7 @@ advantage recomputes it from a transcript.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +26,18 @@ from cod_lightning.objective.batch import Batch, CreditTable
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss, kl_to_reference
 from cod_lightning.objective.microbatch import split_by_token_budget
+from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.objective.update import Update, packs_with_signal, plan_update
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
+from modules.old_logprobs import with_old_logprobs
 from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
+
+RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
+"""Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class _Totals:
     """nats"""
     divergence: float
     """Estimate of KL(policy || reference), nats."""
+    mismatch: MismatchSums | None = None
 
 
 class GRPOModule(PolicyModule):
@@ -71,6 +77,7 @@ class GRPOModule(PolicyModule):
         scale: Divide advantages by the standard deviation of returns in a group, in the batch, or not at all.
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
+        mismatch: Correction where engine and training disagree on log-probs; null only measures it.
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
         optimizer: AdamW with moments in float32 (`adamw`) or in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way
             to activations (`paged_adamw`, `paged_adamw_8bit`); all but the first need bitsandbytes.
@@ -95,6 +102,7 @@ class GRPOModule(PolicyModule):
         scale: Literal["none", "group", "batch"] = "none",
         reweight: AdaptiveRED | None = AdaptiveRED(),  # noqa: B008
         loss: PolicyLoss = REC(),  # noqa: B008
+        mismatch: MismatchCorrection | None = None,
         filter_packs: bool = False,
         optimizer: OptimizerName = "adamw",
         lr: float = 1e-6,
@@ -114,6 +122,7 @@ class GRPOModule(PolicyModule):
         _check_terms(kl_coefficient, kl_estimator, entropy_coefficient)
         self.policy, self.credit, self.baseline = policy, credit, baseline
         self.scale: Literal["none", "group", "batch"] = scale
+        self.mismatch = mismatch
         self.reweight, self.loss, self.filter_packs = reweight, loss, filter_packs
         check_optimizer(optimizer)
         self.optimizer_name: OptimizerName = optimizer
@@ -130,6 +139,9 @@ class GRPOModule(PolicyModule):
         """Logged figures that not every update has: of its tokens, and, first in a rollout, of the engine's log-probs."""
         self.updates_since_sync = 0
         """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
+        self.progress: Callable[[], float] | None = None
+        """Share of the training that is done, where no number of updates ends it; set by `TokenBudget`."""
+        self.row_listeners: list[RowListener] = []
 
     def setup(self, stage: str) -> None:
         """Refuse a credit rule that has no meaning for packs of this size."""
@@ -157,7 +169,7 @@ class GRPOModule(PolicyModule):
         total = float(self.trainer.estimated_stepping_batches)  # infinite where the run has no end
 
         def factor(update: int) -> float:
-            done = min(1.0, update / total)
+            done = min(1.0, update / total if self.progress is None else self.progress())
             return min(1.0, (update + 1) / max(1, self.warmup_updates)) * (1 - (1 - self.final_lr_fraction) * done)
 
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
@@ -167,6 +179,8 @@ class GRPOModule(PolicyModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
+        if self.mismatch is not None and self.updates_since_sync == 0:
+            self._score_pending()
         advantages, temperature = self.advantages(batch.credit)
         update = plan_update(
             batch,
@@ -206,23 +220,26 @@ class GRPOModule(PolicyModule):
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor]) -> _Totals:
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences."""
         metrics: LossMetrics | None = None
+        mismatch: MismatchSums | None = None
         entropy_sum = divergence_sum = 0.0
         for rows in micro_batches:
             part = batch.rows(rows)
             width = part.token_ids.shape[1]
             logprobs, entropy = self._logprobs(self._model, part)
-            out = self.loss(
-                LossInputs(
-                    policy_logprobs=logprobs,
-                    behaviour_logprobs=part.behaviour_logprobs,
-                    advantages=update.advantages[rows, :width],
-                    action_mask=part.action_mask,
-                    marked=update.marked[rows, :width],
-                    episode=update.keys[rows],
-                    num_action_tokens=update.num_action_tokens,
-                    num_episodes=update.num_episodes,
-                )
+            inputs = LossInputs(
+                policy_logprobs=logprobs,
+                behaviour_logprobs=part.behaviour_logprobs,
+                advantages=update.advantages[rows, :width],
+                action_mask=part.action_mask,
+                marked=update.marked[rows, :width],
+                episode=update.keys[rows],
+                num_action_tokens=update.num_action_tokens,
+                num_episodes=update.num_episodes,
             )
+            old = logprobs if part.old_logprobs is None else part.old_logprobs
+            inputs, apart = corrected(inputs, old, self.mismatch)
+            out = self.loss(inputs)
+            mismatch = apart if mismatch is None else mismatch + apart
             divergence, loss = self._divergence(part, logprobs), out.loss
             if self.kl_coefficient > 0:
                 loss = loss + self.kl_coefficient * divergence / max(1, update.num_action_tokens)
@@ -230,10 +247,12 @@ class GRPOModule(PolicyModule):
                 loss = loss - self.entropy_coefficient * entropy.sum() / max(1, update.num_action_tokens)
             self._stop_if_not_finite(loss, logprobs, part)
             self.manual_backward(loss)
+            for listener in self.row_listeners:
+                listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
             divergence_sum += float(divergence.detach())
-        return _Totals(metrics, entropy_sum, divergence_sum)
+        return _Totals(metrics, entropy_sum, divergence_sum, mismatch)
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens; rows are right-padded, so the causal mask is all they need."""
@@ -241,6 +260,18 @@ class GRPOModule(PolicyModule):
         wanted = self.entropy_coefficient > 0
         layer = output_layer(model)
         return action_logprobs(hidden, layer, part.token_ids, part.action_mask, entropy_gradient=wanted)
+
+    def _score_pending(self) -> None:
+        """The weights are still those that sampled: later updates of this rollout need their log-probs, too."""
+        stream: Any = self.trainer.datamodule.stream  # pyright: ignore[reportAttributeAccessIssue]
+        stream.amend(
+            lambda batch: with_old_logprobs(
+                batch,
+                lambda part: self._logprobs(self._model, part)[0],
+                token_budget=self.token_budget,
+                device=self.device,
+            )
+        )
 
     def _divergence(self, part: Batch, logprobs: Float[Tensor, "B T"]) -> Float[Tensor, ""]:
         """Sum over action tokens; 0 without a reference."""
@@ -294,8 +325,10 @@ class GRPOModule(PolicyModule):
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
             if self.kl_coefficient > 0:
                 self.latest["divergence"] = totals.divergence / tokens
-            if on_policy:
-                self.latest["logprob_gap"] = float(metrics.sum_logprob_gap) / tokens
+            if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
+                self.latest |= apart.figures()
+                if self.mismatch is not None:
+                    self.latest["mismatch_corrected"] = apart.num_corrected / tokens
         named = {f"train/{name}": value for name, value in {**values, **self.latest}.items()}
         self.log_dict(named, on_step=True, on_epoch=False, batch_size=1)
 

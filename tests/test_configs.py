@@ -46,7 +46,9 @@ def group_files(*groups):
     return [path for group in groups for path in sorted((folder / group).glob("*.yaml"))]
 
 
-CHOICES = [f"{path.parent.name}={path.stem}" for path in group_files("loss", "credit", "baseline", "regulariser")]
+CHOICES = [
+    f"{path.parent.name}={path.stem}" for path in group_files("loss", "credit", "baseline", "regulariser", "mismatch")
+]
 
 
 @pytest.mark.parametrize("choice", CHOICES)

@@ -176,7 +176,9 @@ def test_a_command_of_the_readme_parses_and_builds(command, smoke, cache, tmp_pa
     for name in ("quickstart", "smoke"):
         (tmp_path / "runs" / name).symlink_to(smoke[0])
     plain = arguments[0] in ("worlds", "play", "references")
-    if not plain and "--help" not in arguments and "--print_config" not in arguments:
+    if arguments[0] == "sweep":
+        arguments.append("--print_jobs")
+    elif not plain and "--help" not in arguments and "--print_config" not in arguments:
         arguments.append("--print_config")
     done = cod(*arguments, cwd=tmp_path, cache=cache)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -2,6 +2,8 @@
 
 import csv
 import os
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SHORT = ("--trainer.max_epochs", "2", "--data.suites", "null")
 
 
-def fit(*arguments, cwd, cache):
+def fit(*arguments, cwd, cache, engine="vllm"):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COD_LIGHTNING_CACHE": str(cache)}
-    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "engine=vllm", *SHORT, *arguments]
+    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", f"engine={engine}", *SHORT]
+    command += arguments
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=550)
 
 
@@ -72,3 +75,24 @@ def test_a_gap_beyond_the_tolerance_stops_the_run_with_one_line(tmp_path, cache)
     assert (
         "error: EngineMismatch: after sync 1 VLLMEngine does not sample from the policy that is trained" in done.stderr
     )
+
+
+def test_a_server_in_a_process_of_its_own_serves_whole_steps_and_goes_with_the_run(tmp_path, cache):
+    few = ("--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "2", "--data.packs_per_rollout", "4")
+    weights = tmp_path / "weights"
+    few += ("--data.val_packs", "8", "--data.engine.init_args.weights_folder", str(weights))
+    done = fit(*few, cwd=tmp_path, cache=cache, engine="vllm_server")
+    assert done.returncode == 0, done.stderr[-3000:]
+    run = tmp_path / "runs" / "smoke"
+    with (run / "metrics.csv").open() as file:
+        read = run, list(csv.DictReader(file))
+    assert values(read, "rollout/num_failed") == [0.0] * len(values(read, "rollout/num_failed"))
+    assert set(values(read, "rollout/token_drift")) == {0.0}
+    assert 0 < max(values(read, "train/max_logprob_gap")) <= 1e-4
+    assert 0 < max(values(read, "engine/self_test_gap")) <= 1e-4
+    log = (run / "vllm_server_0.log").read_text()
+    port = re.search(r"'port': (\d+)", log)
+    assert port is not None
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", int(port[1])), timeout=1)
+    assert not list(weights.iterdir())

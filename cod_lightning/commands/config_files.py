@@ -14,13 +14,14 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from cod_lightning.errors import ConfigError
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
-_FLAGS_WITHOUT_VALUE = ("--print_config", "--help")
+_FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help")
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ def config_folders() -> list[Path]:
 
 
 def config_names() -> list[str]:
-    """Names that `--config` takes: files at the top and under experiment/ and warm_start/."""
+    """Names that `--config` takes: files at the top and under experiment/, study/ and warm_start/."""
     found = (path.relative_to(folder).with_suffix("") for folder in config_folders() for path in folder.rglob("*.yaml"))
     return sorted(
-        {str(name) for name in found if len(name.parts) == 1 or name.parts[0] in ("experiment", "warm_start")}
+        {str(name) for name in found if len(name.parts) == 1 or name.parts[0] in ("experiment", "study", "warm_start")}
     )
 
 
@@ -65,7 +66,7 @@ def expand(argv: Sequence[str]) -> Expanded:
     """Compose every `--config` file with the group choices (`env=levers`), and spell out the suites that it names."""
     from cod_lightning.commands.suite_files import with_suites
 
-    choices, others = _group_choices(argv)
+    choices, others = split_choices(argv)
     out: list[str] = []
     names: list[str] = []
     composed_any = False
@@ -88,7 +89,7 @@ def expand(argv: Sequence[str]) -> Expanded:
     return Expanded(out, tuple(names))
 
 
-def _group_choices(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_choices(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """Group choices, and everything else: `a=b` behind a flag is that flag's value (`--ckpt_path epoch=3.ckpt`)."""
     choices: list[str] = []
     others: list[str] = []
@@ -111,27 +112,46 @@ def _has_defaults(path: Path) -> bool:
 
 def compose(path: Path, choices: Sequence[str]) -> Path:
     """The composed config as a plain YAML file in a temporary folder that lives as long as the process."""
+    return temporary_config(path.name, composed(path, choices).plain)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """What Hydra made of a config file and overrides."""
+
+    plain: dict[str, Any]
+    """The config in plain containers."""
+    choices: dict[str, str]
+    """Group -> the choice made in it."""
+    axes: dict[str, str]
+    """What the file itself sweeps over (`hydra.sweeper.params`)."""
+
+
+def composed(path: Path, overrides: Sequence[str]) -> Composed:
+    """The file, composed; `ConfigError` in one line where Hydra cannot."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
-    from omegaconf import OmegaConf
+    from omegaconf import OmegaConf, open_dict
     from omegaconf.errors import OmegaConfBaseException
 
     GlobalHydra.instance().clear()
-    own = path.resolve().parent
-    folders = [str(folder) for folder in (*config_folders(), own)]
+    folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
     ConfigStore.instance().store(name="__main__", node=OmegaConf.load(path), package="_global_")
     try:
         with initialize_config_dir(config_dir=folders[0], version_base="1.3"):
             extra = ",".join(f"file://{folder}" for folder in folders[1:])
             search = [f"hydra.searchpath=[{extra}]"] if extra else []
-            config = hydra_compose("__main__", overrides=[*choices, *search])
-        plain = OmegaConf.to_container(config, resolve=True)
+            config = hydra_compose("__main__", overrides=[*overrides, *search], return_hydra_config=True)
+        with open_dict(config):
+            hydra = config.pop("hydra")
+        plain: Any = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError("--config", path, "a config that Hydra can compose", " ".join(str(error).split())) from error
-    return temporary_config(path.name, plain)
+    chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
+    return Composed(plain, chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
 
 
 def temporary_config(name: str, content: object) -> Path:

@@ -18,10 +18,12 @@ from transformers.utils import logging as transformers_logging
 from callbacks import (
     Evaluation,
     LifecycleTable,
+    MismatchGuard,
     PositionCurve,
     Progress,
     Sample,
     Throughput,
+    TokenBudget,
     Transcripts,
     WeightSync,
 )
@@ -133,6 +135,12 @@ class TrainCLI(CodCLI):
             default=None,
             help="Config of a warm start that is run before `fit` where its result is not cached; null starts from model.policy.",
         )
+        parser.add_argument(
+            "--sampled_token_budget",
+            type=int | None,
+            default=None,
+            help="End `fit` with the rollout in which training has sampled so many tokens; null leaves it to the Trainer.",
+        )
 
     def _prepare_subcommand_parser(self, klass: type, subcommand: str, **kwargs: Any) -> LightningArgumentParser:
         """What only `test` takes."""
@@ -188,8 +196,9 @@ class TrainCLI(CodCLI):
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
-        watching: list[Callback] = [Progress(), PositionCurve(), Sample(), Throughput()]
-        return [WeightSync(), *watching, Transcripts(), LifecycleTable(), Evaluation()]
+        budget = TokenBudget(self._own().sampled_token_budget)
+        watching: list[Callback] = [Progress(), PositionCurve(), Sample(), Throughput(), budget]
+        return [WeightSync(), MismatchGuard(), *watching, Transcripts(), LifecycleTable(), Evaluation()]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then the page that shows the run."""

@@ -4,16 +4,19 @@ import hashlib
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 import transformers
+from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
-from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.config_files import expand, find_config
+from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.train import CodCLI, quieten, start
 from cod_lightning.models.lora import merged
 from datamodules import DemonstrationDataModule
@@ -29,6 +32,8 @@ class WarmStartCLI(CodCLI):
 def run(argv: Sequence[str]) -> int:
     """`python -m cod_lightning warm_start --config ...`: as `fit`, and the result as a Hugging Face folder."""
     quieten()
+    if any(arg.partition("=")[0] == "--cached" for arg in argv):
+        return _fill_cache(argv)
     expanded = expand(argv)
     WarmStartCLI.run_name = expanded.names[0] if expanded.names else "warm_start"
     cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *expanded.argv])
@@ -45,23 +50,52 @@ def ensure_warm_start(config: str, seed: int, torch_threads: int | None) -> Path
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE", Path.home() / ".cache" / "cod_lightning")) / "warm_start"
     unbuilt = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
     folder = cache / _key(unbuilt.parser.dump(unbuilt.config))
-    if (folder / "policy" / "config.json").is_file():
-        print(f"warm start: cached in {folder}", file=sys.stderr)
-        return folder / "policy"
-    print(f"warm start: {config}, once; then cached in {folder}", file=sys.stderr)
-    begun = time.perf_counter()
-    working = folder.with_name(f"{folder.name}.{os.getpid()}")
-    cli = start(
-        WarmStartCLI,
-        WarmStartModule,
-        DemonstrationDataModule,
-        ["fit", *argv, "--trainer.default_root_dir", str(working)],
-    )
-    _save(cli, working / "policy")
-    shutil.rmtree(folder, ignore_errors=True)
-    working.rename(folder)
-    print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    cache.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        if (folder / "policy" / "config.json").is_file():
+            print(f"warm start: cached in {folder}", file=sys.stderr)
+            return folder / "policy"
+        print(f"warm start: {config}, once; then cached in {folder}", file=sys.stderr)
+        begun = time.perf_counter()
+        _train_into(folder, argv)
+        print(f"warm start: done in {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     return folder / "policy"
+
+
+def _train_into(folder: Path, argv: Sequence[str]) -> None:
+    """Train in a folder beside it, which takes its place once it is whole; the lock is held."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as beside:
+        working = Path(beside) / "run"
+        to = ["--trainer.default_root_dir", str(working)]
+        cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *argv, *to])
+        _save(cli, working / "policy")
+        shutil.rmtree(folder, ignore_errors=True)
+        working.rename(folder)
+
+
+def _alone(folder: Path) -> AcquireReturnProxy:
+    """The lock of this warm start, held: of several processes that want it one trains, and the others wait and find it."""
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        print(f"warm start: another process makes {folder}; waiting for it", file=sys.stderr)
+        return lock.acquire()
+
+
+def _fill_cache(argv: Sequence[str]) -> int:
+    """`warm_start --cached CONFIG`: what `fit` with these values of the same keys will find."""
+    parser = OneLine(
+        prog=f"{program()} warm_start",
+        description="Make the warm start that `fit` with warm_start: CONFIG looks for in its cache, unless it is there.",
+    )
+    parser.add_argument("--cached", required=True, metavar="CONFIG", help="As in the key warm_start.")
+    parser.add_argument("--seed_everything", type=int, default=1, help="As in `fit`.")
+    parser.add_argument("--torch_threads", type=int, default=None, help="As in `fit`.")
+    options = parser.parse_args(list(argv))
+    find_config(options.cached, key="--cached")
+    print(ensure_warm_start(options.cached, options.seed_everything, options.torch_threads))
+    return 0
 
 
 def _save(cli: WarmStartCLI, folder: Path) -> None:

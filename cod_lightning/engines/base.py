@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from cod_lightning.types import Message, StopReason
 
@@ -57,8 +58,12 @@ class Engine(ABC):
     """Number of the last weight sync; -1 while the engine has no trained weights."""
     has_weights: bool = True
     """False for an engine whose model is somewhere else: what it samples can be evaluated, not trained on."""
+    takes_adapters: bool = False
+    """Whether an adapter is synced as it is; else the sync brings all weights with the adapter merged in."""
     precision: str = "float32"
     """What it computes in, by torch's name; known once it is bound."""
+    log_folder: Path | None = None
+    """Where an engine that keeps logs writes them; `WeightSync` names the run's folder."""
 
     @abstractmethod
     async def generate(self, request: Request) -> Completion:
@@ -67,12 +72,28 @@ class Engine(ABC):
     def release(self, dialogue: str) -> None:
         """The dialogue is over; whatever is kept for it may go."""
 
+    def check(self) -> None:
+        """Raise `ConfigError` or `EngineFailure` for what can be seen to be wrong before there is a model."""
+
+    def replicas(self) -> "Sequence[Engine]":
+        """The parts that could differ, each to be tested on its own after a sync."""
+        return (self,)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
     def bind(self, model: "nn.Module", stop_ids: Iterable[int], window: int | None = None) -> None:
         """Make ready to serve copies of this model. Called once, before the first sync.
 
         `stop_ids` end a turn; no prompt and its response together will be longer than `window`, by default all the positions
         that the model was made for.
         """
+
+    def sleep(self) -> None:
+        """Training begins: give the device's memory back, if the engine was asked to. Until it is woken it serves nothing."""
+
+    def wake(self, part: Literal["weights", "kv_cache"]) -> None:
+        """Take memory again, if it was given back: first for weights, which a sync then brings, then for the cache."""
 
     def update_weights(self, weights: Iterable[tuple[str, "torch.Tensor"]], policy_version: int) -> None:
         """Take new weights; every token sampled from here on carries `policy_version`."""

@@ -52,19 +52,23 @@ class SelfTest:
         window: int,
         context: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> Gap:
-        """The largest gap. `context` gives what training computes in. Raises `EngineMismatch` beyond the tolerance.
+        """The largest gap of all replicas. `context` gives what training computes in. Raises `EngineMismatch` beyond the tolerance.
 
         The prompt is the same each time, so that an engine which keeps prefixes over a sync is found out.
         """
         num_new = max(1, min(self.num_new_tokens, window // 2))
         length = max(1, min(self.num_prompt_tokens, window - num_new))
         prompt = _prompt(model, length, seed=0)
-        gap = largest_gap(engine, model, prompt, num_new, context)
-        tolerance = self._allowed(gap)
-        if gap.size <= tolerance:
-            return gap
-        fresh = largest_gap(engine, model, _prompt(model, length, seed=1 + engine.policy_version), num_new, context)
-        raise EngineMismatch(_message(engine, gap, tolerance, _cause(engine, fresh, tolerance)))
+        gaps: list[Gap] = []
+        for replica in engine.replicas():
+            gap = largest_gap(replica, model, prompt, num_new, context)
+            tolerance = self._allowed(gap)
+            if gap.size > tolerance:
+                other = _prompt(model, length, seed=1 + replica.policy_version)
+                fresh = largest_gap(replica, model, other, num_new, context)
+                raise EngineMismatch(_message(replica, gap, tolerance, _cause(replica, fresh, tolerance)))
+            gaps.append(gap)
+        return max(gaps, key=lambda gap: gap.size)
 
     def _allowed(self, gap: Gap) -> float:
         return self.tolerance if self.tolerance is not None else 1e-3 if gap.strict else 0.25
@@ -149,7 +153,7 @@ def _cause(engine: Engine, fresh: Gap, tolerance: float) -> str:
 
 def _message(engine: Engine, gap: Gap, tolerance: float, cause: str) -> str:
     return (
-        f"after sync {engine.policy_version} {type(engine).__name__} does not sample from the policy that is trained: for token "
+        f"after sync {engine.policy_version} {engine} does not sample from the policy that is trained: for token "
         f"{gap.token} of a fixed prompt its log-prob is {gap.engine:.4f}, the training forward's {gap.training:.4f}; at most "
         f"{tolerance:g} apart is tolerated. {cause}"
     )

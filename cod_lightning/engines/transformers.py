@@ -56,6 +56,8 @@ class TransformersEngine(Engine):
         prefill_tokens: Padded prompt tokens of one prefill pass; larger joins are split, shortest prompts first.
     """
 
+    takes_adapters = True
+
     def __init__(self, max_dialogues: int = 512, prefill_tokens: int = 8192) -> None:
         for key, value in {"max_dialogues": max_dialogues, "prefill_tokens": prefill_tokens}.items():
             if value < 1:

@@ -38,7 +38,10 @@ class VLLMEngine(Engine):
         kv_cache_gb: Size of the cache in GiB; null is what the share above leaves, on a CPU 1.
         enforce_eager: Leave out compilation and CUDA graphs; null does so on a CPU.
         max_lora_rank: Largest rank of an adapter that vLLM has room for; null takes the least that fits the policy's.
+        sleep: Give the memory of weights and cache back while training goes on; on a CPU nothing is given back.
     """
+
+    takes_adapters = True
 
     def __init__(
         self,
@@ -48,12 +51,14 @@ class VLLMEngine(Engine):
         kv_cache_gb: float | None = None,
         enforce_eager: bool | None = None,
         max_lora_rank: int | None = None,
+        sleep: bool = False,
     ) -> None:
         _check(max_num_seqs, gpu_memory_utilization, kv_cache_gb)
         check_versions()
         self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
         self.max_lora_rank = max_lora_rank
+        self.sleeps, self.asleep = sleep, False
         self._driver: Driver | None = None
         self._adapter: AdapterFolder | None = None
         self._names: frozenset[str] = frozenset()
@@ -72,8 +77,9 @@ class VLLMEngine(Engine):
             kv_cache_gb=self.kv_cache_gb,
             enforce_eager=self.enforce_eager,
             lora_rank=room_for(model, self.max_lora_rank) if has_adapter(model) else None,
+            sleep=self.sleeps,
         )
-        self._driver = None  # an earlier vLLM gives its memory back first
+        self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
         self._driver = Driver(start(model, how), sorted(stop_ids))
         self._names = frozenset(trained_weights(model))
         self._adapter = None
@@ -100,9 +106,26 @@ class VLLMEngine(Engine):
         self._forget_prefixes()
         self.policy_version = policy_version
 
+    def sleep(self) -> None:
+        """All of it: the next sync brings every weight again, except a base under an adapter, which waits in the CPU's memory."""
+        if self.sleeps and not self.asleep:
+            driver = self._bound()
+            if driver.num_live:
+                raise EngineFailure(f"{driver.num_live} turns are in flight; the engine sleeps only between rollouts")
+            driver.forget()
+            driver.llm.sleep(level=2 if self._adapter is None else 1)
+            self.asleep = True
+
+    def wake(self, part: Literal["weights", "kv_cache"]) -> None:
+        """One part after the other; with the second it serves again."""
+        if self.asleep:
+            self.asleep = not self._bound().llm.wake_up([part])
+
     async def generate(self, request: Request) -> Completion:
         """Sample one turn."""
         driver = self._bound()
+        if self.asleep:
+            raise EngineFailure("the engine sleeps; a sync of the weights wakes it")
         if 0 < request.temperature < _COLDEST:
             raise EngineRefused(
                 f"temperature {request.temperature}: between 0 and {_COLDEST} vLLM samples at {_COLDEST} and only logs it. "

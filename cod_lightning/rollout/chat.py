@@ -2,7 +2,11 @@
 
 The opening is rendered once. Every later user message becomes the ids that the template puts *between* the assistant's
 words and its next words: rendering a dummy dialogue with placeholders tells what those are, whatever the template. The
-history is never rendered again, so it cannot change.
+history is not rendered again, so it cannot change.
+
+Some templates change it, though: Qwen3's drops the thoughts of earlier turns, and the empty thought that it begins a turn with
+where thinking is off. With `rewrite_history` each prompt is what the template makes of the whole dialogue; where that is more
+than an extension, the dialogue begins a new segment.
 
 Text from worlds, contexts and the model is hostile: a special token spelled in it is broken up before it is encoded.
 """
@@ -27,15 +31,22 @@ class Chat:
     Args:
         tokenizer: A fast tokenizer with a chat template.
         enable_thinking: Handed to the template; templates that do not know it ignore it.
+        rewrite_history: Follow the template where it rewrites earlier turns; null does so while thinking is on.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", enable_thinking: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: "PreTrainedTokenizerBase",
+        enable_thinking: bool = False,
+        rewrite_history: bool | None = None,
+    ) -> None:
         if not tokenizer.chat_template:
             raise ConfigError(
                 "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
             )
         self.tokenizer = tokenizer
         self.enable_thinking = enable_thinking
+        self.rewrite_history = enable_thinking if rewrite_history is None else rewrite_history
         self.special_tokens = frozenset(
             token.content for token in tokenizer.added_tokens_decoder.values() if token.special
         ) | frozenset(tokenizer.all_special_tokens)
@@ -61,7 +72,11 @@ class Chat:
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins."""
-        return self.encode(self._render(messages, add_generation_prompt=True))
+        return self.encode(self.rendered(messages))
+
+    def rendered(self, messages: Sequence[Message]) -> str:
+        """What the template makes of the whole dialogue, up to where the assistant begins."""
+        return self._render(messages, add_generation_prompt=True)
 
     def continuation(self, user_text: str, last_action_id: int | None) -> tuple[int, ...]:
         """The ids to add after an action, so that the assistant answers `user_text` next.
@@ -72,6 +87,12 @@ class Chat:
         if last_action_id is not None and last_action_id == self.end_of_turn:
             between = between.lstrip().removeprefix(self._end_text)
         return self.encode(between + self.neutral(user_text) + self._before_assistant)
+
+    def extended(self, prompt: str, response: str, user_text: str) -> str:
+        """The next prompt as text, where it goes on from this one and the response."""
+        return (
+            prompt + self.neutral(response) + self._after_assistant + self.neutral(user_text) + self._before_assistant
+        )
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The action as text without its final stop token; any other special token stays visible."""

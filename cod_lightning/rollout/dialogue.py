@@ -1,4 +1,8 @@
-"""One dialogue with the engine in exact tokens: a turn's prompt is the previous ids plus new ids, never a re-render."""
+"""One dialogue with the engine in exact tokens: a turn's prompt is the previous ids plus new ids.
+
+Only where the chat follows a template that rewrites history is it rendered again, and a new segment begins: the engine knows
+it as another dialogue, and its turn does not extend the one before.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +44,10 @@ class Dialogue:
         self._new_ids = speaker.chat.opening(messages)
         self._ids = list(self._new_ids)
         self._num_turns = 0
+        self._num_rewrites = 0
+        self._extends = False
+        self._prompt = speaker.chat.rendered(messages) if speaker.chat.rewrite_history else ""
+        """The prompt as text, where it may be rewritten."""
 
     async def turn(self) -> Turn:
         """Let the policy speak. Without room for a single token the turn is empty and stops with WINDOW."""
@@ -48,7 +56,7 @@ class Dialogue:
         if room < 1:
             return Turn(
                 new_ids=self._new_ids,
-                extends=self._num_turns > 0,
+                extends=self._extends,
                 action_ids=(),
                 behaviour_logprobs=(),
                 stop=StopReason.WINDOW,
@@ -59,7 +67,7 @@ class Dialogue:
         noise_seed = derive_seed(speaker.seed, speaker.policy_version, self.identity, self._num_turns)
         completion = await speaker.engine.generate(
             Request(
-                dialogue=self.identity,
+                dialogue=self._name,
                 prompt_ids=self._ids,
                 messages=self.messages,
                 max_new_tokens=min(room, speaker.max_new_tokens),
@@ -72,7 +80,7 @@ class Dialogue:
         response = speaker.chat.decode(completion.action_ids)
         turn = Turn(
             new_ids=self._new_ids,
-            extends=self._num_turns > 0,
+            extends=self._extends,
             action_ids=completion.action_ids,
             behaviour_logprobs=completion.behaviour_logprobs,
             stop=StopReason.WINDOW if cut_by_window else completion.stop,
@@ -83,15 +91,35 @@ class Dialogue:
         )
         self._ids.extend(completion.action_ids)
         self._num_turns += 1
+        self._extends = True
         self.messages.append(Message(Role.ASSISTANT, response))
         return turn
 
     def say(self, text: str) -> None:
         """Put the user's next message after the policy's last words."""
-        self._new_ids = self.speaker.chat.continuation(text, self._ids[-1] if self._num_turns else None)
-        self._ids.extend(self._new_ids)
+        chat, response = self.speaker.chat, self.messages[-1].content
         self.messages.append(Message(Role.USER, text))
+        if chat.rewrite_history:
+            kept, self._prompt = chat.extended(self._prompt, response, text), chat.rendered(self.messages)
+            if kept != self._prompt:
+                self._begin_again()
+                return
+        self._new_ids = chat.continuation(text, self._ids[-1] if self._num_turns else None)
+        self._ids.extend(self._new_ids)
 
     def close(self) -> None:
         """The episode is over."""
-        self.speaker.engine.release(self.identity)
+        self.speaker.engine.release(self._name)
+
+    def _begin_again(self) -> None:
+        """The template has changed what was said before: none of the ids so far go on."""
+        self.speaker.engine.release(self._name)
+        self._num_rewrites += 1
+        self._extends = False
+        self._new_ids = self.speaker.chat.encode(self._prompt)
+        self._ids = list(self._new_ids)
+
+    @property
+    def _name(self) -> str:
+        """What the engine knows it by: within one name, prompts extend each other."""
+        return f"{self.identity}#{self._num_rewrites}" if self._num_rewrites else self.identity

@@ -20,6 +20,8 @@ class RolloutStats:
     """Lifecycles in which an engine or a world failed."""
     token_drift: int
     """Turns whose recorded ids are not those that the engine conditioned on; 0 unless something is wrong."""
+    num_rewritten: int = 0
+    """Turns before which the chat template rewrote history: each begins a segment within its episode."""
 
     @classmethod
     def of(cls, groups: Sequence[Group], seconds: float, token_drift: int) -> "RolloutStats":
@@ -33,4 +35,7 @@ class RolloutStats:
             num_prompt_tokens=sum(len(turn.new_ids) for turn in turns),
             num_failed=sum(lifecycle.failed for lifecycle in lifecycles),
             token_drift=token_drift,
+            num_rewritten=sum(
+                not turn.extends for one in lifecycles for episode in one.episodes for turn in episode.turns[1:]
+            ),
         )

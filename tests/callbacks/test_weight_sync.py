@@ -23,6 +23,35 @@ class ForgetfulEngine(TransformersEngine):
         self.policy_version = policy_version
 
 
+class SleepyEngine(TransformersEngine):
+    """Notes what it is told and asked; serves nothing while it sleeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.told, self.awake = [], True
+
+    def _note(self, what):
+        if self.told[-1:] != [what]:
+            self.told.append(what)
+
+    def sleep(self):
+        self._note("sleep")
+        self.awake = False
+
+    def wake(self, part):
+        self._note(part)
+        self.awake = self.awake or part == "kv_cache"
+
+    def update_weights(self, weights, policy_version):
+        self._note("sync")
+        super().update_weights(weights, policy_version)
+
+    async def generate(self, request):
+        assert self.awake
+        self._note("turns")
+        return await super().generate(request)
+
+
 class Logged(L.Callback):
     """The values that were there after each update."""
 
@@ -71,3 +100,10 @@ def test_without_a_self_test_nothing_is_compared(tmp_path):
 
 def test_a_wider_tolerance_lets_it_pass(tmp_path):
     assert len(fit(tmp_path, ForgetfulEngine(), WeightSync(SelfTest(tolerance=1e3)))) == 6
+
+
+def test_an_engine_sleeps_while_training_goes_on_and_is_woken_in_two_stages(tmp_path):
+    engine = SleepyEngine()
+    fit(tmp_path, engine, WeightSync())
+    woken = ["weights", "sync", "kv_cache", "turns"]
+    assert engine.told == [*woken, *(["sleep", *woken] * 3)]

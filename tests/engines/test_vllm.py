@@ -36,7 +36,7 @@ def model(tokenizer):
 
 @pytest.fixture(scope="module")
 def started(model):
-    engine = VLLMEngine(max_num_seqs=64)
+    engine = VLLMEngine(max_num_seqs=64, sleep=True)
     engine.bind(model, stop_ids=[2], window=256)
     return engine
 
@@ -279,3 +279,27 @@ def test_a_head_size_that_vllm_lacks_on_a_cpu_is_refused_by_key(tokenizer):
 def test_a_window_beyond_the_model_s_positions_is_refused_by_key(model):
     with pytest.raises(ConfigError, match=r"model\.policy\.window is 257; expected at most 256"):
         VLLMEngine().bind(model, stop_ids=[2], window=257)
+
+
+def test_sleep_and_staged_wake_up_leave_samples_exact(engine, model):
+    before = ask(engine, *map(request, prompts(8)))
+    engine.sleep()
+    with pytest.raises(EngineFailure, match="the engine sleeps"):
+        ask(engine, request(PROMPT))
+    engine.wake("weights")
+    assert engine.asleep
+    engine.update_weights(model.state_dict().items(), 7)
+    engine.wake("kv_cache")
+    assert ask(engine, *map(request, prompts(8))) == before
+
+
+def test_an_engine_does_not_fall_asleep_under_a_turn_in_flight(engine):
+    async def sleep_meanwhile():
+        task = asyncio.create_task(engine.generate(request(PROMPT, max_new_tokens=100)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        with pytest.raises(EngineFailure, match="1 turns are in flight"):
+            engine.sleep()
+        await task
+
+    asyncio.run(sleep_meanwhile())

@@ -5,7 +5,16 @@ import copy
 import pytest
 import torch
 
-from cod_lightning.adapters import adapter_weights, dequantised, has_adapter, is_adapter, plain_weights, without_adapter
+from cod_lightning.adapters import (
+    adapter_weights,
+    dequantised,
+    has_adapter,
+    is_adapter,
+    plain_names,
+    plain_weights,
+    synced_weights,
+    without_adapter,
+)
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_adapter import room_for
@@ -120,6 +129,17 @@ def test_the_engine_shares_the_base_and_decodes_the_adapter_exactly(kind, base):
         assert SelfTest()(engine, model, window=256).size <= 1e-5
     assert model.training
     assert all(weight.requires_grad for weight in adapter_weights(model).values())
+
+
+@KINDS
+def test_an_engine_that_takes_no_adapters_is_sent_all_weights_merged(kind, base):
+    model = adapted(kind, base)
+    sent = synced_weights(model, adapter=False)
+    assert sent.keys() == plain_names(model) == merged(model).state_dict().keys()
+    engine, plain = TransformersEngine(), merged(model)
+    engine.bind(plain, stop_ids=[2])
+    engine.update_weights(sent.items(), 0)
+    assert SelfTest()(engine, model, window=256).size <= 1e-4
 
 
 @KINDS

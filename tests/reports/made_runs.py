@@ -2,6 +2,7 @@
 
 import json
 import random
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from cod_lightning.rollout import transcript
+from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump
 from cod_lightning.types import Episode, Group, Lifecycle
 from tests.records import group, turn
 
@@ -16,13 +18,39 @@ CREDIT = "cod_lightning.objective.returns.EpisodeCredit"
 BASELINE = "cod_lightning.objective.baselines.GroupMean"
 
 
-def write_run(folder: Path, groups: Sequence[Group], *, group_size: int = 2, lr: float = 0.1) -> Path:
-    """A finished run: config, metrics, evaluation, training lifecycles."""
+def write_run(
+    folder: Path, groups: Sequence[Group], *, group_size: int = 2, lr: float = 0.1, logprobs: bool = True
+) -> Path:
+    """A finished run: config, metrics, evaluation, training lifecycles and what updates made of them."""
     write_config(folder, group_size=group_size, lr=lr)
     write_metrics(folder)
     write_evaluation(folder)
     transcript.write(folder / "lifecycles" / "train.jsonl", groups, step=4)
+    if logprobs:
+        write_logprobs(folder, groups)
     return folder
+
+
+def write_logprobs(folder: Path, groups: Sequence[Group], *, updates: int = 1, skipped: Sequence[int] = ()) -> None:
+    """What an update gave the tokens of all episodes but those at `skipped`: 0.1 more for the first token of each."""
+    lines = []
+    for one in groups:
+        for life in one.lifecycles:
+            for e, episode in enumerate(life.episodes):
+                found = [logprob for made in episode.turns for logprob in made.behaviour_logprobs]
+                if e in skipped or not found:
+                    continue
+                record = PolicyLogprobs(
+                    step=4,
+                    pack=one.pack.id,
+                    sibling=life.sibling,
+                    episode=e,
+                    updates=updates,
+                    digest=action_digest(episode),
+                    logprobs=array("f", [found[0] + 0.1, *found[1:]]),
+                )
+                lines.append(dump(record) + "\n")
+    (folder / "lifecycles" / "train_logprobs.jsonl").write_text("".join(lines))
 
 
 def write_config(folder: Path, *, group_size: int = 2, lr: float = 0.1, credit: str = CREDIT) -> None:
@@ -50,6 +78,16 @@ def write_evaluation(folder: Path) -> None:
             for s in shares
         ]
 
+    def figures(*means: float) -> list[dict[str, object]]:
+        return [{"mean": mean, "ci95": [mean - 0.1, mean + 0.1], "n": 50} for mean in means]
+
+    (drop,), (regained,) = figures(-0.5), figures(0.25)
+    recovery = {
+        "offsets": [-1, 0, 1],
+        "rows": {"blanked_context": figures(0.4, 0.4, 0.4), "trained": figures(0.8, 0.3, 0.55)},
+        "drop": drop,
+        "regained": regained,
+    }
     suite = {
         "env": "words",
         "packs": 50,
@@ -72,6 +110,13 @@ def write_evaluation(folder: Path) -> None:
                 "gain_difference": 0.2,
                 "gain_ci95": [0.1, 0.3],
             },
+        },
+        "figures": {
+            "area": {},
+            "differences": {},
+            "forward_transfer": None,
+            "regret": {"mean": figures(0.3)[0], "by_position": figures(0.5, 0.1)},
+            "recovery": recovery,
         },
     }
     (folder / "evaluation.json").write_text(json.dumps({"suites": {"held_out": suite}}))

@@ -11,7 +11,7 @@ import pytest
 from cod_lightning.rollout import transcript
 from tests.records import group
 from tests.reports.conftest import Opened
-from tests.reports.made_runs import saying, varied_groups, write_run
+from tests.reports.made_runs import saying, varied_groups, write_logprobs, write_run
 
 pytestmark = pytest.mark.slow
 GROUPS = [group("a", [[True, False], [False, True]], context="left is up"), group("b", [[False, True], [True, None]])]
@@ -87,10 +87,49 @@ def test_words_are_coloured_by_log_prob_and_by_advantage(opened: Opened, tmp_pat
     assert "EpisodeCredit and GroupMean" in page.locator("#episode").inner_text()
 
 
+def test_words_are_coloured_by_the_gap_between_policy_and_sampler(opened: Opened, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", (groups := varied_groups(2, 2, words=5)))
+    write_logprobs(folder, groups, updates=2, skipped=(1,))
+    page = opened(folder)
+    page.locator("input[value=logprob]").focus()
+    page.keyboard.press("ArrowLeft")  # from the first round to the last
+    assert page.evaluate("document.activeElement.value") == "gap"
+    words = page.locator(".turns li").first.locator(".word")
+    backgrounds = words.evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
+    assert len(set(backgrounds[1:])) == 1
+    assert backgrounds[0] not in backgrounds[1:]
+    assert words.first.get_attribute("title").endswith("in the update gap +0.1000, ratio 1.105")
+    assert words.nth(1).get_attribute("title").endswith("in the update gap below 0.0001")
+    legend = page.locator(".scale").inner_text()
+    assert "likelier, +0.2" in legend
+    assert "The policy had moved by 2 updates since it sampled" in legend
+    page.locator(".episode").nth(1).click()
+    assert page.locator("input[value=gap]").is_checked()
+    assert page.locator(".colouring-box .scale-says").inner_text().startswith("Not coloured")
+    assert page.locator(".turns .word[style]").count() == 0
+    assert "For 2 there is no line in train_logprobs.jsonl." in page.locator("#episode").inner_text()
+
+
+def test_regret_and_recovery_are_drawn_and_read_with_the_arrow_keys(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", GROUPS))
+    regret, recovery, change = (page.locator(".suite figure").nth(place) for place in (1, 2, 3))
+    regret.locator("svg").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert regret.locator(".readout").inner_text().split("\n") == ["position 0", "trained 0.500 [0.40, 0.60], 50 packs"]
+    assert recovery.locator(".line").count() == 2
+    assert recovery.locator(".mark").count() == 1
+    change.locator("svg").first.focus()
+    page.keyboard.press("ArrowLeft")
+    assert "trained 0.250 [0.15, 0.35], 50 packs" in change.locator(".readout").inner_text()
+
+
 def test_tokens_that_are_no_words_are_bars(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", GROUPS))
     assert page.locator(".turns .bars rect").count() == 2
     assert "2 tokens, mean log-prob −1.30" in page.locator(".turns").inner_text()
+    page.locator("input[value=gap]").check()
+    assert page.locator(".turns .bars .more").count() == 2
+    assert "token 0: log-prob −0.10" in page.locator(".turns .bars title").first.text_content()
 
 
 def test_filters_and_search_narrow_the_list(opened: Opened, tmp_path: Path) -> None:
@@ -141,10 +180,10 @@ def test_everything_is_reached_with_the_keyboard(opened: Opened, tmp_path: Path)
 
 def test_charts_read_their_values_to_the_arrow_keys(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", GROUPS))
-    page.locator(".suite .chart > svg").focus()
+    page.locator(".suite .chart > svg").first.focus()
     page.keyboard.press("ArrowLeft")
-    assert "position 1" in page.locator(".suite .readout").inner_text()
-    assert "trained, T=1 0.800 [0.70, 0.90]" in page.locator(".suite .readout").inner_text()
+    assert "position 1" in page.locator(".suite .readout").first.inner_text()
+    assert "trained, T=1 0.800 [0.70, 0.90]" in page.locator(".suite .readout").first.inner_text()
 
 
 def test_runs_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:

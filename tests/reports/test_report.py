@@ -28,8 +28,9 @@ def test_a_finished_run_has_everything_and_no_notes(tmp_path):
         "trained, T=1", "context hidden", "warm start, T=0.3 *", "warm start, T=1",
     ]  # fmt: skip
     assert run["suites"]["held_out"]["sentences"][0].startswith("Success of the trained policy rises")
-    assert overview["files"][0] | {"advantages": ""} == {
-        "run": 0, "label": "train", "lifecycles": 4, "left_out": {}, "words": False, "advantages": "", "shown": 4,
+    assert overview["files"][0] | {"advantages": "", "gaps": ""} == {
+        "run": 0, "label": "train", "lifecycles": 4, "left_out": {"train.jsonl": {}, "train_logprobs.jsonl": {}}, "words": False,
+        "advantages": "", "gaps": "", "colourings": ["logprob", "advantage", "gap"], "shown": 4,
     }  # fmt: skip
     assert len(lives["lifecycles"]) == 4
 
@@ -41,7 +42,7 @@ def test_a_lifecycle_is_told_in_short(tmp_path):
     assert (solve["u"], solve["n"], solve["st"], solve["r"], solve["ok"]) == (0, 0, "completed", 1.0, True)
     assert (solve["R"], solve["A"]) == (0.5, 0.0)
     assert strings[update["a"]] == strings[later["b"]] == "left is up"
-    observation, response, stop, version, logprobs = solve["t"][0]
+    observation, response, stop, version, logprobs, _ = solve["t"][0]
     assert (strings[observation], strings[response], stop, version) == ("a wall", "go left", "stop", 3)
     assert logprobs == [10, 250]
     assert "action_ids" not in json.dumps(lives)
@@ -54,7 +55,7 @@ def test_missing_parts_are_noted_and_the_rest_is_there(tmp_path):
         assert missing in notes
     write_evaluation(tmp_path)
     write_metrics(tmp_path)
-    transcript.write(tmp_path / "lifecycles" / "train.jsonl", GROUPS)
+    transcript.write(tmp_path / "lifecycles" / "validation.jsonl", GROUPS)
     assert _notes(tmp_path) == ""
 
 
@@ -99,6 +100,28 @@ def test_a_suite_of_another_version_costs_only_itself(tmp_path):
     assert "Suite old" in "\n".join(overview["runs"][0]["notes"])
 
 
+def test_regret_and_recovery_are_there_with_their_intervals(tmp_path):
+    write_run(tmp_path, GROUPS)
+    suite = read_runs([tmp_path])[0].suites["held_out"]
+    assert suite["regret"] == {"y": [0.5, 0.1], "ci95": [[0.4, 0.6], [0.0, 0.2]], "n": [50, 50]}
+    recovery = suite["recovery"]
+    assert recovery["offsets"] == [-1, 0, 1]
+    assert {row["label"]: row["y"] for row in recovery["rows"]} == {
+        "context hidden": [0.4, 0.4, 0.4], "trained, T=1": [0.8, 0.3, 0.55],
+    }  # fmt: skip
+    assert recovery["differences"] == {"y": [-0.5, 0.25], "ci95": [[-0.6, -0.4], [0.15, 0.35]], "n": [50, 50]}
+
+
+def test_an_evaluation_without_an_oracle_and_a_change_has_neither(tmp_path):
+    write_run(tmp_path, GROUPS)
+    path = tmp_path / "evaluation.json"
+    suites = json.loads(path.read_text())["suites"]
+    del suites["held_out"]["figures"]
+    path.write_text(json.dumps({"suites": suites}))
+    suite = read_runs([tmp_path])[0].suites["held_out"]
+    assert suite["regret"] is suite["recovery"] is None
+
+
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("")])
 def test_a_folder_that_is_no_run_is_refused(tmp_path, make):
     make(tmp_path / "odd")
@@ -117,7 +140,7 @@ def test_runs_side_by_side_share_panels_and_show_what_differs(tmp_path):
 
 
 def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
-    write_run(tmp_path, varied_groups(500, 4, words=6), group_size=4)
+    write_run(tmp_path, varied_groups(500, 4, words=6), group_size=4, logprobs=False)
     overview, lives = report_data(read_runs([tmp_path]))
     assert len(lives["lifecycles"]) == 2000
     assert overview["files"][0]["words"] is True

@@ -21,15 +21,19 @@ function ticks(low, high, whole) {
 
 function extent(values, fixed) {
   let [low, high] = [Math.min(...values), Math.max(...values)];
-  if (fixed) return [Math.min(fixed[0], low), Math.max(fixed[1], high)];
+  if (fixed) {
+    const beyond = (high - low) * 0.06;
+    return [low < fixed[0] ? low - beyond : fixed[0], high > fixed[1] ? high + beyond : fixed[1]];
+  }
   if (low > 0 && low < 0.6 * high) low = 0;
   if (low === high) [low, high] = low === 0 ? [0, 1] : [Math.min(0, 2 * low), Math.max(0, 2 * low)];
   const room = (high - low) * 0.05;
   return [low === 0 ? 0 : low - room, high + room];
 }
 
-// `lines`: {label, x, y, ci95, colour, dash, marks, faint, strong}; the first lies on top. Options: title, xLabel, range, large (marks side by side at whole x).
-function chart(lines, { title, xLabel, range, large }) {
+// `lines`: {label, x, y, ci95, n, colour, dash, marks, bare (no stroke), faint, strong}; the first lies on top. Options: title, xLabel,
+// range, large (marks side by side at whole x), names (of the whole x, in place of numbers), mark ({x, label}, a line from top to bottom).
+function chart(lines, { title, xLabel, range, large, names, mark }) {
   const [WIDE, HIGH] = large ? [540, 310] : [330, 200];
   const drawn = lines.filter((line) => line.y.some((y) => y !== null));
   const allX = drawn.flatMap((line) => line.x);
@@ -38,25 +42,29 @@ function chart(lines, { title, xLabel, range, large }) {
   const figure = h("figure", { class: "chart" }, h("figcaption", {}, title));
   if (!allY.length) return put(figure, {}, [h("p", { class: "faint" }, "no numbers")]);
   let [x0, x1] = [Math.min(...allX), Math.max(...allX)];
-  if (x0 === x1) [x0, x1] = [x0 - 0.5, x1 + 0.5];
+  if (x0 === x1 || names) [x0, x1] = [x0 - 0.5, x1 + 0.5];
   const [y0, y1] = extent(allY, range), margin = large ? 18 : 0;
   const px = (x) => LEFT + margin + ((x - x0) / (x1 - x0)) * (WIDE - LEFT - RIGHT - 2 * margin);
   const py = (y) => HIGH - BOTTOM - ((y - y0) / (y1 - y0)) * (HIGH - TOP - BOTTOM);
   const label = `${title}: ${drawn.map((line) => line.label).filter(Boolean).join("; ")}. Arrow keys read the values.`;
   const picture = svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": label, tabindex: 0 });
   for (const y of ticks(y0, y1)) {
-    picture.append(svg("line", { class: "rule", x1: LEFT, x2: WIDE - RIGHT, y1: py(y), y2: py(y) }));
+    picture.append(svg("line", { class: y === 0 && y0 < 0 ? "rule zero" : "rule", x1: LEFT, x2: WIDE - RIGHT, y1: py(y), y2: py(y) }));
     picture.append(svg("text", { x: LEFT - 7, y: py(y) + 4, "text-anchor": "end" }, axisNumber(y, y1 - y0)));
   }
   for (const x of ticks(x0, x1, true).filter((one) => one >= x0 && one <= x1))
-    picture.append(svg("text", { x: px(x), y: HIGH - BOTTOM + 17, "text-anchor": "middle" }, axisNumber(x, x1 - x0)));
+    picture.append(svg("text", { x: px(x), y: HIGH - BOTTOM + 17, "text-anchor": "middle" }, names ? names[x] : axisNumber(x, x1 - x0)));
+  if (mark) {
+    picture.append(svg("line", { class: "mark", x1: px(mark.x), x2: px(mark.x), y1: TOP, y2: HIGH - BOTTOM }));
+    picture.append(svg("text", { x: px(mark.x) + 5, y: HIGH - BOTTOM - 6 }, mark.label));
+  }
   picture.append(svg("text", { class: "axis", x: (LEFT + WIDE) / 2, y: HIGH - 2, "text-anchor": "middle" }, xLabel));
   const cursor = svg("line", { class: "cursor", y1: TOP, y2: HIGH - BOTTOM, x1: -9, x2: -9 });
   picture.append(cursor);
-  const aside = large ? Math.min(3.5, 26 / drawn.length) : 0;
+  const aside = names ? 22 : large ? Math.min(3.5, 26 / drawn.length) : 0;
   drawn.map((line, index) => lineOf(line, px, py, (index - (drawn.length - 1) / 2) * aside)).reverse().forEach((line) => picture.append(line));
   const readout = h("p", { class: "readout", "aria-live": "polite" });
-  readAlong(picture, cursor, readout, drawn, px, WIDE, xLabel);
+  readAlong(picture, cursor, readout, drawn, px, WIDE, (x) => (names ? names[x] : `${xLabel.split(",")[0]} ${x}`));
   return put(figure, {}, [picture, readout]);
 }
 
@@ -78,11 +86,11 @@ function lineOf(line, px, py, shift) {
     if (bounds) group.append(svg("path", { class: "whisker", d: `M${x - 3} ${py(bounds[0])}h6M${x} ${py(bounds[0])}V${py(bounds[1])}M${x - 3} ${py(bounds[1])}h6` }));
     if (line.marks || line.y.length <= 8) group.append(svg("circle", { cx: x, cy: py(y), r: line.marks ? 3.6 : 2.6 }));
   });
-    group.prepend(svg("path", { class: "stroke", d: path, "stroke-dasharray": line.dash || null }));
+  if (!line.bare) group.prepend(svg("path", { class: "stroke", d: path, "stroke-dasharray": line.dash || null }));
   return group;
 }
 
-function readAlong(picture, cursor, readout, lines, px, wide, xLabel) {
+function readAlong(picture, cursor, readout, lines, px, wide, named) {
   const stops = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
   let at = -1;
   const show = (index) => {
@@ -94,9 +102,10 @@ function readAlong(picture, cursor, readout, lines, px, wide, xLabel) {
       const place = line.x.indexOf(x);
       if (place < 0 || line.y[place] === null) return null;
       const bounds = line.ci95 ? ` ${interval(line.ci95[place])}` : "";
-      return h("span", { style: { color: line.colour } }, `${line.label} ${shown(line.y[place], 3)}${bounds}`);
+      const packs = line.n ? `, ${counted(line.n[place], "pack")}` : "";
+      return h("span", { style: { color: line.colour } }, `${line.label} ${shown(line.y[place], 3)}${bounds}${packs}`);
     });
-    refill(readout, h("b", {}, `${xLabel.split(",")[0]} ${x}`), values.filter(Boolean));
+    refill(readout, h("b", {}, named(x)), values.filter(Boolean));
   };
   const clear = () => { at = -1; cursor.setAttribute("x1", -9); cursor.setAttribute("x2", -9); readout.replaceChildren(); };
   picture.addEventListener("pointermove", (event) => {

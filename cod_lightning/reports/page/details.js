@@ -52,7 +52,7 @@ class Details {
     h("span", { class: "what" }, h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[outcome]), what),
     lake ? lakePicture(lake, one.w, true) : null,
     h("span", { class: "reward" }, `reward ${shown(one.r)}`),
-    one.A === null ? null : h("span", { class: "advantage", style: this.tint(one.A) }, `adv. ${shown(one.A, 2, true)}`),
+    one.A === null ? null : h("span", { class: "advantage", style: { background: COLOURINGS.advantage.colour(null, 0, one, this.strongest) } }, `adv. ${shown(one.A, 2, true)}`),
     one.st === "completed" ? null : h("span", { class: "status" }, one.st),
     h("span", { class: "unseen" }, OUTCOMES[outcome]));
   }
@@ -106,51 +106,23 @@ class Details {
 
   turns(one) {
     if (!one.t.length) return h("p", { class: "empty" }, "No turns: it never began.");
-    const hasAdvantage = one.A !== null;
-    const choice = (value, label) => h("label", {}, h("input", { type: "radio", name: "colouring", value, checked: this.colouring === value,
-      disabled: value === "advantage" && !hasAdvantage, onchange: () => { this.colouring = value; this.choose(this.episode); this.panel.querySelector(`input[value=${value}]`).focus(); } }), label);
-    const list = h("ol", { class: "turns" }, one.t.map(([observation, response, stop, , logprobs]) => h("li", {},
-      h("p", { class: "who" }, one.u ? "asked" : "world"), h("p", { class: "said" }, this.text(observation)),
-      h("p", { class: "who" }, "policy"), this.response(this.text(response), logprobs, stop, one.A),
-      stop === "stop" ? null : h("p", { class: "faint" }, stop === "length" ? "cut off: the response was as long as it may be" : "cut off: the window was full"))));
-    const colouring = h("fieldset", { class: "colouring" }, h("legend", {}, "colour words by"), choice("logprob", "log-prob"), choice("advantage", "advantage"));
-    const hasLogprobs = one.t.some((turn) => turn[4].length), remark = hasLogprobs ? this.file.advantages : "No log-probs: a scripted policy played.";
-    return block("Turns", hasLogprobs || hasAdvantage ? colouring : null, list, h("p", { class: "faint" }, remark));
+    const offered = this.file.colourings, chosen = offered.includes(this.colouring) ? this.colouring : offered[0];
+    const list = h("ol", { class: "turns" }, one.t.map((turn) => h("li", {},
+      h("p", { class: "who" }, one.u ? "asked" : "world"), h("p", { class: "said" }, this.text(turn[0])),
+      h("p", { class: "who" }, "policy"), responseView(this.text(turn[1]), turn, one, this.file, chosen, this.strongest),
+      turn[2] === "stop" ? null : h("p", { class: "faint" }, turn[2] === "length" ? "cut off: the response was as long as it may be" : "cut off: the window was full"))));
+    if (!chosen) return block("Turns", list, h("p", { class: "faint" }, "No log-probs: a scripted policy played."));
+    return block("Turns", colouringBox(this.file, chosen, one, this.strongest, (name) => this.recolour(name)), list,
+      [this.file.advantages, this.file.gaps].filter(Boolean).map((remark) => h("p", { class: "faint" }, remark)));
   }
 
-  response(text, logprobs, stop, advantage) {
-    const words = text.match(/\s+|[^\s]+/g) || [], tokens = logprobs.length - (stop === "stop" ? 1 : 0);
-    const fits = this.file.words && words.filter((word) => word.trim()).length === tokens;
-    const byAdvantage = this.colouring === "advantage" && advantage !== null;
-    if (byAdvantage && !fits) return h("p", { class: "said response" }, h("span", { class: "word", style: this.tint(advantage) }, text));
-    if (!fits) return h("div", {}, h("p", { class: "said response" }, text), logprobs.length ? bars(logprobs) : null);
-    let at = 0;
-    const spans = words.map((word) => {
-      if (!word.trim()) return word;
-      const logprob = -logprobs[at++] / 100;
-      return h("span", { class: "word", title: `log-prob ${shown(logprob)}, probability ${shown(Math.exp(logprob))}`, style: byAdvantage ? this.tint(advantage) : doubt(logprob) }, word);
-    });
-    const end = stop === "stop" ? h("span", { class: "word stop", title: `end of the response, log-prob ${shown(-logprobs[at] / 100)}`, style: byAdvantage ? this.tint(advantage) : doubt(-logprobs[at] / 100) }, "■") : null;
-    return h("p", { class: "said response" }, spans, " ", end);
-  }
-
-  tint(advantage) {
-    const share = Math.round((Math.min(1, Math.abs(advantage) / this.strongest)) * 60);
-    return { background: `color-mix(in srgb, var(${advantage < 0 ? "--bad" : "--good"}) ${share}%, transparent)` };
+  recolour(name) {
+    this.colouring = name;
+    this.choose(this.episode);
+    this.panel.querySelector(`input[value=${name}]`).focus();
   }
 }
 
 const block = (title, ...children) => h("section", { class: "block" }, h("h4", {}, title), children);
-const doubt = (logprob) => ({ background: `color-mix(in srgb, var(--doubt) ${Math.round(Math.min(1, -logprob / 3) * 75)}%, transparent)` });
 const dots = (life) => h("span", { class: "dots" }, life.e.filter((one) => !one.u).map((one) => h("i", { class: outcomeOf(one), title: OUTCOMES[outcomeOf(one)] })),
   h("span", { class: "unseen" }, life.e.filter((one) => !one.u).map((one) => OUTCOMES[outcomeOf(one)]).join(", ")));
-
-// Log-probs of tokens whose texts are not known: a bar for each, long where the policy was in doubt.
-function bars(logprobs) {
-  const wide = Math.max(60, logprobs.length * 4);
-  const picture = svg("svg", { class: "bars", viewBox: `0 0 ${wide} 30`, preserveAspectRatio: "none", role: "img", style: { width: `${wide}px` }, "aria-label": `Log-probs of ${counted(logprobs.length, "token")}` });
-  logprobs.forEach((hundredths, at) => picture.append(svg("rect", { x: at * 4, width: 3, y: 0, height: Math.max(1, Math.min(30, hundredths / 15)) },
-    svg("title", {}, `token ${at}: log-prob ${shown(-hundredths / 100)}`))));
-  const mean = logprobs.reduce((sum, one) => sum + one, 0) / logprobs.length / -100;
-  return h("div", { class: "bar-box" }, picture, h("p", { class: "faint" }, `${counted(logprobs.length, "token")}, mean log-prob ${shown(mean)}; a bar for each, long where in doubt`));
-}

@@ -31,8 +31,9 @@ function drawEvaluation(section, runs) {
       h("article", { class: "suite" },
         h("h3", {}, name, h("span", { class: "faint" }, ` ${here[0].suite.title}`)),
         h("div", { class: several ? "suite-body several" : "suite-body" },
-          h("div", { class: "suite-chart" }, picture, legend(lines)),
-          h("div", { class: "tables" }, here.map((one) => suiteTable(one, several))))),
+          h("div", { class: "suite-chart" }, several ? [picture, regretChart(here, several), legend(lines)] : [picture, legend(lines), regretChart(here, several)]),
+          h("div", { class: "tables" }, here.map((one) => suiteTable(one, several)))),
+        comparedCharts(here, several)),
     ]);
   }
 }
@@ -44,10 +45,12 @@ function suiteLines({ run, index, suite }, several) {
   return rows.map((row, at) => ({
     label: several ? `${run.name}: ${row.label}` : row.label,
     x: row.success.map((_, position) => position), y: row.success, ci95: row.success_ci95, marks: true,
-    colour: several ? runColour(index) : row.kind === "trained" ? "var(--good)" : row.label === "context hidden" ? "var(--grey)" : runColour(at - 1),
+    colour: several ? runColour(index) : rowColour(row, at),
     dash: KIND_DASHES[row.kind], faint: several && row.kind !== "trained", strong: row.kind === "trained",
   }));
 }
+
+const rowColour = (row, at) => (row.kind === "trained" ? "var(--good)" : row.label === "context hidden" ? "var(--grey)" : runColour(at - 1));
 
 function suiteTable({ run, index, suite }, several) {
   const positions = suite.rows[0].success.map((_, position) => position);
@@ -57,7 +60,7 @@ function suiteTable({ run, index, suite }, several) {
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Success by position" },
       h("table", {},
         h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "policy"), positions.map((at) => h("th", { scope: "col" }, at ? at : "position 0")), h("th", { scope: "col" }, "mean"), h("th", { scope: "col" }, "gain"))),
-        h("tbody", {}, suite.rows.map((row) => h("tr", { class: `row-${row.kind}` }, h("th", { scope: "row" }, row.label), cells(row), h("td", {}, shown(row.mean)), h("td", {}, shown(row.gain, 2, true))))))),
+        h("tbody", {}, suite.rows.map((row) => h("tr", { class: `row-${row.kind}` }, h("th", { scope: "row" }, row.label), cells(row), h("td", {}, shown(row.mean)), h("td", {}, shown(row.gain === null ? null : Math.round(100 * row.gain) / 100, 2, true))))))),
     h("ul", { class: "sentences" }, suite.sentences.map((sentence, at) => h("li", { class: at === suite.sentences.length - 1 ? "faint" : at ? null : "finding" }, sentence))));
 }
 

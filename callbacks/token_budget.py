@@ -1,0 +1,87 @@
+"""Counts what a training costs in tokens, and ends it once a budget is spent: runs of different methods stop at equal cost."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+
+from callbacks.source import listen, stop_listening
+from cod_lightning.errors import ConfigError
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.types import Group
+
+
+class TokenBudget(Callback):
+    """Logs `tokens/sampled` and `tokens/trained`, running totals over all ranks, and stops at a budget of sampled tokens.
+
+    Sampled are all tokens of training rollouts that the policy generated (`RolloutStats.num_generated_tokens`), trained those
+    that went through forward and backward, padding excluded, once for each update. A rollout that has begun is trained on to
+    its end and none is begun once the budget is spent, so a run ends less than one rollout above it. The learning rate falls
+    with the share that is spent, in place of the share of `trainer.max_epochs`.
+
+    Args:
+        max_sampled: The budget; null counts only.
+    """
+
+    def __init__(self, max_sampled: int | None = None) -> None:
+        if max_sampled is not None and max_sampled < 1:
+            raise ConfigError("sampled_token_budget", max_sampled, "at least 1", "Null leaves the end to the Trainer.")
+        self.max_sampled = max_sampled
+        self.num_sampled = 0
+        self.num_trained = 0
+        self._new = 0
+        """Tokens of this rank that were sampled since the last update."""
+
+    def share_spent(self) -> float:
+        """Of the budget, in [0, 1]."""
+        return 0.0 if self.max_sampled is None else min(1.0, self.num_sampled / self.max_sampled)
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Listen to rollouts; let the learning rate go by the budget."""
+        if stage != "fit":
+            return
+        listen(trainer, self._count)
+        if self.max_sampled is not None:
+            pl_module.progress = self.share_spent  # pyright: ignore
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Listen no more."""
+        stop_listening(trainer, self._count)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """A run that had spent its budget and is gone on with has nothing left to do."""
+        self._stop_if_spent(trainer)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count the update, and the rollout if it was the first of one."""
+        update = getattr(pl_module, "last_update", None)
+        own = [self._new, 0 if update is None else update.num_tokens]
+        counts: Any = torch.tensor(own, dtype=torch.float64, device=pl_module.device)
+        sampled, trained = trainer.strategy.reduce(counts, reduce_op="sum").tolist()  # pyright: ignore
+        self._new = 0
+        self.num_sampled += int(sampled)
+        self.num_trained += int(trained)
+        for name, value in (("tokens/sampled", self.num_sampled), ("tokens/trained", self.num_trained)):
+            pl_module.log(name, float(value), on_step=True, on_epoch=False, batch_size=1)
+        self._stop_if_spent(trainer)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counts."""
+        return {"num_sampled": self.num_sampled, "num_trained": self.num_trained}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on counting."""
+        self.num_sampled, self.num_trained = state_dict["num_sampled"], state_dict["num_trained"]
+
+    def _count(self, label: str, step: int, groups: Sequence[Group]) -> None:
+        if label == "train":
+            self._new += RolloutStats.of(groups, 0.0, 0).num_generated_tokens
+
+    def _stop_if_spent(self, trainer: L.Trainer) -> None:
+        stream = getattr(getattr(trainer, "datamodule", None), "stream", None)
+        if self.share_spent() >= 1 and not (stream is not None and stream.mid_rollout):
+            trainer.should_stop = True

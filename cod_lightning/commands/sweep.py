@@ -1,0 +1,200 @@
+"""`sweep`: every combination of choices and seeds, each trained in a process of its own, and one table that compares them."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cod_lightning.commands.config_files import split_choices
+from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.errors import ConfigError
+from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_record, write_record
+
+if TYPE_CHECKING:
+    from cod_lightning.commands.sweep_plan import Job
+
+_DESCRIPTION = """Train every combination of the values given for each key, and compare: GROUP=A,B chooses in a config group,
+key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the
+launcher's own. Finished jobs are skipped, interrupted ones go on, failed ones begin anew. Ends with 1 if a job failed."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a sweep, or compare the runs of earlier ones."""
+    choices, others = split_choices(argv)
+    options = _parse(others)
+    if options.table:
+        if choices or options.config:
+            given = choices[0] if choices else options.config
+            raise ConfigError("--table", f"beside {given}", "alone, since it runs nothing", "Run the sweep first.")
+        return _table(options.table, options, argv)
+    if options.config is None:
+        raise ConfigError("--config", "missing", "the config that is varied", "Try --config smoke credit=episode,task.")
+    at_once = _at_once(options)
+    from cod_lightning.commands.sweep_launch import LAUNCHERS, check_launcher
+    from cod_lightning.commands.sweep_plan import plan
+
+    if options.launcher not in LAUNCHERS:
+        raise ConfigError("--launcher", options.launcher, f"one of {', '.join(LAUNCHERS)}", "basic is the default.")
+    check_launcher(options.launcher)
+
+    root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
+    axes = [choice for choice in choices if not choice.startswith("hydra.")]
+    jobs = plan(options.config, axes, root, options.threads)
+    if options.print_jobs:
+        return _print_jobs(jobs)
+    _run(jobs, root, options.launcher, at_once, [choice for choice in choices if choice.startswith("hydra.")])
+    failed = _failures(jobs)
+    if any(_status(job) is JobStatus.FINISHED and job.record.kind is JobKind.FIT for job in jobs):
+        _table([root], options, argv)
+    return failed
+
+
+def _parse(argv: Sequence[str]) -> Any:
+    parser = OneLine(
+        prog=f"{program()} sweep",
+        usage="%(prog)s --config NAME KEY=VALUES ...",
+        description=" ".join(_DESCRIPTION.split()),
+    )
+    parser.add_argument("--config", default=None, help="As in `fit`; its hydra.sweeper.params are axes too.")
+    parser.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="Default: runs/sweeps/CONFIG.")
+    parser.add_argument(
+        "--launcher",
+        default="basic",
+        help="basic: one after another; joblib: several at a time; submitit: on a cluster (slurm); submitit_local.",
+    )
+    parser.add_argument("--jobs", type=int, default=None, help="At a time, with joblib; default: cores over --threads.")
+    parser.add_argument("--threads", type=int, default=1, help="Of torch in each job, where torch_threads is not set.")
+    parser.add_argument(
+        "--print_jobs", action="store_true", help="Print what would run and how far it is; run nothing."
+    )
+    parser.add_argument(
+        "--table", nargs="+", type=Path, default=None, metavar="FOLDER", help="Compare the runs in there; run nothing."
+    )
+    parser.add_argument(
+        "--reference",
+        default=None,
+        metavar="KEY=VALUE,...",
+        help="Cell that the others are compared with; default: the first.",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=None,
+        metavar="STEM",
+        help="Of the files written; default: FOLDER/sweep_results.",
+    )
+    return parser.parse_args(list(argv))
+
+
+def _at_once(options: Any) -> int:
+    """Jobs at a time: threads of all of them together fit the machine."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if options.threads < 1:
+        raise ConfigError("--threads", options.threads, "at least 1", "1 is the default.")
+    most = max(1, cores // options.threads)
+    if options.jobs is not None and options.launcher != "joblib":
+        raise ConfigError(
+            "--jobs", options.jobs, f"left out with --launcher {options.launcher}", "Add --launcher joblib."
+        )
+    if options.jobs is not None and not 1 <= options.jobs <= most:
+        expected = f"1 to {most}, with {cores} cores and {options.threads} threads a job"
+        raise ConfigError("--jobs", options.jobs, expected, "Threads that share a core spin and crawl.")
+    return options.jobs or most
+
+
+def _print_jobs(jobs: Sequence["Job"]) -> int:
+    for job in jobs:
+        print(f"{_status(job):<9} {job.record.kind:<11} {job.record.label}  ->  {job.folder}")
+    print(f"{len(jobs)} jobs, {sum(_status(job) is JobStatus.FINISHED for job in jobs)} finished")
+    return 0
+
+
+def _status(job: "Job") -> JobStatus:
+    return read_record(job.folder).status if (job.folder / "job.json").is_file() else JobStatus.PLANNED
+
+
+def _run(jobs: Sequence["Job"], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
+    """Everything that is not finished, in a folder that no other sweep works in meanwhile."""
+    from filelock import FileLock, Timeout
+
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(root / ".lock").acquire(timeout=0):
+            _run_alone(jobs, root, launcher, at_once, hydra)
+    except Timeout as error:
+        raise ConfigError(
+            "--out", root, "a folder that no other sweep works in", "Wait for it, or name another."
+        ) from error
+
+
+def _run_alone(jobs: Sequence["Job"], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
+    """Warm starts, then jobs."""
+    from cod_lightning.commands.sweep_check import check
+    from cod_lightning.commands.sweep_job import still_runs
+    from cod_lightning.commands.sweep_launch import launch
+    from cod_lightning.commands.sweep_plan import warm_starts
+
+    todo = [job for job in jobs if _status(job) is not JobStatus.FINISHED]
+    known = {job.folder: read_record(job.folder) for job in todo if (job.folder / "job.json").is_file()}
+    for folder, record in known.items():
+        if still_runs(folder, record):  # its sweep was killed and has left it behind
+            expected, remedy = "a folder in which nobody works", f"End process {record.pid}, or wait: {record.label}."
+            raise ConfigError("--out", root, expected, remedy)
+    check([job for job in todo if job.record.kind is JobKind.FIT])
+    for job in todo:
+        job.write_config()
+        write_record(job.folder, known.get(job.folder, job.record))
+    print(f"{len(jobs)} jobs: {len(jobs) - len(todo)} finished before, {len(todo)} to run in {root}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a job's process is ended too
+    for name, seed, threads in warm_starts(todo):
+        _make_warm_start(name, seed, threads)
+    if todo:
+        launch([job.folder for job in todo], root, launcher, at_once, hydra)
+
+
+def _make_warm_start(name: str, seed: int, threads: int) -> None:
+    """Into the cache, before jobs race for it; where that fails, the jobs that want it fail too and say why."""
+    line = [sys.executable, "-m", "cod_lightning", "warm_start", "--cached", name]
+    line += ["--seed_everything", str(seed), "--torch_threads", str(threads)]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    last = (done.stderr.strip().splitlines() or [""])[-1]
+    print(
+        f"seed {seed}, {last}" if done.returncode == 0 else f"seed {seed}, warm start {name} FAILED: {last}", flush=True
+    )
+
+
+def _failures(jobs: Sequence["Job"]) -> int:
+    """Print them; 1 if there are any."""
+    records: list[JobRecord] = [read_record(job.folder) for job in jobs]
+    wrong = [(job, one) for job, one in zip(jobs, records, strict=True) if one.status is not JobStatus.FINISHED]
+    for job, one in wrong:
+        print(f"error: {one.label}: {one.error or one.status} (see {job.folder / 'log.txt'})", file=sys.stderr)
+    if wrong:
+        print(f"error: {len(wrong)} of {len(records)} jobs are not finished", file=sys.stderr)
+    return int(bool(wrong))
+
+
+def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
+    """Compare what is finished; print what it says and write it down."""
+    from cod_lightning.reports.sweeps.compare import compare, write_results
+    from cod_lightning.reports.sweeps.page import page, sentences
+    from cod_lightning.reports.sweeps.plots import write_plots
+
+    stem: Path = options.results or roots[0] / "sweep_results"
+    results = compare([root.resolve() for root in roots], options.reference)
+    write_results(stem.with_name(f"{stem.name}.json"), results)
+    plots = write_plots(results, stem)
+    command = shlex.join(["python", "-m", "cod_lightning", "sweep", *argv])
+    text = page(results, "Runs compared", command, [plot for plot in plots if plot.suffix == ".png"])
+    stem.with_name(f"{stem.name}.md").write_text(text, encoding="utf-8")
+    for sweep in results["sweeps"]:
+        print(f"\n{sweep['config']}, suite {sweep['suite']}:")
+        for sentence in [*sentences(sweep), *(f"Note: {note}" for note in sweep["notes"])]:
+            print(f"  {sentence}")
+    print(f"\nWritten to {stem}.json, .md and {len(plots)} plots")
+    return 0

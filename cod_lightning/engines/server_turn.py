@@ -1,0 +1,77 @@
+"""A turn as vLLM's token route takes it and answers it, and how that can fail."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cod_lightning.engines.base import digest
+from cod_lightning.errors import EngineFailure
+from cod_lightning.types import StopReason
+
+_STOPS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
+
+
+class ServerLost(EngineFailure):
+    """The server is gone, broken, or has other weights than it should; another may serve the turn."""
+
+
+class ServerRefused(EngineFailure):
+    """The server denies this one request (HTTP 4xx)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerAnswer:
+    """A sampled turn."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    stop: StopReason
+    versions: frozenset[str]
+    """Labels of the weights that its tokens were sampled by."""
+    prompt_digest: int
+
+
+def turn_body(
+    prompt_ids: Sequence[int],
+    *,
+    max_new_tokens: int,
+    seed: int,
+    temperature: float,
+    top_p: float,
+    stop_ids: Sequence[int],
+) -> dict[str, Any]:
+    """A request for token ids and their log-probs; it ends at `stop_ids`, whatever the checkpoint's own settings say."""
+    return {
+        "token_ids": list(prompt_ids),
+        "return_token_ids": True,
+        "sampling_params": {
+            "temperature": temperature,
+            "top_p": top_p,
+            "max_tokens": max_new_tokens,
+            "seed": seed & (2**63 - 1),
+            "stop_token_ids": list(stop_ids),
+            "ignore_eos": True,
+            "logprobs": 0,
+            "detokenize": False,
+        },
+    }
+
+
+def answer_of(content: Any) -> ServerAnswer:
+    """Strictly read. Raises `EngineFailure` for what is no answer, `ServerLost` for a turn that the server broke off."""
+    try:
+        (choice,) = content["choices"]
+        ids = tuple(int(i) for i in choice["token_ids"])
+        tokens = choice["logprobs"]["content"] or ()
+        logprobs = tuple(float(at["logprob"]) for at in tokens)
+        spelled = tuple(int(at["token_id"]) for at in tokens)
+        reason, spans = choice["finish_reason"], choice["weight_versions"] or ()
+        prompt_digest = digest(content["prompt_token_ids"])
+        versions = frozenset(str(span["version"]) for span in spans)
+    except (KeyError, TypeError, ValueError) as error:
+        raise EngineFailure(f"a vLLM server's answer lacks {type(error).__name__}: {error}") from None
+    if ids != spelled:
+        raise EngineFailure("a vLLM server's log-probs are not those of its tokens")
+    if reason not in _STOPS:
+        raise ServerLost(f"a vLLM server ended the request with {reason!r}")
+    return ServerAnswer(ids=ids, logprobs=logprobs, stop=_STOPS[reason], versions=versions, prompt_digest=prompt_digest)

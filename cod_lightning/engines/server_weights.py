@@ -1,0 +1,90 @@
+"""How vLLM servers get the trained weights, at a sync and when one of them comes back."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from cod_lightning.adapters import synced_weights
+from cod_lightning.engines.fleet import Server
+from cod_lightning.engines.server_turn import ServerLost
+from cod_lightning.engines.weight_folder import WeightFolder
+from cod_lightning.engines.weight_nccl import NCCLTransfer
+from cod_lightning.errors import EngineFailure
+
+_FRESH = "default"
+"""What vLLM calls the weights that a server was started with."""
+
+
+class WeightSupply:
+    """The weights of the latest sync, and the ways to the servers.
+
+    Args:
+        by: Files that the servers read, or NCCL from GPU to GPU.
+        parent: Where the files are; null is shared memory.
+    """
+
+    def __init__(self, by: Literal["folder", "nccl"], parent: str | None) -> None:
+        self._by = by
+        self._folder = WeightFolder(parent)
+        self._transfers: dict[str, NCCLTransfer] = {}
+        self._named: Sequence[tuple[str, Tensor]] = ()
+        self.label = ""
+
+    def begin(self, model: PreTrainedModel) -> Path:
+        """A folder that a server can be started from."""
+        return self._folder.write(model, synced_weights(model, adapter=False).items(), "start")
+
+    def renew(self, model: PreTrainedModel, named: Sequence[tuple[str, Tensor]], label: str) -> None:
+        """New weights, by a new name. Call `done` when all have them."""
+        self.label, self._named = label, named
+        if self._by == "folder":
+            self._folder.write(model, named, label)
+
+    def done(self) -> None:
+        """Keep no tensors."""
+        self._named = ()
+
+    def give(self, server: Server) -> None:
+        """Weights, an empty prefix cache, and their name. A server of ours that has ended is started again first."""
+        if server.process is not None and not server.process.alive:
+            server.process.start(self._folder.current)
+            server.process.wait(server.client.healthy)
+        if self._by == "folder":
+            self._load(server)
+            return
+        transfer = self._transfers.get(server.url)
+        if transfer is None or server.client.version() == _FRESH:
+            transfer = self._transfers[server.url] = NCCLTransfer(server.client)
+        transfer.send(self._named)
+        server.client.settle(self.label)
+
+    def bring_back(self, server: Server) -> None:
+        """One try to have a lost server serve again. Raises `EngineFailure` while it cannot."""
+        if server.process is not None and not server.process.alive:
+            server.process.start(self._folder.current)
+        if not server.client.healthy():
+            raise ServerLost(server.trouble or f"{server.url} cannot be reached")
+        if server.client.version() == self.label:
+            return
+        if self._by == "nccl":
+            raise ServerLost(f"{server.url} came back without weights; by NCCL it gets them at the next sync")
+        self._load(server)
+
+    def _load(self, server: Server) -> None:
+        """What fails leaves vLLM (0.32) with half of the tensors for ever; a server of ours is started again for the next try."""
+        try:
+            server.client.load(str(self._folder.current), self.label)
+        except EngineFailure:
+            if server.process is not None:
+                server.process.stop()
+            raise
+
+    def close(self) -> None:
+        """Leave the groups and remove the files."""
+        for transfer in self._transfers.values():
+            transfer.close()
+        self._transfers.clear()
+        self._folder.close()

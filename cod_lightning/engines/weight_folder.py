@@ -1,0 +1,94 @@
+"""Weights as files in shared memory, for servers on this host; or on a disk that other hosts see, too."""
+
+import atexit
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+_PREFIX = "cod_lightning-weights-"
+
+
+class WeightFolder:
+    """The latest weights in Hugging Face's form. Goes with this process; what a killed one left behind, the next one removes.
+
+    Args:
+        parent: Where to make it; shared memory unless told otherwise.
+    """
+
+    def __init__(self, parent: str | None = None) -> None:
+        base = Path(parent) if parent else _memory_folder()
+        base.mkdir(parents=True, exist_ok=True)
+        _sweep(base)
+        self.root = base / f"{_PREFIX}{secrets.token_hex(4)}"
+        self.root.mkdir(mode=0o755)
+        self._lock = (self.root / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.current: Path | None = None
+        atexit.register(self.close)
+
+    def write(self, model_config: PreTrainedModel, weights: Iterable[tuple[str, Tensor]], label: str) -> Path:
+        """Replace what is there. Every name has its own bytes, so that tied weights come under both."""
+        if self.current is not None:
+            shutil.rmtree(self.current, ignore_errors=True)
+        folder = self.root / label.replace(":", "-")
+        folder.mkdir()
+        write_config(model_config, folder)
+        save_file(_apart(weights), folder / "model.safetensors", metadata={"format": "pt"})
+        os.chmod(folder / "model.safetensors", 0o644)
+        self.current = folder
+        return folder
+
+    def close(self) -> None:
+        """Remove it all."""
+        atexit.unregister(self.close)
+        shutil.rmtree(self.root, ignore_errors=True)
+        self._lock.close()
+        self.current = None
+
+
+def write_config(model: PreTrainedModel, folder: Path) -> None:
+    """The model's config, with the class that vLLM is to look up."""
+    config = type(model.config).from_dict(model.config.to_dict())
+    config.__dict__.pop("quantization_config", None)  # 4-bit weights are handed over dequantised
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(folder)
+
+
+def _apart(weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
+    seen: set[int] = set()
+    named: dict[str, Tensor] = {}
+    for name, tensor in weights:
+        plain = tensor.detach().to("cpu").contiguous()
+        if plain.untyped_storage().data_ptr() in seen or plain.untyped_storage().nbytes() != plain.nbytes:
+            plain = plain.clone()
+        seen.add(plain.untyped_storage().data_ptr())
+        named[name] = plain
+    return named
+
+
+def _sweep(base: Path) -> None:
+    """Remove folders whose owner is gone: nobody holds their lock any more."""
+    for folder in base.glob(f"{_PREFIX}*"):
+        try:
+            with (folder / "lock").open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # in use, somebody else's, or gone meanwhile
+            continue
+
+
+def _memory_folder() -> Path:
+    return Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(os.environ.get("TMPDIR", "/tmp"))
+
+
+def size_of(model: torch.nn.Module) -> int:
+    """Bytes that the folder will take."""
+    return sum(tensor.nbytes for tensor in model.state_dict().values())

@@ -1,0 +1,94 @@
+"""`evaluation_packs.parquet`: the outcomes behind `evaluation.json`, pack by pack, so that runs can be paired with each other."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cod_lightning.errors import DataError
+from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.evaluation.results import Played
+
+SCHEMA = pa.schema(
+    [
+        pa.field("suite", pa.string(), nullable=False),
+        pa.field("condition", pa.string(), nullable=False),
+        pa.field("checkpoint", pa.string()),
+        pa.field("pack", pa.string(), nullable=False),
+        pa.field("position", pa.int32(), nullable=False),
+        pa.field("success", pa.float64()),
+        pa.field("reward", pa.float64()),
+    ]
+)
+"""A row a solve episode; `checkpoint` is null for the policy as it stood and for whoever is not the trained policy, `success` and
+`reward` are null where an engine or a world failed."""
+_compute: Any = pc  # its functions are made at run time, out of a type checker's sight
+_KEY = ("suite", "condition", "checkpoint")
+
+
+def write_packs(path: Path, played: Sequence[Played]) -> None:
+    """Write what was played to the file, in one replace; what it holds already and was not played again is kept."""
+    latest = {(one.suite.name, one.condition.name, one.checkpoint): one for one in played}
+    tables = [_table(one) for one in latest.values()]
+    if path.exists():
+        kept = _read(path)
+        keys = pa.array(["\0".join(map(str, key)) for key in latest], pa.string())
+        tables.insert(0, kept.filter(_compute.invert(_compute.is_in(_keys(kept), value_set=keys))))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    pq.write_table(pa.concat_tables(tables), draft, compression="zstd")
+    os.replace(draft, path)
+
+
+def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
+    """The outcomes of a condition of a suite, of the policy as it stood; None where it was not played.
+
+    Raises `DataError` where the file is missing or foreign.
+    """
+    table = _read(path)
+    wanted = _compute.equal(_keys(table), "\0".join((suite, condition, "None")))
+    columns = table.filter(wanted).sort_by([("pack", "ascending"), ("position", "ascending")]).to_pydict()
+    if not columns["pack"]:
+        return None
+    num_positions = 1 + max(columns["position"])
+    success, rewards = (
+        np.array([np.nan if value is None else value for value in columns[name]]).reshape(-1, num_positions)
+        for name in ("success", "reward")
+    )
+    pack_ids = tuple(columns["pack"][::num_positions])
+    return Outcomes(rewards=rewards, success=success, valid=~np.isnan(rewards), pack_ids=pack_ids)
+
+
+def _table(one: Played) -> pa.Table:
+    outcomes = one.outcomes
+    num_packs, num_positions = outcomes.success.shape
+    total = num_packs * num_positions
+    columns = [
+        [one.suite.name] * total,
+        [one.condition.name] * total,
+        [one.checkpoint] * total,
+        np.repeat(np.array(outcomes.pack_ids, dtype=object), num_positions),
+        np.tile(np.arange(num_positions, dtype=np.int32), num_packs),
+        pa.array(outcomes.success.ravel(), pa.float64(), from_pandas=True),
+        pa.array(outcomes.rewards.ravel(), pa.float64(), from_pandas=True),
+    ]
+    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+def _keys(table: pa.Table) -> pa.ChunkedArray:
+    """Suite, condition and checkpoint of each row, as one string."""
+    columns = [_compute.fill_null(table[name], "None") for name in _KEY]
+    return _compute.binary_join_element_wise(*columns, "\0")
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path, schema=SCHEMA)
+    except (OSError, pa.ArrowException) as error:
+        said = " ".join(str(error).split())
+        raise DataError(f"{path} is no evaluation_packs.parquet of this project ({said}). Evaluate again.") from error

@@ -1,0 +1,200 @@
+"""What an engine samples from is not quite the policy that is trained: its kernels, precision or weights differ a little.
+
+With d_t = old_t - behaviour_t, the training forward's log-prob of a sampled token, by the weights that sampled it, less the
+engine's own (nats), exp(d_t) corrects the expectation, and its size says how far apart the two are. Old policy, not current:
+how far training has moved since is the loss's own ratio, which with a correction is policy / old.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.losses.base import LossInputs
+from cod_lightning.objective.losses.units import Units, log_ratio, units_of
+
+_LARGEST = 20.0
+"""Log-ratios beyond it count as it (e^20 = 5e8), so that one token cannot make a sum infinite."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MismatchSums:
+    """Sums over action tokens, so that adding over micro-batches is right."""
+
+    num_tokens: float
+    sum_gap: float
+    """Of |d| (nats)."""
+    max_gap: float
+    """Largest |d|; combined by maximum."""
+    sum_k3: float
+    """Of exp(d) - 1 - d."""
+    sum_weight: float
+    """Of exp(d)."""
+    sum_squared_weight: float
+    num_corrected: float
+    """Tokens whose weight was cut or taken away."""
+
+    def __add__(self, other: "MismatchSums") -> "MismatchSums":
+        """Of both together."""
+        added = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        return MismatchSums(**added | {"max_gap": max(self.max_gap, other.max_gap)})
+
+    def figures(self) -> dict[str, float]:
+        """What is logged.
+
+        `mismatch_kl` estimates KL(engine || training) in nats by the mean of k3 = exp(d) - 1 - d, which is never negative
+        (http://joschu.net/blog/kl-approx.html). `mismatch_ess` is the effective sample size as a share of the tokens,
+        (sum w)^2 / (num sum w^2) with w = exp(d): 1 where the two agree.
+        """
+        num = max(1.0, self.num_tokens)
+        return {
+            "logprob_gap": self.sum_gap / num,
+            "max_logprob_gap": self.max_gap,
+            "mismatch_kl": self.sum_k3 / num,
+            "mismatch_ess": self.sum_weight**2 / (num * self.sum_squared_weight) if self.sum_squared_weight else 1.0,
+        }
+
+
+class MismatchCorrection(ABC):
+    """Weights for sampled tokens, which multiply their advantages. Denominators stay as they are."""
+
+    @abstractmethod
+    def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """Weights of action tokens, 0 elsewhere, and what they would be without a bound.
+
+        `sampled.policy_logprobs` are the old policy's.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenTruncate(MismatchCorrection):
+    """w_t = min(exp(d_t), max_weight).
+
+    Source: truncated importance sampling between engine and training (Yao et al. 2025, "Your efficient RL framework secretly
+    brings you off-policy RL training"); their bound is 2.
+    """
+
+    max_weight: float = 2.0
+    """Largest weight of a token."""
+
+    def __post_init__(self) -> None:
+        _check_bounds(max_weight=self.max_weight)
+
+    def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """Large weights are cut."""
+        weights = _weights(sampled, units_of("token", sampled))
+        return weights.clamp_max(self.max_weight), weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenMask(MismatchCorrection):
+    """w_t = exp(d_t) where it is in [min_weight, max_weight], else 0: the token has no gradient.
+
+    Source: IcePop (arXiv 2510.18855), whose bounds are 0.5 and 5.
+    """
+
+    min_weight: float = 0.5
+    """Smallest weight that is kept."""
+    max_weight: float = 5.0
+    """Largest weight that is kept."""
+
+    def __post_init__(self) -> None:
+        _check_bounds(max_weight=self.max_weight, min_weight=self.min_weight)
+
+    def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """Weights out of bounds are 0."""
+        return _within(_weights(sampled, units_of("token", sampled)), self.min_weight, self.max_weight)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceTruncate(MismatchCorrection):
+    """Every token of an episode has w_e = min(exp(sum of d over the episode's tokens), max_weight).
+
+    Source: sequence-level importance sampling between engine and training (Liu et al. 2025, "When speed kills stability").
+    What differs: a sequence is an episode with all its turns. Unlike a token's, this weight is unbiased but for the bound; its
+    variance grows with the length.
+    """
+
+    max_weight: float = 2.0
+    """Largest weight of an episode."""
+
+    def __post_init__(self) -> None:
+        _check_bounds(max_weight=self.max_weight)
+
+    def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """Large weights are cut."""
+        weights = _weights(sampled, units_of("episode", sampled))
+        return weights.clamp_max(self.max_weight), weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceMask(MismatchCorrection):
+    """Every token of an episode has w_e = exp(sum of d) where that is in [min_weight, max_weight], else 0.
+
+    Source: as `SequenceTruncate`, its masked variant; the lower bound is ours (0 has none).
+    """
+
+    min_weight: float = 0.0
+    """Smallest weight that is kept."""
+    max_weight: float = 2.0
+    """Largest weight that is kept."""
+
+    def __post_init__(self) -> None:
+        _check_bounds(max_weight=self.max_weight, min_weight=self.min_weight)
+
+    def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """Weights out of bounds are 0."""
+        return _within(_weights(sampled, units_of("episode", sampled)), self.min_weight, self.max_weight)
+
+
+def corrected(
+    inputs: LossInputs, old_logprobs: Float[Tensor, "B T"], correction: MismatchCorrection | None
+) -> tuple[LossInputs, MismatchSums]:
+    """What the loss is to look at, and how far apart engine and training are. Without a correction the loss sees what it saw.
+
+    With one, its ratio is policy / old, and advantages are multiplied by the weights.
+    """
+    sampled = replace(inputs, policy_logprobs=old_logprobs.detach())
+    sums = mismatch_sums(sampled)
+    if correction is None:
+        return inputs, sums
+    weights, unbounded = correction(sampled)
+    num_corrected = float(((weights != unbounded) & inputs.action_mask).sum())
+    weighed = replace(
+        inputs, behaviour_logprobs=sampled.policy_logprobs, advantages=inputs.advantages * weights.detach()
+    )
+    return weighed, replace(sums, num_corrected=num_corrected)
+
+
+def mismatch_sums(sampled: LossInputs) -> MismatchSums:
+    """Of a micro-batch whose `policy_logprobs` are the old policy's."""
+    d = log_ratio(sampled)[sampled.action_mask].double()
+    weight = d.clamp(-_LARGEST, _LARGEST).exp()
+    return MismatchSums(
+        num_tokens=float(d.numel()),
+        sum_gap=float(d.abs().sum()),
+        max_gap=float(d.abs().max()) if d.numel() else 0.0,
+        sum_k3=float((weight - 1 - d.clamp(-_LARGEST, _LARGEST)).sum()),
+        sum_weight=float(weight.sum()),
+        sum_squared_weight=float((weight**2).sum()),
+        num_corrected=0.0,
+    )
+
+
+def _weights(sampled: LossInputs, units: Units) -> Float[Tensor, "B T"]:
+    """exp of each unit's summed log-ratio, at its tokens."""
+    return units.spread(units.sum(log_ratio(sampled)).clamp(-_LARGEST, _LARGEST).exp())
+
+
+def _within(weights: Tensor, low: float, high: float) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+    return torch.where((weights >= low) & (weights <= high), weights, 0.0), weights
+
+
+def _check_bounds(*, max_weight: float, min_weight: float = 0.0) -> None:
+    if not max_weight >= 1:
+        raise ConfigError("model.mismatch.max_weight", max_weight, "at least 1", "A token on which both agree has 1.")
+    if not 0 <= min_weight <= 1:
+        raise ConfigError("model.mismatch.min_weight", min_weight, "in [0, 1]", "A token on which both agree has 1.")

@@ -1,0 +1,85 @@
+"""What a report says of a file of lifecycles: how many it holds, what was left out, and what its tokens can be coloured by."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cod_lightning.reports.advantages import Credit
+from cod_lightning.reports.gaps import LogprobFile
+from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.records import ShortGroup
+
+_WORDED = 0.95
+"""Words are shown as tokens where this share of a file's turns has as many of both (a few may be cut off in a word)."""
+_NO_ADVANTAGE = 1e-6
+"""Below this an update takes an advantage for 0, and so does the report."""
+
+
+def file_facts(
+    file: LifecycleFile, credit: Credit | str, logprobs: LogprobFile | None, groups: Sequence[ShortGroup]
+) -> dict[str, Any]:
+    """For the page, and for `notes_of`; `shown`, how many lifecycles fit, is added when that is known."""
+    num_sampled = sum(group.num_sampled for group in groups)
+    return {
+        "label": file.label,
+        "lifecycles": sum(len(group.lives) for group in groups),
+        "left_out": {file.path.name: dict(file.left_out)} | _side(logprobs),
+        "words": num_sampled > 0 and sum(group.num_worded for group in groups) >= _WORDED * num_sampled,
+        "advantages": _remark(file, credit, groups),
+        "gaps": "" if logprobs is None else _gap_remark(logprobs, groups),
+        "colourings": list(_colourings(groups)),
+    }
+
+
+def _colourings(groups: Sequence[ShortGroup]) -> Iterator[str]:
+    """What words can be coloured by, since some token has it."""
+    episodes = [one for group in groups for life in group.lives for one in life["e"]]
+    if any(group.num_sampled for group in groups):
+        yield "logprob"
+    for colouring, key in (("advantage", "A"), ("gap", "G")):
+        if any(one[key] is not None for one in episodes):
+            yield colouring
+
+
+def _side(logprobs: LogprobFile | None) -> dict[str, dict[str, int]]:
+    return {} if logprobs is None else {logprobs.path.name: dict(logprobs.left_out)}
+
+
+def _gap_remark(logprobs: LogprobFile, groups: Sequence[ShortGroup]) -> str:
+    """How many episodes have gaps, and why the others have none."""
+    if not logprobs.path.exists():
+        return f"No log-prob gaps: there is no lifecycles/{logprobs.path.name}."
+    said = [one for group in groups for life in group.lives for one in life["e"] if any(turn[4] for turn in one["t"])]
+    without = [one for one in said if one["G"] is None]
+    silent = sum(one["A"] is not None and abs(one["A"]) < _NO_ADVANTAGE for one in without)
+    known = f"Log-prob gaps are known for {len(said) - len(without):,} of the {len(said):,} episodes of this file."
+    dropped = f" {silent:,} had advantage 0, so that no update put their tokens through the model." if silent else ""
+    lost = f" For {len(without) - silent:,} there is no line in {logprobs.path.name}." if len(without) > silent else ""
+    return known + dropped + lost
+
+
+def _remark(file: LifecycleFile, credit: Credit | str, groups: Sequence[ShortGroup]) -> str:
+    """What the advantages in this file are, or why there are none."""
+    if not is_training(file):
+        return "No advantages: they compare siblings of training groups, and these lifecycles were not trained on."
+    if isinstance(credit, str):
+        return credit
+    incomplete = sum(len(group.lives) < credit.group_size for group in groups)
+    missing = f" {incomplete:,} of {len(groups):,} groups lack siblings and have none." if incomplete else ""
+    return credit.remark + missing
+
+
+def is_training(file: LifecycleFile) -> bool:
+    """Whether its lifecycles were trained on."""
+    return file.label == "train" or file.label.startswith("train.rank")
+
+
+def notes_of(file: dict[str, Any]) -> Iterator[str]:
+    """What is missing, in sentences."""
+    for name, reasons in file["left_out"].items():
+        for reason, count in reasons.items():
+            yield f"lifecycles/{name}: {count:,} {'line was' if count == 1 else 'lines were'} left out, {reason}."
+    if file["gaps"].startswith("No log-prob gaps"):
+        yield file["gaps"]
+    if file["shown"] < file["lifecycles"]:
+        shown = f"{file['shown']:,} of {file['lifecycles']:,} lifecycles are in this report"
+        yield f"lifecycles/{file['label']}.jsonl: {shown}, whole groups taken evenly, to keep its size small."

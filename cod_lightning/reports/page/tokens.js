@@ -1,0 +1,94 @@
+// What the policy said, with its words coloured by one of three quantities; tokens that are no words become bars.
+
+const WIDEST_GAP = 0.2, LOWEST_LOGPROB = 3;
+const mixed = (variable, share, most) => `color-mix(in srgb, var(${variable}) ${Math.round(Math.min(1, share) * most)}%, transparent)`;
+
+// Each colouring: its label; whether an episode has it; the colour of token `at` of a turn; and, for its legend, the two ends
+// and the sentence beside them. A turn is [observation, response, stop, version, log-probs in 1/100, gaps in 1/10000].
+const COLOURINGS = {
+  logprob: {
+    label: "log-prob",
+    known: () => true,
+    colour: (turn, at) => mixed("--doubt", turn[4][at] / 100 / LOWEST_LOGPROB, 75),
+    ends: () => [["sure, 0", "transparent"], [`in doubt, −${LOWEST_LOGPROB} and below`, mixed("--doubt", 1, 75)]],
+    says: () => "Under the sampler, in nats.",
+    missing: () => "",
+  },
+  advantage: {
+    label: "advantage",
+    known: (one) => one.A !== null,
+    colour: (turn, at, one, strongest) => mixed(one.A < 0 ? "--bad" : "--good", Math.abs(one.A) / strongest, 60),
+    ends: (strongest) => [[`worse than its siblings, ${shown(-strongest)}`, mixed("--bad", 1, 60)], ["", "transparent"], [`better, ${shown(strongest, 2, true)}`, mixed("--good", 1, 60)]],
+    says: () => "One for all tokens of an episode.",
+    missing: () => "Not coloured: nothing can be compared with this episode's return.",
+  },
+  gap: {
+    label: "log-prob gap",
+    known: (one) => one.G !== null,
+    colour: (turn, at) => mixed(turn[5][at] < 0 ? "--less" : "--more", Math.abs(turn[5][at]) / 1e4 / WIDEST_GAP, 75),
+    ends: () => [[`less likely, −${WIDEST_GAP}`, mixed("--less", 1, 75)], ["", "transparent"], [`likelier, +${WIDEST_GAP}`, mixed("--more", 1, 75)]],
+    says: (one) => `Policy minus sampler, in nats; mean size ${shown(one.G[1], 4)}, largest ${shown(one.G[2], 4)}. ${one.G[0] === 0
+      ? "No update lies between the two, so this is how far engine and training forward disagree."
+      : `The policy had moved by ${counted(one.G[0], "update")} since it sampled: that drift is in the gap, beside what engine and training forward disagree by.`}`,
+    missing: (one) => (one.A !== null && Math.abs(one.A) < 1e-6 ? "Not coloured: this episode had advantage 0, so no update put its tokens through the model." : "Not coloured: no line tells the policy's log-probs of this episode."),
+  },
+};
+
+// Radio buttons and the legend of the chosen one; `choose` is called with another one's name.
+function colouringBox(file, chosen, one, strongest, choose) {
+  const radio = (name) => h("label", {}, h("input", { type: "radio", name: "colouring", value: name, checked: name === chosen,
+    disabled: !file.colourings.includes(name), onchange: () => choose(name) }), COLOURINGS[name].label);
+  return h("div", { class: "colouring-box" },
+    h("fieldset", { class: "colouring" }, h("legend", {}, "colour words by"), Object.keys(COLOURINGS).map(radio)),
+    COLOURINGS[chosen].known(one) ? scale(COLOURINGS[chosen], one, strongest) : h("p", { class: "scale-says" }, COLOURINGS[chosen].missing(one)));
+}
+
+function scale(colouring, one, strongest) {
+  const ends = colouring.ends(strongest), colours = ends.map(([, colour]) => colour);
+  return h("div", { class: "scale" }, h("span", {}, ends[0][0]),
+    h("span", { class: "ramp", "aria-hidden": "true", style: { background: `linear-gradient(to right, ${colours.join(", ")})` } }),
+    h("span", {}, ends[ends.length - 1][0]), h("span", { class: "scale-says" }, colouring.says(one)));
+}
+
+function responseView(text, turn, one, file, chosen, strongest) {
+  const [, , stop, , logprobs] = turn, words = text.match(/\s+|[^\s]+/g) || [], tokens = logprobs.length - (stop === "stop" ? 1 : 0);
+  const fits = file.words && words.filter((word) => word.trim()).length === tokens;
+  const isKnown = chosen && COLOURINGS[chosen].known(one);
+  const style = (at) => (isKnown ? { background: COLOURINGS[chosen].colour(turn, at, one, strongest) } : {});
+  if (!fits && chosen === "advantage" && isKnown) return h("p", { class: "said response" }, h("span", { class: "word", style: style(0) }, text));
+  if (!fits) return h("div", {}, h("p", { class: "said response" }, text), logprobs.length ? (chosen === "gap" && isKnown ? gapBars(turn) : bars(logprobs)) : null);
+  let at = -1;
+  const spans = words.map((word) => (word.trim() ? h("span", { class: "word", title: tokenTitle(turn, ++at), style: style(at) }, word) : word));
+  const end = stop === "stop" ? h("span", { class: "word stop", title: `end of the response, ${tokenTitle(turn, ++at)}`, style: style(at) }, "■") : null;
+  return h("p", { class: "said response" }, spans, " ", end);
+}
+
+function tokenTitle(turn, at) {
+  const logprob = -turn[4][at] / 100;
+  const sampled = `log-prob ${shown(logprob)}, probability ${shown(Math.exp(logprob))}`;
+  return turn[5].length ? `${sampled}; in the update gap ${gapText(turn[5][at])}` : sampled;
+}
+
+const gapText = (stored) => (stored === 0 ? "below 0.0001" : `${shown(stored / 1e4, 4, true)}, ratio ${shown(Math.exp(stored / 1e4), 3)}`);
+
+function bars(logprobs) {
+  const mean = logprobs.reduce((sum, one) => sum + one, 0) / logprobs.length / -100;
+  const rect = (hundredths, at) => svg("rect", { x: at * 4, width: 3, y: 0, height: Math.max(1, Math.min(30, hundredths / 15)) },
+    svg("title", {}, `token ${at}: log-prob ${shown(-hundredths / 100)}`));
+  return barBox(logprobs.map(rect), `Log-probs of ${counted(logprobs.length, "token")}`, `${counted(logprobs.length, "token")}, mean log-prob ${shown(mean)}; a bar for each, long where in doubt`);
+}
+
+// From the middle up where the token has become likelier, down where less likely.
+function gapBars(turn) {
+  const rect = (stored, at) => {
+    const height = Math.max(1, Math.min(15, (Math.abs(stored) / 1e4 / WIDEST_GAP) * 15));
+    return svg("rect", { class: stored < 0 ? "less" : "more", x: at * 4, width: 3, y: stored < 0 ? 15 : 15 - height, height }, svg("title", {}, `token ${at}: ${tokenTitle(turn, at)}`));
+  };
+  return barBox(turn[5].map(rect), `Log-prob gaps of ${counted(turn[5].length, "token")}`, `${counted(turn[5].length, "token")}; a bar for each, up where likelier, down where less likely`);
+}
+
+function barBox(rects, label, caption) {
+  const wide = Math.max(60, rects.length * 4);
+  return h("div", { class: "bar-box" }, svg("svg", { class: "bars", viewBox: `0 0 ${wide} 30`, preserveAspectRatio: "none", role: "img", style: { width: `${wide}px` }, "aria-label": label }, rects),
+    h("p", { class: "faint" }, caption));
+}

@@ -1,0 +1,186 @@
+"""The runs of a sweep, compared: a record for each cell, paired with the reference cell and with the warm start."""
+
+import json
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.results import read_results
+from cod_lightning.reports.sweeps.cells import Cell, cells_of, warm_start_outcomes
+from cod_lightning.reports.sweeps.effects import effects
+from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_jobs
+from cod_lightning.reports.sweeps.runs import Cost, curve_at
+from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, Curve, SweepRecord, SweepResults, WarmStartRecord
+from cod_lightning.reports.sweeps.statistics import BySeed, difference_table, over_seeds, statistics, success_table
+
+_CURVE_POINTS = 12
+_EQUAL = 1.05
+"""Most that the largest budget may be of the smallest for runs to count as equally expensive."""
+_SEED = "seed_everything"
+
+
+def compare(roots: Sequence[Path], reference: str | None = None) -> SweepResults:
+    """Everything that is finished in these folders, a record for each config and suite."""
+    jobs: dict[Path, JobRecord] = {}
+    for root in roots:
+        found = read_jobs(root)
+        if not found:
+            raise ConfigError("--table", root, "the folder of a sweep, with */job.json", "Run the sweep first.")
+        jobs |= found
+    configs = dict.fromkeys(record.config for record in jobs.values())
+    records = [one for name in configs for one in _sweeps(name, jobs, reference)]
+    if not records:
+        raise ConfigError("--table", roots[0], "a sweep with a finished, evaluated job", "Look into the jobs' log.txt.")
+    return SweepResults(sweeps=records)
+
+
+def write_results(path: Path, results: SweepResults) -> None:
+    """As JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def _sweeps(config: str, jobs: Mapping[Path, JobRecord], reference: str | None) -> Iterator[SweepRecord]:
+    fits = {f: r for f, r in jobs.items() if r.config == config and r.kind is JobKind.FIT}
+    done = [folder for folder, record in fits.items() if record.status is JobStatus.FINISHED]
+    suites = dict.fromkeys(name for folder in done for name in read_results(folder / "evaluation.json")["suites"])
+    for suite in suites:
+        yield _sweep(config, suite, cells_of(fits, suite), reference)
+
+
+def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) -> SweepRecord:
+    done = [cell for cell in cells if cell.runs]
+    first = _reference(done, asked)
+    some = next(iter(first.runs.values())).outcomes
+    tokens = _common_tokens(done)
+    warm_starts = {cell.label: warm_start_outcomes(cell, suite) for cell in done}
+    records = [_cell(cell, first, tokens, warm_starts[cell.label]) for cell in done]
+    settings = {cell.label: cell.setting for cell in done}
+    return SweepRecord(
+        config=config,
+        suite=suite,
+        packs=some.num_packs,
+        pack_size=some.num_positions,
+        varied=list(first.setting),
+        reference=first.label,
+        cells=records,
+        effects=effects(settings, {cell.label: cell.outcomes for cell in done}, first.setting),
+        warm_start=_warm_start_record(warm_starts[first.label]),
+        notes=list(_notes(cells, records)),
+    )
+
+
+def _reference(cells: Sequence[Cell], asked: str | None) -> Cell:
+    """The one cell that was asked for, by some of its settings; the first one where nothing was."""
+    if asked is None:
+        return cells[0]
+    parts = [part.partition("=") for part in asked.split(",")]
+    wanted = {key: value for key, _, value in parts}
+    matching = [cell for cell in cells if wanted.items() <= cell.setting.items()]
+    if len(matching) != 1:
+        labels = "; ".join(cell.label for cell in cells)
+        raise ConfigError("--reference", asked, f"one cell out of: {labels}", f"It fits {len(matching)}.")
+    return matching[0]
+
+
+def _cell(cell: Cell, first: Cell, tokens: np.ndarray, warm_starts: Mapping[str, BySeed]) -> CellRecord:
+    seeds = sorted(cell.runs)
+    curves = {seed: curve_at(cell.runs[seed], tokens) for seed in seeds}
+    areas = {seed: float(curve.mean()) for seed, curve in curves.items()}
+    against = {seed: float(curve_at(run, tokens).mean()) for seed, run in first.runs.items()}
+    blanked = {seed: run.blanked for seed, run in cell.runs.items() if run.blanked is not None}
+    best = _best(warm_starts)
+    minus = None if cell is first else difference_table(cell.outcomes, first.outcomes)
+    above = None if best is None else difference_table(cell.outcomes, warm_starts[best])
+    shared = [seed for seed in seeds if seed in against]
+    return CellRecord(
+        label=cell.label,
+        setting=cell.setting,
+        command=_command(cell),
+        seeds=seeds,
+        not_finished=sorted(cell.not_finished),
+        success=statistics(success_table(cell.outcomes)),
+        blanked=statistics(success_table(blanked))["mean"] if blanked else None,
+        curve=Curve(
+            tokens=[round(x) for x in tokens.tolist()],
+            success=[over_seeds([curves[seed][at] for seed in seeds]) for at in range(len(tokens))],
+        ),
+        curve_area=over_seeds(list(areas.values())),
+        minus_reference=None if minus is None else statistics(minus),
+        curve_area_minus_reference=None if cell is first else over_seeds([areas[s] - against[s] for s in shared]),
+        minus_warm_start=None if above is None else statistics(above),
+        cost=_cost([run.cost for run in cell.runs.values()]),
+    )
+
+
+def _warm_start_record(warm_starts: Mapping[str, BySeed]) -> WarmStartRecord | None:
+    best = _best(warm_starts)
+    if best is None:
+        return None
+    every = {name: statistics(success_table(runs)) for name, runs in warm_starts.items()}
+    return WarmStartRecord(best_temperature=best, temperatures=every)
+
+
+def _best(warm_starts: Mapping[str, BySeed]) -> str | None:
+    """The condition of the warm start that solves most."""
+    means = {name: float(np.nanmean(success_table(runs))) for name, runs in warm_starts.items()}
+    return max(means, key=lambda name: means[name], default=None)
+
+
+def _common_tokens(cells: Sequence[Cell]) -> np.ndarray:
+    """Points on the tokens that all learning curves cover."""
+    curves = [np.array(run.curve) for cell in cells for run in cell.runs.values() if run.curve]
+    if not curves:
+        return np.array([])
+    first, last = max(curve[0, 0] for curve in curves), min(curve[-1, 0] for curve in curves)
+    return np.linspace(first, last, _CURVE_POINTS) if last > first else np.array([last])
+
+
+def _cost(costs: Sequence[Cost]) -> CellCost:
+    def mean(name: str) -> float | None:
+        values = [float(getattr(cost, name)) for cost in costs]
+        return None if any(map(math.isnan, values)) else round(sum(values) / len(values), 1)
+
+    sampled = [cost.sampled_tokens for cost in costs]
+    return CellCost(
+        updates=mean("updates"),
+        sampled_tokens=mean("sampled_tokens"),
+        sampled_tokens_range=None if any(map(math.isnan, sampled)) else [min(sampled), max(sampled)],
+        trained_tokens=mean("trained_tokens"),
+        train_s=mean("train_s"),
+        wall_s=mean("wall_s"),
+        cpu_s=mean("cpu_s"),
+        peak_mib=mean("peak_mib"),
+    )
+
+
+def _command(cell: Cell) -> str:
+    """What runs the cell again, with all its seeds."""
+    record = cell.records[0]
+    set_by_hand = [line.lstrip("+") for line in record.overrides]
+    axes = [line for line in set_by_hand if not line.startswith(f"{_SEED}=")]
+    seeds = ",".join(map(str, sorted(one.seed for one in cell.records)))
+    return shlex.join(["python", "-m", "cod_lightning", "sweep", "--config", record.config, *axes, f"{_SEED}={seeds}"])
+
+
+def _notes(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[str]:
+    for cell in cells:
+        for record in cell.records:
+            if record.status is not JobStatus.FINISHED:
+                said = f": {record.error}" if record.error else ""
+                yield f"{cell.label}, seed {record.seed}, is not in the figures, {record.status}{said}"
+    spent = [tokens for one in records for tokens in one["cost"]["sampled_tokens_range"] or ()]
+    if spent and max(spent) > _EQUAL * min(spent):
+        yield (
+            f"Budgets are not equal: runs sampled {min(spent):,.0f} to {max(spent):,.0f} tokens. "
+            "Set sampled_token_budget, and trainer.max_epochs=-1."
+        )
+    several = {tuple(one["seeds"]) for one in records}
+    if len(several) > 1:
+        yield "Cells were run with different seeds; differences are over the seeds that both sides have."
+    if min(len(one["seeds"]) for one in records) < 2:
+        yield "Some cells have one seed; their intervals are over packs alone and say nothing about another training."

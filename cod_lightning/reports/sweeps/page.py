@@ -1,0 +1,157 @@
+"""The comparison as a page: what won, by how much, at what cost, what made no difference, and how to run each row again."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cod_lightning.evaluation.schema import Figure
+from cod_lightning.reports.sweeps.schema import CellRecord, Statistics, SweepRecord, SweepResults
+
+_ABOUT = """Success (share of tasks solved) on held-out packs that are the same for all runs, with 95 % intervals over seeds and
+packs: both count as drawn at random, with Satterthwaite's degrees of freedom, so that few seeds make wide intervals.
+Differences are paired by seed and pack. *mean* is over positions, *gain* is last minus first position, *area* the mean of
+success on validation packs over the sampled tokens that all runs have in common (intervals over seeds alone). Intervals are
+read one by one; nothing is corrected for how many there are. Sampled tokens are those of training rollouts; trained tokens went
+through forward and backward."""
+
+
+def page(results: SweepResults, title: str, command: str, plots: Sequence[Path] = ()) -> str:
+    """The whole page; `command` is what wrote it."""
+    parts = [f"# {title}", f"Written by `{command}`.", _ABOUT]
+    for sweep in results["sweeps"]:
+        parts += _sweep(sweep)
+        parts += [f"![{sweep['config']}]({plot.name})" for plot in plots if plot.stem.endswith(plot_name(sweep))]
+    return "\n\n".join(parts) + "\n"
+
+
+def plot_name(sweep: SweepRecord) -> str:
+    """Part of the names of its plots."""
+    return f"{sweep['config']}_{sweep['suite']}".replace("/", "_")
+
+
+def sentences(sweep: SweepRecord) -> Iterator[str]:
+    """What the table says, in words."""
+    cells = sorted(sweep["cells"], key=lambda cell: -(cell["success"]["mean"]["mean"] or 0.0))
+    best = cells[0]
+    yield f"Highest mean: {best['label']}, {_shown(best['success']['mean'])}."
+    for cell in sweep["cells"]:
+        if cell["minus_reference"] is None:
+            continue
+        mean, gain = cell["minus_reference"]["mean"], cell["minus_reference"]["gain"]
+        yield (
+            f"{cell['label']} against {sweep['reference']}: {_signed(mean)} in the mean ({_verdict(mean)}), "
+            f"{_signed(gain)} in the gain ({_verdict(gain)}){_dearer(cell, sweep)}."
+        )
+    for effect in sweep["effects"]:
+        mean = effect["difference"]["mean"]
+        over = f"averaged over {effect['cells']} combinations of the rest"
+        yield f"{effect['key']}={effect['choice']} against {effect['against']}, {over}: {_signed(mean)} ({_verdict(mean)})."
+
+
+def _sweep(sweep: SweepRecord) -> Iterator[str]:
+    seeds = sorted({seed for cell in sweep["cells"] for seed in cell["seeds"]})
+    yield f"## {sweep['config']}, suite {sweep['suite']}"
+    yield f"{sweep['packs']:,} packs of {sweep['pack_size']}; seeds {', '.join(map(str, seeds))}; reference: {sweep['reference']}."
+    yield "\n".join(f"- {sentence}" for sentence in sentences(sweep))
+    yield _outcomes(sweep)
+    yield _differences(sweep)
+    yield _costs(sweep)
+    yield "\n".join(["Each row again:", "", "```bash", *(cell["command"] for cell in sweep["cells"]), "```"])
+    if sweep["notes"]:
+        yield "\n".join(f"- Note: {note}" for note in sweep["notes"])
+
+
+def _outcomes(sweep: SweepRecord) -> str:
+    positions = [str(n) for n in range(sweep["pack_size"])]
+    lines = [
+        [
+            cell["label"],
+            str(len(cell["seeds"])),
+            *_statistics(cell["success"]),
+            "-" if cell["blanked"] is None else _shown(cell["blanked"]),
+        ]
+        for cell in sweep["cells"]
+    ]
+    if (warm := sweep["warm_start"]) is not None:
+        for name, found in warm["temperatures"].items():
+            mark = " (its best)" if name == warm["best_temperature"] else ""
+            lines.append([f"{name}{mark}", "", *_statistics(found), ""])
+    return _lines(["cell", "seeds", *positions, "mean", "gain", "mean, context hidden"], lines)
+
+
+def _differences(sweep: SweepRecord) -> str:
+    lines = []
+    for cell in sweep["cells"]:
+        minus, above = cell["minus_reference"], cell["minus_warm_start"]
+        area = cell["curve_area_minus_reference"]
+        last = None if minus is None else minus["by_position"][-1]
+        figures = [None if minus is None else minus["mean"], last, None if minus is None else minus["gain"], area]
+        figures.append(None if above is None else above["mean"])
+        lines.append([cell["label"], *("-" if one is None else _signed(one) for one in figures)])
+    head = ["minus the reference", "mean", "last position", "gain", "area", "minus the best warm start, mean"]
+    return _lines(head, lines)
+
+
+def _costs(sweep: SweepRecord) -> str:
+    lines = []
+    for cell in sweep["cells"]:
+        cost = cell["cost"]
+        names = ("updates", "sampled_tokens", "trained_tokens", "train_s", "wall_s", "cpu_s", "peak_mib")
+        values = [cost[name] for name in names]
+        lines.append([cell["label"], *("-" if value is None else f"{value:,.0f}" for value in values)])
+    head = [
+        "cost of a run",
+        "updates",
+        "tokens sampled",
+        "tokens trained",
+        "training, s",
+        "process, s",
+        "process, CPU s",
+        "peak, MiB",
+    ]
+    return _lines(head, lines)
+
+
+def _dearer(cell: CellRecord, sweep: SweepRecord) -> str:
+    """Seconds of training and trained tokens beside the reference's."""
+    reference = next(one for one in sweep["cells"] if one["label"] == sweep["reference"])
+    parts = []
+    for key, word in (("train_s", "seconds of training"), ("trained_tokens", "trained tokens")):
+        own, theirs = cell["cost"][key], reference["cost"][key]
+        if own and theirs:
+            parts.append(f"{own / theirs:.2f} times its {word}")
+    return f"; at {' and '.join(parts)}" if parts else ""
+
+
+def _statistics(found: Statistics) -> list[str]:
+    return [*map(_shown, found["by_position"]), _shown(found["mean"]), _signed(found["gain"])]
+
+
+def _verdict(figure: Figure) -> str:
+    """What the interval allows to say.
+
+    >>> _verdict({"mean": 0.1, "ci95": [-0.1, 0.3], "n": 9})
+    'no difference shown'
+    """
+    if figure["ci95"] is None:
+        return "no interval"
+    low, high = figure["ci95"]
+    return "higher" if low > 0 else "lower" if high < 0 else "no difference shown"
+
+
+def _shown(figure: Figure) -> str:
+    return _with(figure, ".3f")
+
+
+def _signed(figure: Figure) -> str:
+    return _with(figure, "+.3f")
+
+
+def _with(figure: Figure, form: str) -> str:
+    mean, ci95 = figure["mean"], figure["ci95"]
+    if mean is None:
+        return "-"
+    return f"{mean:{form}}" + ("" if ci95 is None else f" [{ci95[0]:{form}}, {ci95[1]:{form}}]")
+
+
+def _lines(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *lines])

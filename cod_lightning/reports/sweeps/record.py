@@ -1,0 +1,90 @@
+"""`job.json`: what a job of a sweep was asked to do, and how that went. Stdlib only, since every job's process reads it."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from cod_lightning.errors import DataError
+
+_FILE = "job.json"
+
+
+class JobKind(StrEnum):
+    """What a job does."""
+
+    FIT = "fit"
+    """Train and evaluate one cell with one seed."""
+    WARM_START = "warm_start"
+    """Evaluate the warm start of one seed, which the cells share."""
+
+
+class JobStatus(StrEnum):
+    """How far it got."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    """Begun; where its process is gone, its sweep was killed, and it counts as interrupted."""
+    INTERRUPTED = "interrupted"
+    """Ended by a signal; goes on from its last checkpoint."""
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """One job; its folder is the run's folder."""
+
+    kind: JobKind
+    label: str
+    """What a person reads: what tells it from the jobs that were planned with it."""
+    config: str
+    """As it was typed behind --config."""
+    overrides: tuple[str, ...]
+    """As Hydra takes them, the seed's among them."""
+    setting: dict[str, str]
+    """What tells its cell from others: the choice in every config group, and every value that was set; without the seed."""
+    seed: int
+    order: int = 0
+    """Place among the jobs that were planned with it; tables keep it."""
+    threads: int = 1
+    """Of torch."""
+    warm_start: str | None = None
+    """Name of the folder in which what it starts from is evaluated; null where nothing is."""
+    status: JobStatus = JobStatus.PLANNED
+    error: str | None = None
+    """In one line, where it failed or was interrupted."""
+    wall_s: float = 0.0
+    """From start to end of its process, over all attempts, evaluation included."""
+    cpu_s: float = 0.0
+    """User and system time of its process, over all attempts: a cost that other processes on the machine change little."""
+    peak_mib: float = 0.0
+    """Largest resident memory of its process."""
+    num_attempts: int = 0
+    pid: int | None = None
+    """Of its process, while it runs."""
+
+
+def read_record(folder: Path) -> JobRecord:
+    """The record in that folder. Raises `DataError` where there is none, or a damaged one."""
+    path = folder / _FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content |= {"kind": JobKind(content["kind"]), "status": JobStatus(content["status"])}
+        return JobRecord(**{**content, "overrides": tuple(content["overrides"])})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is no job of a sweep ({type(error).__name__}: {error}). Move it away.") from error
+
+
+def write_record(folder: Path, record: JobRecord) -> None:
+    """Put it there, in one replace."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{_FILE}.{os.getpid()}"
+    draft.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
+    os.replace(draft, folder / _FILE)
+
+
+def read_jobs(root: Path) -> dict[Path, JobRecord]:
+    """All jobs of a sweep's folder, by their own folders."""
+    return {path.parent: read_record(path.parent) for path in sorted(root.glob(f"*/{_FILE}"))}

@@ -1,0 +1,104 @@
+"""`sweep_results.json`: what the runs of a sweep say side by side. Missing numbers are null."""
+
+from typing import TypedDict
+
+from cod_lightning.evaluation.schema import Figure
+
+
+class Statistics(TypedDict):
+    """Success of a cell, or of a difference of two, with 95 % intervals over seeds and packs (`evaluation/crossed.py`)."""
+
+    by_position: list[Figure]
+    mean: Figure
+    """Over positions."""
+    gain: Figure
+    """Last minus first position."""
+
+
+class Curve(TypedDict):
+    """Success on validation packs, in the mean over positions, against sampled tokens; intervals over seeds."""
+
+    tokens: list[float]
+    success: list[Figure]
+
+
+class CellCost(TypedDict):
+    """Means over seeds."""
+
+    updates: float | None
+    sampled_tokens: float | None
+    sampled_tokens_range: list[float] | None
+    """Smallest and largest of a run."""
+    trained_tokens: float | None
+    train_s: float | None
+    wall_s: float | None
+    cpu_s: float | None
+    peak_mib: float | None
+
+
+class CellRecord(TypedDict):
+    """One cell: every seed of one setting."""
+
+    label: str
+    setting: dict[str, str]
+    """What tells it from the sweep's other cells."""
+    command: str
+    """Runs it again."""
+    seeds: list[int]
+    """Finished."""
+    not_finished: list[int]
+    success: Statistics
+    blanked: Figure | None
+    """Mean over positions with the context hidden."""
+    curve: Curve
+    curve_area: Figure
+    """Mean of the curve over the tokens that all cells have in common."""
+    minus_reference: Statistics | None
+    """Paired by seed and pack."""
+    curve_area_minus_reference: Figure | None
+    """Paired by seed."""
+    minus_warm_start: Statistics | None
+    """At the temperature that is best for it, paired by seed and pack."""
+    cost: CellCost
+
+
+class Effect(TypedDict):
+    """A choice against the reference's choice in the same key, averaged over all combinations of the other keys."""
+
+    key: str
+    choice: str
+    against: str
+    cells: int
+    difference: Statistics
+
+
+class WarmStartRecord(TypedDict):
+    """What cells start from, at each temperature that was played, over seeds and packs."""
+
+    best_temperature: str
+    """By its mean on these very packs, which can only favour it."""
+    temperatures: dict[str, Statistics]
+
+
+class SweepRecord(TypedDict):
+    """One config and one suite."""
+
+    config: str
+    suite: str
+    packs: int
+    pack_size: int
+    varied: list[str]
+    reference: str
+    """Label of a cell."""
+    cells: list[CellRecord]
+    effects: list[Effect]
+    """Where more than one key varies and every combination was run."""
+    warm_start: WarmStartRecord | None
+    notes: list[str]
+    """What a reader must know: jobs that failed, budgets that differ."""
+
+
+class SweepResults(TypedDict):
+    """The whole file."""
+
+    sweeps: list[SweepRecord]

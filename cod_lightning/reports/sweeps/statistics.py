@@ -1,0 +1,71 @@
+"""Statistics of cells: tables over seeds and packs, cut to what both sides share, turned into figures with intervals."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from cod_lightning.evaluation.crossed import crossed_estimate, seed_estimate
+from cod_lightning.evaluation.intervals import Estimate
+from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.evaluation.schema import Figure
+from cod_lightning.reports.sweeps.schema import Statistics
+
+BySeed = Mapping[int, Outcomes]
+"""Seed -> what came of the packs."""
+
+
+def success_table(
+    runs: BySeed, seeds: list[int] | None = None, packs: list[str] | None = None
+) -> Float[np.ndarray, "S P N"]:
+    """Success by seed, pack and position, of those seeds and packs; null: all seeds, and the packs that all of them met."""
+    chosen = sorted(runs) if seeds is None else seeds
+    shared = shared_packs([runs]) if packs is None else packs
+    return np.stack([runs[seed].rows(shared).success for seed in chosen])
+
+
+def shared_seeds(sides: list[BySeed]) -> list[int]:
+    """Seeds of all sides."""
+    return sorted(set.intersection(*(set(side) for side in sides)))
+
+
+def shared_packs(sides: list[BySeed]) -> list[str]:
+    """Packs that every run of every side met."""
+    known = [set(outcomes.pack_ids) for side in sides for outcomes in side.values()]
+    return sorted(set.intersection(*known)) if known else []
+
+
+def difference_table(minuend: BySeed, subtrahend: BySeed) -> Float[np.ndarray, "S P N"] | None:
+    """Success of one side minus that of the other, by seed, pack and position; None where they share no seed or no pack."""
+    sides = [minuend, subtrahend]
+    seeds = shared_seeds(sides)
+    if not seeds:
+        return None
+    packs = shared_packs([{seed: side[seed] for seed in seeds} for side in sides])
+    if not packs or len({side[seeds[0]].num_positions for side in sides}) > 1:
+        return None
+    return success_table(minuend, seeds, packs) - success_table(subtrahend, seeds, packs)
+
+
+def statistics(table: Float[np.ndarray, "S P N"]) -> Statistics:
+    """By position, in the mean over positions, and of the gain."""
+    return Statistics(
+        by_position=[figure(crossed_estimate(table[:, :, n])) for n in range(table.shape[2])],
+        mean=figure(crossed_estimate(table.mean(axis=2))),
+        gain=figure(crossed_estimate(table[:, :, -1] - table[:, :, 0])),
+    )
+
+
+def over_seeds(values: list[float]) -> Figure:
+    """Of a figure that each run has one of."""
+    return figure(seed_estimate(np.array(values, dtype=float)))
+
+
+def figure(estimate: Estimate) -> Figure:
+    """As it stands in the file."""
+    if math.isnan(estimate.mean):
+        return Figure(mean=None, ci95=None, n=estimate.num)
+    known = not math.isnan(estimate.low)
+    ci95 = [round(estimate.low, 5), round(estimate.high, 5)] if known else None
+    return Figure(mean=round(estimate.mean, 5), ci95=ci95, n=estimate.num)

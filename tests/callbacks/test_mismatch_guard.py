@@ -1,0 +1,104 @@
+"""An engine whose log-probs are off is noticed on what is trained, with numbers, and its run ends."""
+
+import warnings
+from dataclasses import replace
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks import MismatchGuard, WeightSync
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.errors import ConfigError, EngineMismatch
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.mismatch import TokenMask, TokenTruncate
+from datamodules import RolloutDataModule
+from modules import GRPOModule
+from tests.stubs import PlainContext, WordWorld
+
+
+class BentEngine(TransformersEngine):
+    """Samples as it should and tells log-probs that are off by so much, up and down in turn."""
+
+    def __init__(self, by):
+        super().__init__()
+        self.by = by
+
+    async def generate(self, request):
+        said = await super().generate(request)
+        off = [p + (self.by if t % 2 else -self.by) for t, p in enumerate(said.behaviour_logprobs)]
+        return replace(said, behaviour_logprobs=tuple(off))
+
+
+class Recorder(L.Callback):
+    def __init__(self):
+        self.batches, self.values = [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batches.append(batch)
+        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")})
+
+
+def fit(folder, engine, guard, lr=1e-2, mismatch=None):
+    torch.manual_seed(0)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
+    data = RolloutDataModule(WordWorld(), PlainContext(), engine, **sizes, val_packs=2, max_new_tokens=3)
+    recorder = Recorder()
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        callbacks=[WeightSync(self_test=None), guard, recorder],
+        default_root_dir=folder,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(GRPOModule(policy, lr=lr, mismatch=mismatch), data)
+    return recorder
+
+
+def test_a_true_engine_gives_figures_and_no_warning(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        values = fit(tmp_path, TransformersEngine(), MismatchGuard()).values
+    for logged in values:
+        assert 0 <= logged["train/mismatch_kl"] < 1e-8
+        assert logged["train/mismatch_ess"] == pytest.approx(1.0)
+        assert logged["train/max_logprob_gap"] >= logged["train/logprob_gap"]
+
+
+def test_a_gap_is_warned_of_once_and_a_larger_one_ends_the_run(tmp_path):
+    with pytest.warns(UserWarning, match="engine and training drift apart") as caught:
+        fit(tmp_path, BentEngine(0.3), MismatchGuard(warn_at=0.02, stop_at=0.2))
+    assert sum("drift apart" in str(w.message) for w in caught) == 1
+    with pytest.warns(UserWarning, match="drift apart"), pytest.raises(EngineMismatch) as error:
+        fit(tmp_path, BentEngine(1.0), MismatchGuard(warn_at=0.2, stop_at=0.2))
+    assert "0.2 or more in 3 updates in a row" in str(error.value)
+    assert "mismatch=token_mask" in str(error.value)
+
+
+def test_bounds_of_the_guard_that_cannot_work_are_refused():
+    with pytest.raises(ConfigError, match=r"warn_at is 0\.5"):
+        MismatchGuard(warn_at=0.5, stop_at=0.2)
+    with pytest.raises(ConfigError, match="patience is 0"):
+        MismatchGuard(patience=0)
+
+
+def test_a_correction_takes_the_weights_that_sampled_for_every_update_of_the_rollout(tmp_path):
+    recorder = fit(tmp_path, TransformersEngine(), MismatchGuard(), lr=0.1, mismatch=TokenTruncate())
+    first, second = recorder.batches[:2]
+    assert first.old_logprobs is None
+    mask = second.action_mask
+    torch.testing.assert_close(second.old_logprobs[mask], second.behaviour_logprobs[mask], atol=1e-5, rtol=0)
+    assert not second.old_logprobs[~mask].any()
+    assert recorder.values[1]["train/mismatch_kl"] < 1e-8  # of the second update, whose policy has moved on
+
+
+def test_tokens_on_which_engine_and_training_disagree_are_masked(tmp_path):
+    with pytest.warns(UserWarning, match="drift apart"):
+        values = fit(tmp_path, BentEngine(2.0), MismatchGuard(0.1, 1e3), mismatch=TokenMask()).values
+    assert all(logged["train/mismatch_corrected"] == 1.0 for logged in values)
+    assert all(logged["train/gradient_norm"] == 0.0 for logged in values)

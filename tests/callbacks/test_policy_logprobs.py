@@ -1,0 +1,178 @@
+"""What the training forward gave the tokens of kept lifecycles, beside their transcripts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks.transcripts import Transcripts
+from callbacks.weight_sync import WeightSync
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.batch import Batch
+from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump, load
+from cod_lightning.rollout.transcript import read
+from datamodules.rollout import RolloutDataModule
+from modules.grpo import GRPOModule
+from tests.stubs import PlainContext, WordWorld
+
+NUM_UPDATES = 4
+
+
+class Updates(L.Callback):
+    """Keeps what each update trained on."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        self.batches.append(batch)
+
+
+def fit(
+    folder: Path, *, kept: int = 2, max_steps: int = NUM_UPDATES, resume: Path | None = None, **module: Any
+) -> tuple[GRPOModule, Updates, L.Trainer]:
+    """Two rollouts of four packs, two updates of each."""
+    L.seed_everything(3, verbose=False)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    grpo, updates = GRPOModule(policy, **({"lr": 1e-2} | module)), Updates()
+    data = RolloutDataModule(
+        WordWorld(),
+        PlainContext(),
+        TransformersEngine(),
+        pack_size=2,
+        group_size=4,
+        packs_per_rollout=4,
+        updates_per_rollout=2,
+        rollouts_per_epoch=2,
+        val_packs=4,
+        max_new_tokens=3,
+        seed=3,
+    )
+    trainer = L.Trainer(
+        max_steps=max_steps,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[WeightSync(), Transcripts(train_per_rollout=kept), updates],
+        default_root_dir=folder,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(grpo, data, ckpt_path=resume)
+    return grpo, updates, trainer
+
+
+def records(folder: Path) -> list[PolicyLogprobs]:
+    return [load(line) for line in (folder / "lifecycles" / "train_logprobs.jsonl").read_text().splitlines()]
+
+
+def sampled(folder: Path) -> dict[tuple[str, int, int], tuple[int, list[float]]]:
+    """Digest and the sampler's log-probs of every kept training episode."""
+    return {
+        (group.pack.id, life.sibling, e): (
+            action_digest(episode),
+            list(chain.from_iterable(turn.behaviour_logprobs for turn in episode.turns)),
+        )
+        for group in read(folder / "lifecycles" / "train.jsonl")
+        for life in group.lifecycles
+        for e, episode in enumerate(life.episodes)
+    }
+
+
+def values(found: Sequence[PolicyLogprobs]) -> dict[tuple[str, int, int, int], list[float]]:
+    return {(one.pack, one.sibling, one.episode, one.updates): list(one.logprobs) for one in found}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GRPOModule, Updates]:
+    folder = tmp_path_factory.mktemp("run")
+    module, updates, _ = fit(folder)
+    return folder, module, updates
+
+
+def test_each_line_tells_of_the_very_tokens_that_the_transcript_has(run: tuple[Path, GRPOModule, Updates]) -> None:
+    known = sampled(run[0])
+    assert records(run[0])
+    for one in records(run[0]):
+        digest, behaviour = known[one.pack, one.sibling, one.episode]
+        assert one.digest == digest
+        assert len(one.logprobs) == len(behaviour) > 0
+
+
+def test_before_the_first_update_the_policy_agrees_with_the_sampler_and_later_it_has_moved(
+    run: tuple[Path, GRPOModule, Updates],
+) -> None:
+    known, largest = sampled(run[0]), {0: 0.0, 1: 0.0}
+    for one in records(run[0]):
+        behaviour = known[one.pack, one.sibling, one.episode][1]
+        gaps = [abs(policy - sampler) for policy, sampler in zip(one.logprobs, behaviour, strict=True)]
+        largest[one.updates] = max(largest[one.updates], *gaps)
+    assert largest[0] < 1e-5
+    assert largest[1] > 1e-3
+
+
+def test_without_learning_every_update_finds_the_samplers_log_probs(tmp_path: Path) -> None:
+    fit(tmp_path, lr=1e-12)
+    known = sampled(tmp_path)
+    for one in records(tmp_path):
+        torch.testing.assert_close(list(one.logprobs), known[one.pack, one.sibling, one.episode][1], atol=1e-5, rtol=0)
+
+
+def test_every_kept_episode_with_an_advantage_has_one_line_and_no_other_has(
+    run: tuple[Path, GRPOModule, Updates],
+) -> None:
+    folder, module, updates = run
+    kept = {pack for pack, _, _ in sampled(folder)}
+    assert len(kept) == 4
+    expected, without = [], 0
+    for batch in updates.batches:
+        advantages, _ = module.advantages(batch.credit)
+        for g, k, e in sorted({tuple(one) for one in batch.episode_index.tolist()}):
+            if batch.pack_ids[g] in kept:
+                trained = abs(float(advantages[g, k, e])) > 1e-6
+                without += not trained
+                expected += [(batch.pack_ids[g], k, e)] * trained
+    assert without
+    assert sorted((one.pack, one.sibling, one.episode) for one in records(folder)) == sorted(expected)
+
+
+def test_micro_batches_change_nothing(run: tuple[Path, GRPOModule, Updates], tmp_path: Path) -> None:
+    fit(tmp_path, token_budget=60, max_steps=1)
+    split, whole = values(records(tmp_path)), values(records(run[0]))
+    assert split
+    for key, logprobs in split.items():
+        torch.testing.assert_close(logprobs, whole[key], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("stopped_after", [1, 2, 3])
+def test_a_resumed_run_has_each_line_once_and_those_of_an_uninterrupted_one(
+    stopped_after: int, run: tuple[Path, GRPOModule, Updates], tmp_path: Path
+) -> None:
+    *_, trainer = fit(tmp_path, max_steps=stopped_after)
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    path = tmp_path / "lifecycles" / "train_logprobs.jsonl"
+    later = dump(replace(records(tmp_path)[-1], updates=9))  # trained on after the checkpoint
+    path.write_text(path.read_text() + later + "\n" + later[: len(later) // 2])
+    fit(tmp_path, resume=tmp_path / "last.ckpt")
+    assert len(records(tmp_path)) == len(records(run[0]))
+    assert values(records(tmp_path)) == values(records(run[0]))
+
+
+def test_a_new_run_begins_its_file_anew(tmp_path: Path) -> None:
+    fit(tmp_path, max_steps=1)
+    first = records(tmp_path)
+    fit(tmp_path, max_steps=1)
+    assert records(tmp_path) == first
+
+
+def test_where_no_lifecycle_is_kept_nothing_is_written(tmp_path: Path) -> None:
+    module, *_ = fit(tmp_path, kept=0, max_steps=1)
+    assert not (tmp_path / "lifecycles").exists()
+    assert module.row_listeners == []

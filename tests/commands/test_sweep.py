@@ -1,0 +1,80 @@
+"""Real sweeps of tiny jobs: one that fails does not stop the others, finished ones are skipped, launchers give one answer."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.reports.sweeps.record import JobStatus, read_jobs
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = "{name: held_out, num_packs: 16, controls: [blanked_context], warm_start_temperatures: []}"
+SMALL = [
+    *("warm_start=null", "data.packs_per_rollout=4", "data.group_size=4", "data.updates_per_rollout=2"),
+    *("data.rollouts_per_epoch=1", "data.val_packs=8", "trainer.max_epochs=-1", "sampled_token_budget=1000"),
+    f"data.suites=[{SUITE}]",
+]
+
+
+def sweep(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "cod_lightning", "sweep", "--config", "smoke", "--out", "out", *SMALL, *arguments]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=900)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A cell that trains and one whose loss is not finite, with the basic launcher."""
+    cwd = tmp_path_factory.mktemp("sweep")
+    return cwd, sweep("model.lr=2e-3,1e30", cwd=cwd)
+
+
+def test_a_job_that_fails_is_listed_and_the_others_are_compared(swept) -> None:
+    cwd, done = swept
+    assert done.returncode == 1, done.stdout + done.stderr
+    by_rate = {record.setting["model.lr"]: record for record in read_jobs(cwd / "out").values()}
+    assert by_rate["0.002"].status is JobStatus.FINISHED, done.stdout
+    assert by_rate["1e+30"].status is JobStatus.FAILED
+    said = str(by_rate["1e+30"].error)
+    assert re.match(r"(NonFiniteLoss|EngineMismatch): ", said), "whichever notices first"
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error")]
+    assert errors[0].startswith(f"error: smoke model.lr=1e+30 seed=1: {said}")
+    assert errors[-1] == "error: 1 of 2 jobs are not finished"
+    (sweep_record,) = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"]
+    (cell,) = sweep_record["cells"]
+    assert cell["seeds"] == [1]
+    assert f"model.lr=1e+30, seed 1, is not in the figures, failed: {said}" in sweep_record["notes"]
+
+
+def test_a_run_stops_with_the_rollout_that_spends_its_budget_and_is_validated_and_kept(swept) -> None:
+    cwd, _ = swept
+    (folder,) = [f for f, record in read_jobs(cwd / "out").items() if record.status is JobStatus.FINISHED]
+    (cell,) = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"][0]["cells"]
+    cost = cell["cost"]
+    rollouts = cost["updates"] / 2
+    assert rollouts >= 2
+    assert cost["sampled_tokens"] >= 1000 > cost["sampled_tokens"] * (rollouts - 1) / rollouts * 0.8
+    assert cost["trained_tokens"] > 0
+    assert len(cell["curve"]["tokens"]) > 1
+    assert (folder / "checkpoints" / "last.ckpt").is_file()
+    assert cost["cpu_s"] > 1
+    assert cost["peak_mib"] > 100
+
+
+def test_finished_jobs_are_skipped_and_joblib_runs_the_rest_beside_each_other(swept) -> None:
+    cwd, _ = swept
+    before = {folder: (folder / "job.json").stat().st_mtime_ns for folder in read_jobs(cwd / "out")}
+    done = sweep("model.lr=2e-3,4e-3", "--launcher", "joblib", cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 jobs: 1 finished before, 1 to run" in done.stdout
+    assert "[1/1] smoke model.lr=0.004 seed=1: finished" in done.stdout
+    assert "against model.lr=0.002" in done.stdout
+    assert all((folder / "job.json").stat().st_mtime_ns == when for folder, when in before.items())
+    sweep_record = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"][0]
+    assert [cell["label"] for cell in sweep_record["cells"]] == ["model.lr=0.002", "model.lr=0.004"]
+    assert sweep_record["cells"][1]["minus_reference"]["mean"]["n"] == 16

@@ -1,0 +1,173 @@
+"""From axes to jobs: what is planned, where it goes, and what is refused before anything runs."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cod_lightning.cli import main
+from cod_lightning.commands.config_files import composed, find_config
+from cod_lightning.commands.sweep_launch import LAUNCHERS, launch
+from cod_lightning.commands.sweep_plan import plan, warm_starts
+from cod_lightning.errors import ConfigError
+from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
+
+pytestmark = pytest.mark.slow
+AXES = ("credit=episode,task", "seed_everything=1,2", "sampled_token_budget=5000")
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    return plan("smoke", AXES, tmp_path_factory.mktemp("sweep"), threads=1)
+
+
+def test_every_combination_is_a_job_after_one_evaluation_of_each_seed_s_warm_start(jobs):
+    kinds = [(job.record.kind, job.record.seed) for job in jobs]
+    assert kinds == [(JobKind.WARM_START, 1), (JobKind.WARM_START, 2), *[(JobKind.FIT, seed) for seed in (1, 2, 1, 2)]]
+    assert [job.record.label for job in jobs[2:4]] == ["smoke credit=episode seed=1", "smoke credit=episode seed=2"]
+    assert warm_starts(jobs) == [("warm_start/levers", 1, 1), ("warm_start/levers", 2, 1)]
+
+
+def test_a_cell_leaves_its_warm_start_s_evaluation_to_the_job_that_all_share(jobs):
+    warm, _, fit, *_ = jobs
+    assert fit.record.warm_start == warm.folder.name
+    assert fit.config["data"]["suites"][0]["warm_start_temperatures"] == []
+    assert warm.config["data"]["suites"][0]["warm_start_temperatures"] == [0.3, 1.0]
+    assert warm.config["data"]["suites"][0]["controls"] == []
+    assert set(warm.config["model"]) == {"policy"}
+
+
+def test_a_job_has_every_key_of_its_own_in_its_config(jobs):
+    fit = jobs[2].config
+    assert (fit["seed_everything"], fit["torch_threads"], fit["sampled_token_budget"]) == (1, 1, 5000)
+    assert fit["model"]["credit"]["class_path"].endswith("EpisodeCredit")
+    assert jobs[4].config["model"]["credit"]["class_path"].endswith("TaskCredit")
+
+
+def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
+    root = jobs[0].folder.parent
+    for job in jobs:
+        write_record(job.folder, job.record)
+    more = plan("smoke", ("credit=task,trajectory", "loss=rec", "seed_everything=2", AXES[2]), root, threads=1)
+    known = {job.folder for job in jobs}
+    assert [job.folder in known for job in more] == [True, True, False], "warm start, task, trajectory"
+    assert more[1].folder == jobs[5].folder
+
+
+def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
+    typed = plan("study/levers", ("credit=task", "method=grpo,loop"), tmp_path, threads=1)
+    fits = [job for job in typed if job.record.kind is JobKind.FIT]
+    assert len(fits) == 2 * 5, "the file's five seeds, two methods, the typed credit alone"
+    assert {job.record.setting["credit"] for job in fits} == {"task"}
+    assert {job.config["model"]["baseline"]["class_path"].rpartition(".")[2] for job in fits} == {
+        "GroupMean",
+        "LeaveOneOut",
+    }
+    assert all(job.config["trainer"]["max_epochs"] == -1 for job in fits)
+
+
+@pytest.mark.parametrize(
+    ("axis", "said"),
+    [
+        ("credit=nothing", "Could not find 'credit/nothing'"),
+        ("model.lr=interval(0,1)", "does not support sweep type"),
+        ("seed_everything=a,b", "seed_everything is a; expected a whole number"),
+        ("data.suites=[nowhere]", "is nowhere; expected a YAML file"),
+    ],
+)
+def test_axes_that_cannot_be_are_refused(axis, said, tmp_path):
+    with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
+        plan("smoke", (axis,), tmp_path, threads=1)
+
+
+def test_print_jobs_says_how_far_each_is_and_writes_nothing(tmp_path, capsys):
+    line = ["sweep", "--config", "smoke", "--out", str(tmp_path / "out"), "--print_jobs", "warm_start=null"]
+    assert main([*line, "credit=episode,task"]) == 0
+    assert "2 jobs, 0 finished" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
+    (job, _) = plan("smoke", ("warm_start=null", "credit=episode,task"), tmp_path / "out", threads=1)
+    write_record(job.folder, job.record.__class__(**{**vars(job.record), "status": JobStatus.FINISHED}))
+    assert main([*line, "credit=episode,task"]) == 0
+    printed = capsys.readouterr().out
+    assert "2 jobs, 1 finished" in printed
+    assert printed.startswith("finished  fit")
+
+
+def test_a_key_that_fit_does_not_know_is_refused_before_anything_runs(tmp_path, capsys):
+    line = ["sweep", "--config", "smoke", "--out", str(tmp_path / "out"), "warm_start=null", "model.ltr=1,2"]
+    assert main(line) == 2
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+    assert "smoke model.ltr=1 seed=1" in said
+    assert "ltr" in said.partition("expected")[2]
+    assert not list(tmp_path.glob("out/*/job.json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["credit=task"], "--config is missing"),
+        (["--config", "smok"], "Did you mean smoke?"),
+        (["--config", "smoke", "--jobs", "2"], "expected left out with --launcher basic"),
+        (["--config", "smoke", "--launcher", "joblib", "--jobs", "9999"], "Threads that share a core spin and crawl"),
+        (["--config", "smoke", "--threads", "0"], "--threads is 0"),
+        (["--config", "smoke", "--launcher", "slurm"], "--launcher is slurm; expected one of basic, joblib"),
+        (["--table", ".", "--config", "smoke"], "alone, since it runs nothing"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_in_one_line(arguments, said, capsys):
+    assert main(["sweep", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_job_s_config_is_one_that_fit_takes(jobs):
+    job = jobs[2]
+    job.write_config()
+    assert yaml.safe_load((job.folder / "job.yaml").read_text()) == job.config
+    assert "hydra" not in job.config
+    assert read_record(job.folder).kind is JobKind.FIT
+
+
+def test_the_folder_says_what_the_job_is(jobs):
+    assert Path(jobs[2].folder).name.startswith("smoke,credit=episode,seed=1-")
+
+
+def test_a_launcher_that_is_not_installed_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(LAUNCHERS, "joblib", ("joblib", "hydra_plugins.hydra_nowhere"))
+    assert main(["sweep", "--config", "smoke", "--launcher", "joblib"]) == 2
+    assert "pip install 'cod-lightning[sweep]'" in capsys.readouterr().err
+
+
+def test_a_key_that_the_launcher_does_not_have_is_a_mistake_in_one_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"--launcher is joblib hydra\.launcher\.partition=gpu; .*partition"):
+        launch([tmp_path], tmp_path, "joblib", 1, ["hydra.launcher.partition=gpu"])
+
+
+@pytest.mark.parametrize("world", ["levers", "frozen_lake_3x3", "frozen_lake_4x4", "alchemy"])
+def test_runs_of_the_study_end_by_tokens_and_meet_the_same_packs(world):
+    made = composed(find_config(f"study/{world}"), [])
+    assert made.plain["sampled_token_budget"] > 0
+    assert made.plain["trainer"]["max_epochs"] == -1
+    (suite,) = made.plain["data"]["suites"]
+    assert suite["num_packs"] >= 512
+    assert suite["controls"] == ["blanked_context"]
+    assert made.axes == {"credit": "episode,trajectory,task", "seed_everything": "1,2,3,4,5"}
+    assert made.choices["credit"] == "episode"
+
+
+@pytest.mark.parametrize(
+    ("method", "loss", "baseline", "reweighted"),
+    [
+        ("grpo", "GRPO", "GroupMean", False),
+        ("rec_without_red", "REC", "GroupMean", False),
+        ("rec", "REC", "GroupMean", True),
+        ("loop", "LOOP", "LeaveOneOut", False),
+        ("cispo", "CISPO", "GroupMean", False),
+    ],
+)
+def test_a_method_is_a_loss_with_the_baseline_that_belongs_to_it(method, loss, baseline, reweighted):
+    model = composed(find_config("study/levers"), [f"method={method}"]).plain["model"]
+    assert model["loss"]["class_path"].endswith(f".{loss}")
+    assert model["baseline"]["class_path"].endswith(f".{baseline}")
+    assert (model["reweight"] is not None) == reweighted

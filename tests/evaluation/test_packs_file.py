@@ -1,0 +1,64 @@
+"""`evaluation_packs.parquet` gives back what was played, with what is missing kept missing."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cod_lightning.errors import DataError
+from cod_lightning.evaluation.packs_file import read_packs, write_packs
+from cod_lightning.evaluation.suite import Suite
+from tests.played import play
+
+FILE = "evaluation_packs.parquet"
+
+
+def with_success(played, success, **changes):
+    outcomes = dataclasses.replace(played.outcomes, success=success, valid=~np.isnan(success))
+    return dataclasses.replace(played, outcomes=outcomes, **changes)
+
+
+def test_outcomes_come_back_by_pack_and_position(tmp_path: Path) -> None:
+    played = play(Suite(name="heldout"))
+    write_packs(tmp_path / FILE, played)
+    for one in played:
+        found = read_packs(tmp_path / FILE, "heldout", one.condition.name)
+        assert found is not None
+        same = found.rows(one.outcomes.pack_ids)
+        np.testing.assert_array_equal(same.success, one.outcomes.success)
+        np.testing.assert_array_equal(same.rewards, one.outcomes.rewards)
+
+
+def test_a_missing_success_stays_missing(tmp_path: Path) -> None:
+    one = play(Suite(name="heldout"))[0]
+    success = one.outcomes.success.copy()
+    success[3, 2] = np.nan
+    write_packs(tmp_path / FILE, [with_success(one, success)])
+    found = read_packs(tmp_path / FILE, "heldout", "trained")
+    assert found is not None
+    assert np.isnan(found.rows(["3"]).success[0, 2])
+    assert np.isnan(found.success).sum() == 1
+
+
+def test_what_is_played_again_replaces_itself_alone(tmp_path: Path) -> None:
+    suite = Suite(name="heldout")
+    played = play(suite)
+    write_packs(tmp_path / FILE, [*played, *play(Suite(name="other"))])
+    again = with_success(played[0], np.ones_like(played[0].outcomes.success))
+    elsewhere = with_success(played[0], np.zeros_like(played[0].outcomes.success), checkpoint="a.ckpt")
+    write_packs(tmp_path / FILE, [again, elsewhere])
+    trained, other = (read_packs(tmp_path / FILE, name, "trained") for name in ("heldout", "other"))
+    assert trained is not None
+    assert other is not None
+    assert trained.success.min() == 1, "the policy as it stood, not the checkpoint"
+    assert other.success.min() == 0
+    assert read_packs(tmp_path / FILE, "heldout", "blanked_context") is not None
+
+
+def test_a_condition_that_was_not_played_is_none_and_a_foreign_file_is_named(tmp_path: Path) -> None:
+    write_packs(tmp_path / FILE, play(Suite(name="heldout"))[:1])
+    assert read_packs(tmp_path / FILE, "heldout", "no_context") is None
+    (tmp_path / "no.parquet").write_text("no")
+    with pytest.raises(DataError, match=r"no\.parquet is no evaluation_packs\.parquet"):
+        read_packs(tmp_path / "no.parquet", "heldout", "trained")

@@ -1,0 +1,219 @@
+"""The runs of a sweep side by side: what is paired with what, and what the page then says."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cod_lightning.cli import main
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.evaluation.conditions import conditions
+from cod_lightning.evaluation.crossed import crossed_estimate
+from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.evaluation.packs_file import write_packs
+from cod_lightning.evaluation.results import Played
+from cod_lightning.evaluation.schema import SuiteRecord
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.reports.sweeps.compare import compare
+from cod_lightning.reports.sweeps.page import page
+from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, write_record
+
+PACKS = 60
+CELL = Suite(name="held_out", controls=("blanked_context",), warm_start_temperatures=())
+START = Suite(name="held_out", controls=(), warm_start_temperatures=(0.3,))
+
+
+def successes(seed: int, rate: float) -> np.ndarray:
+    """[P N], from noise that all cells of a seed share."""
+    noise = np.random.default_rng(seed).random((PACKS, 3))
+    return (noise < rate + np.array([0.0, 0.1, 0.2])).astype(float)
+
+
+def evaluated(folder: Path, suite: Suite, by_condition: dict[str, np.ndarray], ids: list[str] | None = None) -> None:
+    played = []
+    for condition in conditions(suite):
+        success = by_condition[condition.name]
+        packs = tuple(ids or [f"pack {n}" for n in range(len(success))])
+        outcomes = Outcomes(rewards=success / 2, success=success, valid=~np.isnan(success), pack_ids=packs)
+        played.append(Played(suite=suite, condition=condition, env="levers", outcomes=outcomes))
+    controls = {one.condition.name: [] for one in played[1:]}
+    record = dict.fromkeys(SuiteRecord.__required_keys__) | {"controls": controls}
+    folder.mkdir(exist_ok=True)
+    (folder / "evaluation.json").write_text(json.dumps({"suites": {suite.name: record}}))
+    write_packs(folder / "evaluation_packs.parquet", played)
+
+
+def job(root: Path, seed: int, rate: float, *, tokens: float = 1000.0, order: int = 0, **setting: str) -> Path:
+    """A finished run of a cell that solves so much."""
+    folder = root / f"{'-'.join(setting.values())}-{seed}-hash"
+    record = JobRecord(
+        kind=JobKind.FIT,
+        label=folder.name,
+        config="study/made",
+        overrides=(*(f"{k}={v}" for k, v in setting.items()), f"seed_everything={seed}"),
+        setting={"env": "levers", **setting},
+        seed=seed,
+        order=order,
+        warm_start=f"start-{seed}",
+        status=JobStatus.FINISHED,
+        wall_s=10.0 + seed,
+        cpu_s=9.0,
+        peak_mib=500.0,
+        num_attempts=1,
+    )
+    write_record(folder, record)
+    blanked = np.zeros((PACKS, 3))
+    evaluated(folder, CELL, {"trained": successes(seed, rate), "blanked_context": blanked})
+    start = root / f"start-{seed}"
+    cold = {"trained": blanked, "warm_start": blanked, "warm_start_t0.3": successes(seed, 0.2)}
+    evaluated(start, START, cold)
+    with (folder / "metrics.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            ["step", "tokens/sampled", "tokens/trained", "time/rollout_s", "time/train_s", "val/success/position_0"]
+        )
+        for step, share in enumerate((0.5, 1.0)):
+            writer.writerows([[2 * step, tokens * share, 200 * (step + 1) - 100, 3.0, 1.0, ""]])
+            writer.writerows([[2 * step + 1, tokens * share, 200 * (step + 1), 3.0, 1.0, ""]])
+            writer.writerows([[2 * step + 1, "", "", "", "", rate * share]])
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for seed in (1, 2, 3):
+        job(tmp_path, seed, 0.3, credit="episode")
+        job(tmp_path, seed, 0.5, credit="trajectory", order=1)
+    return tmp_path
+
+
+def only(root: Path, reference: str | None = None) -> Any:
+    (sweep,) = compare([root], reference)["sweeps"]
+    return sweep
+
+
+def test_a_cell_is_its_seeds_and_differences_are_paired_by_seed_and_pack(root: Path) -> None:
+    sweep = only(root)
+    first, second = sweep["cells"]
+    assert (sweep["reference"], sweep["varied"], sweep["packs"]) == ("credit=episode", ["credit"], PACKS)
+    assert (first["seeds"], first["minus_reference"]) == ([1, 2, 3], None)
+    paired = np.stack([successes(s, 0.5) - successes(s, 0.3) for s in (1, 2, 3)])
+    expected = crossed_estimate(paired.mean(axis=2))
+    found = second["minus_reference"]["mean"]
+    assert found["mean"] == pytest.approx(expected.mean, abs=1e-4)
+    assert found["ci95"] == pytest.approx([expected.low, expected.high], abs=1e-4)
+    at_last = second["minus_reference"]["by_position"][-1]["mean"]
+    assert at_last == pytest.approx(paired[:, :, -1].mean(), abs=1e-4)
+
+
+def test_packs_are_matched_by_name_not_by_place(root: Path) -> None:
+    before = only(root)["cells"][1]["minus_reference"]
+    folder = next(root.glob("trajectory-2-*"))
+    order = np.random.default_rng(0).permutation(PACKS)
+    ids = [f"pack {n}" for n in order]
+    shuffled = {"trained": successes(2, 0.5)[order], "blanked_context": np.zeros((PACKS, 3))}
+    (folder / "evaluation_packs.parquet").unlink()
+    evaluated(folder, CELL, shuffled, ids)
+    assert only(root)["cells"][1]["minus_reference"] == before
+
+
+def test_each_run_is_paired_with_its_own_seed_s_warm_start_at_its_best_temperature(root: Path) -> None:
+    sweep = only(root)
+    assert sweep["warm_start"]["best_temperature"] == "warm_start_t0.3"
+    above = np.stack([successes(s, 0.3) - successes(s, 0.2) for s in (1, 2, 3)])
+    assert sweep["cells"][0]["minus_warm_start"]["mean"]["mean"] == pytest.approx(above.mean(), abs=1e-4)
+
+
+def test_costs_and_curves_come_from_the_metrics(root: Path) -> None:
+    cell = only(root)["cells"][0]
+    cost = cell["cost"]
+    assert (cost["sampled_tokens"], cost["trained_tokens"], cost["updates"]) == (1000.0, 400.0, 4.0)
+    assert cost["train_s"] == 2 * 3.0 + 4 * 1.0, "a rollout counts once, whatever it is trained on"
+    assert (cost["wall_s"], cost["cpu_s"], cost["peak_mib"]) == (12.0, 9.0, 500.0)
+    assert (cell["curve"]["tokens"][0], cell["curve"]["tokens"][-1]) == (500, 1000)
+    assert cell["curve_area"]["mean"] == pytest.approx(0.3 * 0.75)
+
+
+def test_unequal_budgets_are_said(root: Path) -> None:
+    assert only(root)["notes"] == []
+    job(root, 4, 0.3, tokens=1200.0, credit="episode")
+    notes = " ".join(only(root)["notes"])
+    assert "runs sampled 1,000 to 1,200 tokens" in notes
+    assert "different seeds" in notes
+
+
+def test_a_failed_job_is_a_note_and_its_seed_is_missing(root: Path) -> None:
+    folder = next(root.glob("trajectory-2-*"))
+    content = json.loads((folder / "job.json").read_text()) | {"status": "failed", "error": "the loss is nan"}
+    (folder / "job.json").write_text(json.dumps(content))
+    sweep = only(root)
+    assert (sweep["cells"][1]["seeds"], sweep["cells"][1]["not_finished"]) == ([1, 3], [2])
+    assert "credit=trajectory, seed 2, is not in the figures, failed: the loss is nan" in sweep["notes"]
+
+
+def test_a_full_grid_says_what_each_choice_does_on_the_average(tmp_path: Path) -> None:
+    rates = {("a", "x"): 0.2, ("a", "y"): 0.3, ("b", "x"): 0.4, ("b", "y"): 0.4}
+    for (one, two), rate in rates.items():
+        for seed in (1, 2):
+            job(tmp_path, seed, rate, credit=one, loss=two)
+    effects = {(e["key"], e["choice"]): e["difference"]["mean"]["mean"] for e in only(tmp_path)["effects"]}
+    mean = {pair: np.mean([successes(s, rate) for s in (1, 2)]) for pair, rate in rates.items()}
+    expected = (mean["b", "x"] + mean["b", "y"] - mean["a", "x"] - mean["a", "y"]) / 2
+    assert effects["credit", "b"] == pytest.approx(expected, abs=1e-4)
+    assert set(effects) == {("credit", "b"), ("loss", "y")}
+    next(tmp_path.glob("b-y-1-*/job.json")).unlink()
+    next(tmp_path.glob("b-y-2-*/job.json")).unlink()
+    assert only(tmp_path)["effects"] == [], "a combination is missing"
+
+
+def test_a_choice_that_only_follows_from_another_is_no_key_of_the_table(tmp_path: Path) -> None:
+    for method, loss in (("grpo", "ratio"), ("rec", "clip")):
+        folder = job(tmp_path, 1, 0.4, method=method)
+        content = json.loads((folder / "job.json").read_text())
+        content["setting"]["loss"] = loss
+        (folder / "job.json").write_text(json.dumps(content))
+    assert only(tmp_path)["varied"] == ["method"]
+
+
+def test_one_cell_and_seed_from_two_configs_is_refused(root: Path) -> None:
+    twice = next(root.glob("episode-1-*"))
+    (root / "again").mkdir()
+    for file in twice.iterdir():
+        (root / "again" / file.name).write_bytes(file.read_bytes())
+    with pytest.raises(DataError, match="have the same setting and seed, but not the same config"):
+        compare([root])
+
+
+def test_the_page_says_what_won_by_how_much_and_how_to_run_it_again(root: Path) -> None:
+    text = page(compare([root], "credit=trajectory"), "Title", "the command")
+    assert "Highest mean: credit=trajectory, 0." in text
+    assert "credit=episode against credit=trajectory: -0." in text
+    assert "(lower)" in text
+    command = "python -m cod_lightning sweep --config study/made credit=episode seed_everything=1,2,3"
+    assert command in text
+
+
+@pytest.mark.parametrize("asked", ["credit=none", "env=levers", "nonsense"])
+def test_a_reference_that_is_not_one_cell_is_refused(root: Path, asked: str) -> None:
+    with pytest.raises(
+        ConfigError, match=r"--reference is .* expected one cell out of: credit=episode; credit=trajectory"
+    ):
+        compare([root], asked)
+
+
+def test_the_command_writes_json_page_and_plots_without_running_anything(root: Path, capsys: Any) -> None:
+    assert main(["sweep", "--table", str(root), "--results", str(root / "ablations")]) == 0
+    written = sorted(path.name for path in root.glob("ablations*"))
+    drawn = [f"ablations_study_made_held_out.{ending}" for ending in ("png", "svg")]
+    assert written == ["ablations.json", "ablations.md", *drawn]
+    assert json.loads((root / "ablations.json").read_text())["sweeps"][0]["reference"] == "credit=episode"
+    assert drawn[0] in (root / "ablations.md").read_text()
+    assert "Highest mean" in capsys.readouterr().out
+
+
+def test_a_folder_without_jobs_is_a_mistake_in_one_line(tmp_path: Path, capsys: Any) -> None:
+    assert main(["sweep", "--table", str(tmp_path)]) == 2
+    assert "expected the folder of a sweep" in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""Log-prob gaps in a report: from the update's log-probs and the sampler's, or a reason why there are none."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cod_lightning.reports.gaps import LogprobFile
+from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.report import read_runs, report_data
+from cod_lightning.rollout import transcript
+from cod_lightning.types import Group, Lifecycle
+from tests.records import group, turn
+from tests.reports.made_runs import write_logprobs, write_run
+
+GROUPS = [group("a", [[True, False], [False, True]]), group("b", [[True, True], [None, False]])]
+
+
+def _side(folder: Path) -> Path:
+    return folder / "lifecycles" / "train_logprobs.jsonl"
+
+
+def _data(folder: Path) -> tuple[dict[str, Any], list[str], list[dict[str, Any]]]:
+    """The file of training lifecycles, the run's notes, all episodes."""
+    overview, lives = report_data(read_runs([folder]))
+    return (
+        overview["files"][0],
+        overview["runs"][0]["notes"],
+        [one for life in lives["lifecycles"] for one in life["e"]],
+    )
+
+
+def test_a_gap_is_the_policys_log_prob_minus_the_samplers(tmp_path):
+    write_run(tmp_path, GROUPS)
+    file, notes, episodes = _data(tmp_path)
+    assert file["colourings"] == ["logprob", "advantage", "gap"]
+    assert notes == []
+    assert episodes[0]["t"][0][5] == [1000, 0]  # ten thousandths of a nat
+    assert episodes[0]["G"] == pytest.approx([1, 0.05, 0.1], abs=1e-6)
+
+
+def test_gaps_of_an_episode_of_several_turns_go_to_the_turns_that_they_are_of(tmp_path):
+    (made,) = GROUPS[:1]
+    turns = (turn(logprobs=(-1.0,)), turn(logprobs=()), turn(logprobs=(-1.0, -2.0)))
+
+    def longer(life: Lifecycle) -> Lifecycle:
+        return replace(life, episodes=tuple(replace(episode, turns=turns) for episode in life.episodes))
+
+    write_run(tmp_path, [replace(made, lifecycles=tuple(map(longer, made.lifecycles)))])
+    *_, episodes = _data(tmp_path)
+    assert [one[5] for one in episodes[0]["t"]] == [[1000], [], [0, 0]]
+
+
+def test_episodes_without_advantage_are_counted_apart_from_those_whose_line_is_lost(tmp_path):
+    write_run(tmp_path, GROUPS[:1])
+    write_logprobs(tmp_path, GROUPS[:1], skipped=(0, 1))
+    file, _, episodes = _data(tmp_path)
+    assert [one["G"] is None for one in episodes[:3]] == [True, True, False]
+    assert [one["A"] for one in episodes[:3]] == [0.0, -0.25, -0.5]
+    assert file["gaps"].startswith("Log-prob gaps are known for 2 of the 6 episodes of this file. 2 had advantage 0,")
+    assert file["gaps"].endswith("For 2 there is no line in train_logprobs.jsonl.")
+
+
+def test_a_run_of_an_earlier_version_has_no_gaps_and_says_so(tmp_path):
+    write_run(tmp_path, GROUPS)
+    _side(tmp_path).unlink()
+    file, notes, episodes = _data(tmp_path)
+    assert notes == ["No log-prob gaps: there is no lifecycles/train_logprobs.jsonl."]
+    assert file["colourings"] == ["logprob", "advantage"]
+    assert all(one["G"] is None for one in episodes)
+
+
+def test_damaged_lines_cost_their_episodes_and_are_counted(tmp_path):
+    write_run(tmp_path, GROUPS)
+    first, second, third, *rest = _side(tmp_path).read_text().splitlines()
+    lines = [
+        first[:30],
+        second.replace('"schema":1', '"schema":2'),
+        third.replace('"digest":', '"digest":1'),
+        "",
+        *rest,
+    ]
+    _side(tmp_path).write_text("\n".join(lines))
+    _, notes, episodes = _data(tmp_path)
+    assert notes == [
+        "lifecycles/train_logprobs.jsonl: 1 line was left out, torn or damaged.",
+        "lifecycles/train_logprobs.jsonl: 1 line was left out, schema 2, not 1.",
+        "lifecycles/train_logprobs.jsonl: 1 line was left out, about other tokens than the lifecycle's.",
+    ]
+    assert [one["G"] is None for one in episodes[:4]] == [True, True, True, False]
+
+
+def test_a_line_for_the_same_episode_played_again_with_other_words_is_not_taken_for_it(tmp_path):
+    write_run(tmp_path, GROUPS[:1])
+    (made,) = GROUPS[:1]
+
+    def other(life: Lifecycle) -> Lifecycle:
+        said = (replace(turn(), action_ids=(7, 8)),)
+        return replace(life, episodes=tuple(replace(episode, turns=said) for episode in life.episodes))
+
+    played_twice = [replace(made, lifecycles=tuple(map(other, made.lifecycles))), made]
+    transcript.write(tmp_path / "lifecycles" / "train.jsonl", played_twice, step=4, append=False)
+    *_, episodes = _data(tmp_path)
+    assert [one["G"] is None for one in episodes] == [True] * 6 + [False] * 6
+
+
+def test_each_rank_has_a_file_of_its_own(tmp_path):
+    folder = write_run(tmp_path, GROUPS) / "lifecycles"
+    for name in ("train", "train_logprobs"):
+        (folder / f"{name}.jsonl").rename(folder / f"{name}.rank1.jsonl")
+    assert LogprobFile.beside(folder / "train.rank1.jsonl").path.name == "train_logprobs.rank1.jsonl"
+    file, *_ = _data(tmp_path)
+    assert (file["label"], file["colourings"]) == ("train.rank1", ["logprob", "advantage", "gap"])
+
+
+def test_only_where_lines_begin_is_kept_of_a_long_file(tmp_path):
+    groups: list[Group] = [group(f"p{index}", [[True, False], [False, True]]) for index in range(20)]
+    file = LogprobFile.beside(write_run(tmp_path, groups) / "lifecycles" / "train.jsonl")
+    assert sum(len(places) for places in file._places.values()) == 20 * 6
+    played = list(LifecycleFile(tmp_path / "lifecycles" / "train.jsonl").groups())
+    assert [found.updates for life in file.of(played[-1]) for found in life if found is not None] == [1] * 6

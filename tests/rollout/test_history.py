@@ -1,0 +1,157 @@
+"""What a dialogue's prompts are where templates of real models keep or rewrite what was said before."""
+
+import asyncio
+import re
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from cod_lightning.engines.scripted import ScriptedEngine
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.types import Message, Role, Split
+from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
+from tests.stubs import PlainContext, WordWorld
+
+OPENING = (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "Which way?"))
+THOUGHT = "<think>\nThe map is dark.\n</think>\n\nLeft."
+KINDS = {"qwen3": QWEN3, "llama3": LLAMA3, "chatml": CHATML}
+REWRITTEN = {("qwen3", True): True, ("qwen3", False): True}
+"""Template and thinking, to whether history changes; nowhere else."""
+
+
+class Spy(ScriptedEngine):
+    """Says what it is told to and keeps what it was asked."""
+
+    def __init__(self, chat, reply):
+        super().__init__(lambda messages, random: reply, chat.encode, chat.stop_id)
+        self.prompts, self.dialogues, self.released = [], [], []
+
+    async def generate(self, request):
+        self.prompts.append(tuple(request.prompt_ids))
+        self.dialogues.append(request.dialogue)
+        return await super().generate(request)
+
+    def release(self, dialogue):
+        self.released.append(dialogue)
+
+
+def talk(chat, reply, num_turns=3, window=2000):
+    engine = Spy(chat, reply)
+    speaker = Speaker(engine=engine, chat=chat, window=window, max_new_tokens=100)
+
+    async def all_turns():
+        dialogue, turns = speaker.open("me", OPENING), []
+        for n in range(num_turns):
+            turns.append(await dialogue.turn())
+            if n < num_turns - 1:
+                dialogue.say(f"And now? {n}")
+        dialogue.close()
+        return dialogue.messages, turns
+
+    messages, turns = asyncio.run(all_turns())
+    return engine, messages, turns
+
+
+def template_says(chat, messages):
+    return chat.tokenizer.apply_chat_template(
+        [{"role": m.role.value, "content": m.content} for m in messages],
+        tokenize=False,
+        add_generation_prompt=True,
+        enable_thinking=chat.enable_thinking,
+    )
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rewrite", [False, True, None])
+def test_each_prompt_extends_the_one_before_or_is_what_the_template_makes_of_the_dialogue(kind, thinking, rewrite):
+    chat = Chat(bpe_tokenizer(KINDS[kind]), thinking, rewrite)
+    reply = THOUGHT if thinking else "Left."
+    engine, messages, turns = talk(chat, reply)
+    assert chat.rewrite_history is (thinking if rewrite is None else rewrite)
+    ids = ()
+    for turn, prompt in zip(turns, engine.prompts, strict=True):
+        ids = ids + turn.new_ids if turn.extends else turn.new_ids
+        assert ids == prompt
+        ids += turn.action_ids
+    changed = chat.rewrite_history and REWRITTEN.get((kind, thinking), False)
+    assert [turn.extends for turn in turns] == [False, not changed, not changed]
+    if chat.rewrite_history or not REWRITTEN.get((kind, thinking), False):
+        for n, prompt in enumerate(engine.prompts):
+            said = messages[: 2 + 2 * n]
+            assert chat.tokenizer.decode(prompt) == template_says(chat, said)
+
+
+def test_thoughts_of_earlier_turns_are_gone_or_kept_as_the_key_says():
+    for rewrite, num in ((True, 0), (False, 2)):
+        engine, *_ = talk(chat := Chat(bpe_tokenizer(QWEN3), True, rewrite), THOUGHT)
+        last = chat.tokenizer.decode(engine.prompts[-1])
+        assert len(re.findall("The map is dark", last)) == num
+        assert last.count("Left.") == 2
+
+
+def test_a_segment_that_begins_within_an_episode_is_another_dialogue_to_the_engine_and_none_is_left_open():
+    engine, *_ = talk(Chat(bpe_tokenizer(QWEN3), True, True), THOUGHT)
+    assert engine.dialogues == ["me", "me#1", "me#2"]
+    assert engine.released == engine.dialogues
+
+
+def test_words_that_the_template_trims_are_rewritten_where_it_is_followed():
+    _, _, turns = talk(Chat(bpe_tokenizer(LLAMA3), False, True), "Left. ")
+    assert [turn.extends for turn in turns] == [False, False, False]
+
+
+def test_a_forged_special_token_does_not_count_as_rewriting():
+    chat = Chat(bpe_tokenizer(CHATML), False, True)
+    engine, _, turns = talk(chat, "x")
+    assert [turn.extends for turn in turns] == [False, True, True]
+
+    async def forge():
+        dialogue = Speaker(engine=engine, chat=chat, window=2000, max_new_tokens=9).open("me", OPENING)
+        await dialogue.turn()
+        dialogue.say("a<|im_end|>b")
+        turn = await dialogue.turn()
+        dialogue.close()
+        return turn
+
+    assert asyncio.run(forge()).extends
+
+
+@pytest.fixture(scope="module")
+def model():
+    tokenizer = bpe_tokenizer(QWEN3)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+    return Qwen3ForCausalLM(
+        Qwen3Config(vocab_size=len(tokenizer), head_dim=16, intermediate_size=64, max_position_embeddings=1024, **sizes)
+    ).eval()
+
+
+def test_lifecycles_with_rewritten_history_have_exact_tokens_log_probs_and_one_credit_an_episode(model):
+    chat = Chat(bpe_tokenizer(QWEN3), False, True)  # the empty thought that a turn begins with is dropped later
+    engine = TransformersEngine()
+    engine.bind(model, stop_ids=chat.stop_ids)
+    engine.update_weights(model.state_dict().items(), policy_version=1)
+    world = WordWorld()
+    packs = [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)]
+    speaker = Speaker(engine=engine, chat=chat, window=1000, max_new_tokens=6)
+    groups = run_groups(packs, 3, world=world, mechanism=PlainContext(), speaker=speaker)
+    assert not any(life.failed for group in groups for life in group.lifecycles)
+    assert count_drift(groups) == 0
+    segments = segments_of(groups)
+    of_first = [s for s in segments if s.sibling == 0 and s.episode == 0]
+    assert len(of_first) == 3
+    assert RolloutStats.of(groups, 1.0, 0).num_rewritten == 3 * 2 * 2
+    for segment in segments:
+        with torch.no_grad():
+            scores = torch.log_softmax(model(torch.tensor([segment.token_ids])).logits[0], dim=-1)
+        for t, sampled in enumerate(segment.action_mask):
+            if sampled:
+                expected = scores[t - 1, segment.token_ids[t]].item()
+                assert segment.behaviour_logprobs[t] == pytest.approx(expected, abs=1e-4)

@@ -1,0 +1,140 @@
+"""What vLLM's server says over HTTP (0.32.0, as measured), from a thread: it dies, comes back, is slow or stale on command."""
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from safetensors import safe_open
+
+
+class FakeVLLM:
+    """Answers as vLLM does; its tokens come from the request's seed, each with log-prob -1.5."""
+
+    def __init__(self, *, dev_mode=True, scale_out=True, logprobs_mode="processed_logprobs", window=256) -> None:
+        self.dev_mode, self.scale_out, self.logprobs_mode, self.window = dev_mode, scale_out, logprobs_mode, window
+        self.dtype = "torch.float32"
+        self.version = "default"
+        self.after_s = 0.0
+        self.status = 0
+        """If not 0, what a turn is answered with."""
+        self.dies_with_turn = False
+        self.prefix_cache_stuck = 0
+        self.prompts: list[tuple[int, ...]] = []
+        self.loaded: list[frozenset[str]] = []
+        self.calls: Counter[str] = Counter()
+        self.in_flight, self.most_in_flight = 0, 0
+        self._lock = threading.Lock()
+        self._server: ThreadingHTTPServer | None = None
+        self.port = 0
+        self.come_back()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def come_back(self) -> None:
+        """Listen, with the weights that it is always started with."""
+        self.version = "default"
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    def die(self) -> None:
+        """Answer nobody any more."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            server.shutdown()
+            server.server_close()
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        path, _, _ = path.partition("?")
+        self.calls[path] += 1
+        if path == "/health":
+            return 200, ""
+        if path == "/inference/v1/generate":
+            return self._turn(body)
+        if not self.dev_mode:
+            return 404, {"detail": "Not Found"}
+        if path == "/server_info":
+            model = {"logprobs_mode": self.logprobs_mode, "max_model_len": self.window, "dtype": self.dtype}
+            return 200, {"vllm_config": {"model_config": model}}
+        if path == "/weight_info":
+            return 200, {"weight_version": self.version}
+        if path == "/collective_rpc":
+            with safe_open(f"{body['kwargs']['weights_path']}/model.safetensors", "pt") as file:
+                self.loaded.append(frozenset(file.keys()))
+            return 200, {"results": [None]}
+        if path == "/reset_prefix_cache":
+            self.prefix_cache_stuck -= 1
+            return 200, {"success": self.prefix_cache_stuck < 0}
+        if path == "/update_weight_version":
+            self.version = body["new_version"]
+            return 200, {"success": True, "new_version": self.version}
+        return 200, {"message": "done", "world_size": 1}
+
+    def _turn(self, body: dict[str, Any]) -> tuple[int, Any]:
+        if not self.scale_out:
+            said = "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them."
+            return 403, {"error": {"message": said, "code": 403}}
+        if self.status:
+            return self.status, {"error": {"message": "it broke", "code": self.status}}
+        with self._lock:
+            self.prompts.append(tuple(body["token_ids"]))
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        time.sleep(self.after_s)
+        with self._lock:
+            self.in_flight -= 1
+        sampling = body["sampling_params"]
+        assert sampling["logprobs"] == 0
+        assert sampling["ignore_eos"]
+        drawn = random.Random(sampling["seed"])
+        ids = [drawn.randrange(3, 40) for _ in range(sampling["max_tokens"])]
+        choice = {
+            "finish_reason": "length",
+            "token_ids": ids,
+            "logprobs": {"content": [{"token_id": i, "logprob": -1.5} for i in ids]},
+            "weight_versions": [{"version": self.version, "start": 0, "end": len(ids)}],
+        }
+        return 200, {"choices": [choice], "prompt_token_ids": body["token_ids"]}
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                self._say(*fake.answer(self.path, {}))
+
+            def do_POST(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(length) or b"{}")
+                if fake._server is None or (fake.dies_with_turn and "generate" in self.path):
+                    threading.Thread(target=fake.die).start()
+                    self.close_connection = True
+                    return
+                self._say(*fake.answer(self.path, body))
+
+            def _say(self, status: int, content: Any) -> None:
+                text = content if isinstance(content, str) else json.dumps(content)
+                try:
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/json" if content else "text/plain")
+                    self.send_header("Content-Length", str(len(text)))
+                    self.send_header("Connection", "close")
+                    self.end_headers()
+                    self.wfile.write(text.encode())
+                except OSError:
+                    pass
+                self.close_connection = True
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        return Handler
