@@ -33,6 +33,8 @@ soak: .venv/installed-test
 	.venv/bin/python -m cod_lightning references --num_packs 200 --out docs/results/references
 	PYTHONPATH=. .venv/bin/python tests/soak/fuzz_worlds.py --out docs/results/fuzz_worlds.json
 	PYTHONPATH=. .venv/bin/python tests/soak/deploy_kills.py --out docs/results/deploy_kills.json
+	PYTHONPATH=. .venv/bin/python tests/soak/train_kills.py --out docs/results/train_kills.json
+	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
 bench: .venv/installed-test

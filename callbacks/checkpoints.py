@@ -1,30 +1,49 @@
-"""Checkpoints of a run: `checkpoints/last.ckpt`, written after every validation, or every so many updates."""
+"""Checkpoints of a run: after every validation, or every so many updates, each on disk as a whole before it gets its name."""
 
+import errno
+import shutil
 from pathlib import Path
+from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import ModelCheckpoint
+import torch
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from torch.distributed.checkpoint.api import CheckpointException
+
+from callbacks.durable_io import DurableIO
+from callbacks.ranks import gathered
+from callbacks.unfinished_validation import to_be_done_again
+from cod_lightning.errors import SaveFailed
+from cod_lightning.models.checkpoint_check import digests, seal, sync
+from cod_lightning.models.checkpoint_folder import CheckpointFolder, num_updates_of, remove
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class RunCheckpoint(ModelCheckpoint):
-    """Keeps the newest state only; `--ckpt_path last` goes on from it, exactly.
+class RunCheckpoint(Checkpoint):
+    """Keeps the newest states in `checkpoints/`; `--ckpt_path last` goes on from the newest that is whole, exactly.
+
+    Every rank takes part in a save; only rank 0 names, links and removes files.
 
     Args:
         root: Folder of the run.
         every: Optimizer updates between two checkpoints; null: one after every validation.
+        keep: Checkpoints that are kept; null keeps all.
     """
 
-    def __init__(self, root: Path, every: int | None = None) -> None:
-        self.root = root
-        super().__init__(
-            dirpath=root / "checkpoints",
-            filename="last",
-            save_top_k=1,
-            monitor=None,
-            enable_version_counter=False,
-            save_on_train_epoch_end=True,
-        )
-        self.every = every
+    def __init__(self, root: Path, every: int | None = None, keep: int | None = 2) -> None:
+        self.folder = CheckpointFolder(root / "checkpoints")
+        self.every, self.keep = every, keep
+        self._saved_at: int | None = None
+        """Updates of the newest checkpoint of this run, also if it was resumed from it."""
+        self._others: set[Path] = set()
+        """Checkpoints of a run that this one overwrites, or of updates that it does again; they go once there is a better one."""
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Save durably, unless the user has chosen a plugin that saves otherwise."""
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = DurableIO()
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Look at the run between any two updates.
@@ -35,13 +54,105 @@ class RunCheckpoint(ModelCheckpoint):
         if self.every is not None and stream is not None:
             stream.listeners.append(lambda: self._between(trainer))
 
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """See what the folder holds already."""
+        origin = trainer.ckpt_path
+        own = origin is not None and Path(origin).parent.resolve() == self.folder.path.resolve()
+        self._saved_at = trainer.global_step if own else None
+        self._others = {p for p in self.folder.kept() if not own or num_updates_of(p) > trainer.global_step}
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """After the validation of the epoch."""
+        if not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
+            self.save(trainer)
+
+    def save(self, trainer: L.Trainer) -> None:
+        """Save the state of now, unless it has been. Raises `SaveFailed` on every rank if one of them could not write."""
+        if self._saved_at == trainer.global_step:
+            return
+        for logger in trainer.loggers:  # a run that is killed later goes on without a gap
+            logger.save()
+        if trainer.is_global_zero:
+            self.folder.clear()
+        trainer.strategy.barrier()
+        self._write(trainer)
+        self._saved_at = trainer.global_step
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """A checkpoint of the same update, from before the validation, is not the state of now."""
+        if not trainer.sanity_checking:
+            self._saved_at = None
+
     def _between(self, trainer: L.Trainer) -> None:
         assert self.every is not None
         if trainer.global_step % self.every == 0:
-            self._save_checkpoint(trainer, str(self.root / "checkpoints" / "last.ckpt"))
+            self.save(trainer)
 
-    def _save_checkpoint(self, trainer: L.Trainer, filepath: str) -> None:
-        """With the metrics up to here, so that a run which is killed later goes on without a gap."""
-        for logger in trainer.loggers:
-            logger.save()
-        super()._save_checkpoint(trainer, filepath)
+    def _write(self, trainer: L.Trainer) -> None:
+        """The collective part; a failure of one rank becomes one of all, so that none waits for another."""
+        path = self.folder.unfinished(trainer.global_step)
+        content = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+        if trainer.validating:
+            to_be_done_again(content)
+        needed, failure, shards = _num_bytes(content), None, {}
+        try:
+            trainer.strategy.save_checkpoint(content, path)
+            if path.is_dir():
+                shards = digests(path.glob(f"__{trainer.global_rank}_*"))
+        except (OSError, RuntimeError, CheckpointException) as error:
+            failure = error
+        everyone = gathered((None if failure is None else self._said(failure, needed), shards))
+        said = [text for text, _ in everyone if text]
+        if not said and trainer.is_global_zero:
+            try:
+                self._finish(trainer.global_step, {name: digest for _, of in everyone for name, digest in of.items()})
+            except OSError as error:
+                failure, said = error, [self._said(error, needed)]
+        said = trainer.strategy.broadcast(said)
+        if said:
+            if trainer.is_global_zero:
+                self.folder.clear()
+            raise SaveFailed(said[0]) from failure
+
+    def _finish(self, num_updates: int, shards: dict[str, str]) -> None:
+        path = self.folder.unfinished(num_updates)
+        if path.is_dir():
+            seal(path, shards)
+        else:
+            sync(path)
+        path = self.folder.finish(num_updates)
+        remove(self._others - {path})
+        self._others = set()
+        if self.keep is not None:
+            remove(self.folder.kept()[self.keep :])
+
+    def _said(self, error: BaseException, needed: int) -> str:
+        """What a person can act on."""
+        if not _no_room(error):
+            return f"no checkpoint could be written in {self.folder.path} ({type(error).__name__}: {error})."
+        free = shutil.disk_usage(self.folder.path).free
+        return (
+            f"no room for a checkpoint in {self.folder.path}: it needs {needed:,} bytes, and {free:,} are free. Those of "
+            "before are whole. Make room, or lower keep_checkpoints; then go on with --ckpt_path last."
+        )
+
+
+def _no_room(error: BaseException | None) -> bool:
+    """Whether a full disk, a quota or a limit on files is behind it.
+
+    torch wraps the reason, and drops it on its way from another rank: its zip writer is then left with `unexpected pos`, short.
+    """
+    if isinstance(error, CheckpointException):
+        return any(_no_room(wrapped[0]) for wrapped in error.failures.values())
+    if error is None or (isinstance(error, OSError) and error.errno in _NO_ROOM):
+        return error is not None
+    return "unexpected pos" in str(error) or _no_room(error.__cause__ or error.__context__)
+
+
+def _num_bytes(content: Any) -> int:
+    """Of all tensors in it, which make up nearly all of a checkpoint; of this rank's shards."""
+    if isinstance(content, torch.Tensor):
+        return getattr(content, "_local_tensor", content).nbytes
+    if isinstance(content, dict):
+        return sum(map(_num_bytes, content.values()))
+    return sum(map(_num_bytes, content)) if isinstance(content, list | tuple) else 0

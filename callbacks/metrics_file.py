@@ -1,15 +1,18 @@
-"""`metrics.csv` that goes on where a checkpoint was written, without gap or repeat."""
+"""`metrics.csv` that goes on where a checkpoint was written, without gap or repeat, wherever a run is killed."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
+from cod_lightning.models.checkpoint_check import sync
+
 
 class MetricsFile(CSVLogger):
-    """Lightning's `CSVLogger`, which deletes the file that it finds, with the rows before `resumed_at` put back.
+    """Lightning's `CSVLogger` without its two moments in which the rows of before are not on disk.
 
     Args:
         folder: Folder of metrics.csv.
@@ -24,14 +27,46 @@ class MetricsFile(CSVLogger):
     @property
     @rank_zero_experiment
     def experiment(self) -> ExperimentWriter:
-        """The writer; on first use it gets the rows that were kept."""
-        first = self._experiment is None
-        writer = super().experiment
-        if first and self._kept:
-            with open(writer.metrics_file_path, "w", newline="") as file:
-                csv.writer(file).writerows(self._kept)
-            writer.metrics_keys = list(self._kept[0])
-        return writer
+        """The writer; it begins with the rows that were kept."""
+        if not isinstance(self._experiment, ExperimentWriter):
+            self._experiment = _Writer(self.log_dir, self._kept)
+        return self._experiment
+
+
+class _Writer(ExperimentWriter):
+    """Replaces the file, with its rows of before, where Lightning's removes it or writes over it."""
+
+    def __init__(self, log_dir: str, kept: Sequence[Sequence[str]]) -> None:
+        super().__init__(log_dir)
+        if kept:
+            _replace(Path(self.metrics_file_path), kept)
+            self.metrics_keys = list(kept[0])
+        else:
+            Path(self.metrics_file_path).unlink(missing_ok=True)
+
+    def save(self) -> None:
+        """Rows are on disk before the checkpoint that counts on them."""
+        written = bool(self.metrics)
+        super().save()
+        if written:
+            sync(Path(self.metrics_file_path))
+
+    def _check_log_dir_exists(self) -> None:
+        """Leave the file of before until there is a new one."""
+
+    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
+        path = Path(self.metrics_file_path)
+        with path.open(newline="") as file:
+            rows = [[row.get(name, "") for name in fieldnames] for row in csv.DictReader(file)]
+        _replace(path, [fieldnames, *rows])
+
+
+def _replace(path: Path, rows: Sequence[Sequence[str]]) -> None:
+    beside = path.with_name(f"{path.name}.writing")
+    with beside.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    sync(beside)
+    beside.replace(path)
 
 
 def rows_before(path: Path, num_updates: int) -> list[list[str]]:

@@ -22,7 +22,8 @@ class LogprobWriter:
     """Writes a line for each episode of the followed packs, as soon as an update trains on it.
 
     It listens to the module's own forward passes and copies the rows of followed packs only: no pass is added, and nothing is
-    kept. Episodes whose rows an update leaves out, those of zero advantage, have no line.
+    kept. Episodes whose rows an update leaves out, those of zero advantage, have no line, nor have attempts beside a
+    lifecycle.
     """
 
     def __init__(self, trainer: L.Trainer) -> None:
@@ -49,8 +50,9 @@ class LogprobWriter:
 
     def __call__(self, rows: Batch, logprobs: Tensor) -> None:
         """The rows of a micro-batch. Rows of one episode come together, in the order of their turns."""
-        g = rows.episode_index[:, 0].tolist() if self.followed else []
-        if places := [place for place, one in enumerate(g) if rows.pack_ids.get(one) in self.followed]:
+        own = rows.attempt.lt(0).nonzero().flatten().tolist() if self.followed else []
+        packs = rows.episode_index[:, 0].tolist()
+        if places := [place for place in own if rows.pack_ids.get(packs[place]) in self.followed]:
             self._append(map(policy_logprobs.dump, self._records(rows, logprobs, places)))
 
     def _records(self, rows: Batch, logprobs: Tensor, places: list[int]) -> Iterator[PolicyLogprobs]:

@@ -21,10 +21,13 @@ class UpdateStats(Protocol):
 class Throughput(Callback):
     """Logs seconds and tokens per second of the latest rollout and of every update, each as this rank's clock sees it.
 
-    `time/rollout_s`, `throughput/generated_tokens_s`, `rollout/token_drift`, `rollout/num_failed` and
-    `rollout/num_rewritten` come from the DataModule's `last_rollout` and repeat until the next rollout; `time/train_s` is the
-    span of `training_step`, its optimizer step included, and `throughput/trained_tokens_s` divides the tokens of the module's
-    `last_update` by it.
+    `time/rollout_s`, `throughput/generated_tokens_s`, `rollout/token_drift`, `rollout/num_failed`, `rollout/num_lost_groups`,
+    `rollout/num_rewritten` and, for what happened at all, `faults/NAME` (lifecycles lost to it) come from the DataModule's
+    `last_rollout` and repeat until the next rollout; `time/train_s` is the span of `training_step`, its optimizer step
+    included, and `throughput/trained_tokens_s` divides the tokens of the module's `last_update` by it.
+    So do the costs of what a rollout may do besides: `train/resampled_packs`, played in place of packs without signal, and
+    their share of all packs played; `rollout/num_attempts` and `rollout/attempt_tokens` of `data.anchors` and
+    `data.counterfactual`, and `time/attempts_s`, the rollout's seconds by their share of its tokens.
     """
 
     def __init__(self) -> None:
@@ -60,4 +63,11 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         "rollout/token_drift": float(rollout.token_drift),
         "rollout/num_failed": float(rollout.num_failed),
         "rollout/num_rewritten": float(rollout.num_rewritten),
+        "train/resampled_packs": float(rollout.num_replacements),
+        "train/resampled_share": rollout.num_replacements / max(1, rollout.num_packs),
+        "rollout/num_attempts": float(rollout.num_attempts),
+        "rollout/attempt_tokens": float(rollout.num_attempt_tokens),
+        "time/attempts_s": rollout.seconds * rollout.attempt_share,
+        "rollout/num_lost_groups": float(rollout.num_lost_groups),
+        **{f"faults/{name}": float(count) for name, count in rollout.faults.items()},
     }

@@ -17,8 +17,9 @@ class WeightSync(Callback):
 
     An engine that was asked to (`data.engine.sleep`) sleeps while training goes on; a sync wakes it, weights first.
 
-    The rollout that follows carries the version on every token. With `data.updates_per_rollout` above 1 the later updates
-    of a rollout train on tokens of the version before; the next sync comes when the rollout is used up.
+    The rollout that follows carries the version on every token. With `data.updates_per_rollout` or
+    `data.passes_per_rollout` above 1 the later updates of a rollout train on tokens of the version before; the next sync
+    comes when the rollout is used up.
 
     Logs `time/sync_s` and, where the self-test ran, `engine/self_test_gap`: the largest difference (nats) between the engine's
     log-probs of a fixed prompt's continuation and the training forward's. Both repeat until the next sync.
@@ -69,13 +70,17 @@ class WeightSync(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """A rollout is used up: the next one comes from the new weights."""
-        if (batch_idx + 1) % trainer.datamodule.updates_per_rollout == 0:  # pyright: ignore
+        if not trainer.datamodule.stream.mid_rollout:  # pyright: ignore
             self._sync(trainer, pl_module)
         pl_module.log("time/sync_s", self.last_sync_s, on_step=True, on_epoch=False, batch_size=1)
         if self.last_gap is not None:
             pl_module.log("engine/self_test_gap", self.last_gap, on_step=True, on_epoch=False, batch_size=1)
 
     def _sync(self, trainer: L.Trainer, pl_module: Any, *, new: bool = True) -> None:
+        with trainer.datamodule.watched("a weight sync"):  # pyright: ignore[reportAttributeAccessIssue]
+            self._sync_now(trainer, pl_module, new=new)
+
+    def _sync_now(self, trainer: L.Trainer, pl_module: Any, *, new: bool) -> None:
         engine = self._engine(trainer)
         if engine.policy_version < 0:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]

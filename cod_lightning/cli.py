@@ -5,6 +5,7 @@ Lightning-facing packages beside `cod_lightning`; because their names are generi
 """
 
 import difflib
+import errno
 import importlib
 import importlib.util
 import sys
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cod_lightning import __version__
-from cod_lightning.errors import CodLightningError, ConfigError, DataError
+from cod_lightning.errors import CodLightningError, ConfigError, DataError, Stopped
 
 _HELP = f"""cod_lightning {__version__}: train and deploy LLMs as long-lifecycle agents.
 
@@ -53,7 +54,7 @@ _MODULES = dict.fromkeys(_LIGHTNING, "train") | {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 if it went well, 2 for a mistake in what was asked for, 1 for a run that had to stop."""
+    """Run a command; 0 if it went well, 2 for a mistake in what was asked for, 1 for a run that failed, 128 + N after signal N."""
     args = list(sys.argv[1:] if argv is None else argv)
     if not args or args[0] in ("-h", "--help", "help"):
         print(_HELP)
@@ -70,6 +71,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CodLightningError as error:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"error: {error}. Make room; then fit goes on with --ckpt_path last.", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:  # before there was a run to stop
+        print("Stopped by SIGINT.", file=sys.stderr)
+        return 130
+    except Stopped as stopped:
+        if stopped.told:
+            print(stopped.told, file=sys.stderr)
+        return 128 + stopped.number
 
 
 def _dispatch(args: list[str]) -> int:

@@ -1,9 +1,11 @@
 """One exception per boundary that something can go wrong at; stdlib only.
 
 `ConfigError` is for the person who typed the config: it names the key, the value, what was expected and the remedy.
-`EngineFailure` and `EnvironmentFailure` mark where a failure came from; the rollout turns them into an episode's status, and the
-run goes on.
+`EngineFailure`, `EnvironmentFailure` and `OutOfTime` mark where a failure came from; the rollout turns them into an episode's
+status, counts them by the name of their class, and the run goes on.
 """
+
+import signal
 
 
 class CodLightningError(Exception):
@@ -26,6 +28,14 @@ class EngineFailure(CodLightningError):
     """An engine raised, or could not serve a request."""
 
 
+class TurnTimeout(EngineFailure):
+    """An engine gave no answer within `data.deadlines.turn_s`."""
+
+
+class BadCompletion(EngineFailure):
+    """What an engine returned cannot have been sampled from the policy, given the prompt."""
+
+
 class EngineMismatch(EngineFailure):
     """After a weight sync an engine's log-probabilities are not those of the trained weights; ends the run."""
 
@@ -35,7 +45,31 @@ class EngineRefused(CodLightningError):
 
 
 class EnvironmentFailure(CodLightningError):
-    """A world raised."""
+    """A world raised, or gave what no world may give."""
+
+
+class WorldHung(EnvironmentFailure):
+    """A world took longer than its worker process is given; the process was killed."""
+
+
+class WorldDied(EnvironmentFailure):
+    """The worker process of a world ended on its own."""
+
+
+class OutOfTime(CodLightningError):
+    """A lifecycle was broken off because a deadline was over."""
+
+
+class EpisodeTimeout(OutOfTime):
+    """An episode took longer than `data.deadlines.episode_s`."""
+
+
+class PackTimeout(OutOfTime):
+    """A lifecycle took longer than `data.deadlines.pack_s`."""
+
+
+class TooManyFailures(CodLightningError):
+    """A rollout lost more of its lifecycles than `data.max_failed_fraction`; ends the run."""
 
 
 class NonFiniteLoss(CodLightningError):
@@ -44,3 +78,20 @@ class NonFiniteLoss(CodLightningError):
 
 class DataError(CodLightningError):
     """A file that was to be read is missing, foreign or damaged; names the file and the remedy."""
+
+
+class SaveFailed(CodLightningError):
+    """A checkpoint could not be written; those before are as they were. Names the folder, the reason and the remedy."""
+
+
+class Stopped(SystemExit):
+    """A signal asked the run to end, and it did so where it can go on; a `SystemExit`, so that nothing takes it for a failure.
+
+    `code` is 128 plus the signal's number, as a shell has it: 143 for SIGTERM, 130 for SIGINT.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
+        self.told = f"Stopped by {signal.Signals(number).name}."
+        """What the run's last line says; how to go on, where that is known."""

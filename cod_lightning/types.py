@@ -56,10 +56,19 @@ class EpisodeStatus(StrEnum):
     TRUNCATED = "truncated"
     """The turns, the response length or the policy's window ran out."""
     FAILED = "failed"
-    """An engine or a world raised; the reward is missing."""
+    """An engine or a world raised, or a deadline was over; the reward is missing."""
     SKIPPED = "skipped"
     """It never began, because an earlier episode of the lifecycle failed, or because a control of an evaluation does without
     it; the reward is missing."""
+
+
+class AttemptKind(StrEnum):
+    """What an extra attempt at a task shares with the solve episode of the lifecycle, besides the task and the world."""
+
+    SAME_CONTEXT = "same_context"
+    """The context too: like is compared with like, and it is trained on."""
+    WITHOUT_CONTEXT = "without_context"
+    """Not the context: it measures what the context is worth, and is not trained on."""
 
 
 class StopReason(StrEnum):
@@ -146,7 +155,7 @@ class Episode:
     context_before: str = ""
     context_after: str = ""
     error: str = ""
-    """What was raised, for FAILED."""
+    """What was raised, for FAILED: the name of its class, a colon, its message."""
     repeat: bool = False
     """Solve: whether an earlier task of the pack asked for the same (`Task.repeat`)."""
 
@@ -155,9 +164,26 @@ class Episode:
         assert missing == (self.reward is None), f"a {self.status} episode with reward {self.reward}"
 
     @property
+    def fault(self) -> str:
+        """Name of what was raised, under which it is counted; empty where nothing was.
+
+        >>> Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.FAILED, error="WorldHung: no answer").fault
+        'WorldHung'
+        """
+        return self.error.partition(":")[0]
+
+    @property
     def num_action_tokens(self) -> int:
         """Tokens the policy sampled in this episode."""
         return sum(len(turn.action_ids) for turn in self.turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An extra solve episode from a snapshot of a lifecycle: nothing comes after it."""
+
+    kind: AttemptKind
+    episode: Episode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +193,8 @@ class Lifecycle:
     pack_id: str
     sibling: int
     episodes: tuple[Episode, ...]
+    attempts: tuple[Attempt, ...] = ()
+    """Extra attempts at some of its tasks, by position; only training rollouts have any."""
 
     @property
     def solves(self) -> tuple[Episode, ...]:
@@ -179,8 +207,13 @@ class Lifecycle:
         return self.episodes[1::2]
 
     @property
+    def all_episodes(self) -> tuple[Episode, ...]:
+        """Its own, and those of its attempts."""
+        return self.episodes + tuple(attempt.episode for attempt in self.attempts)
+
+    @property
     def failed(self) -> bool:
-        """True if an engine or a world failed in it."""
+        """True if an engine or a world failed in one of its own episodes, or its time was over."""
         return any(episode.status is EpisodeStatus.FAILED for episode in self.episodes)
 
 
@@ -206,12 +239,14 @@ class Segment:
     pack_id: str
     sibling: int
     episode: int
-    """Index e in 0..E-1."""
+    """Index e in 0..E-1; of an attempt, that of the solve episode beside it."""
     token_ids: tuple[int, ...]
     action_mask: tuple[bool, ...]
     behaviour_logprobs: tuple[float, ...]
     policy_version: int
     """The oldest one among its tokens."""
+    attempt: int | None = None
+    """Which of the lifecycle's attempts; None for its own episodes."""
 
 
 def episode_index(kind: EpisodeKind, position: int) -> int:

@@ -4,12 +4,18 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
+
+from jaxtyping import Bool
+from torch import Tensor
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conditions import Condition, PolicyLabel, conditions
 from cod_lightning.evaluation.controls import Control
@@ -17,13 +23,20 @@ from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models.base import Policy
+from cod_lightning.objective.batch import CreditTable
+from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.faults import stop_if_too_many
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.pulse import Pulse
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.watchdog import Watchdog
 from cod_lightning.types import Group, Message, Pack, Role, Split
+from datamodules.checks import check_pair, check_reuse, check_sampling, check_sizes, check_trainable
 from datamodules.items import ItemDataModule, SizedItems
 from datamodules.train_stream import TrainStream
 from datamodules.training_rollouts import TrainingRollouts
@@ -41,7 +54,11 @@ class RolloutDataModule(ItemDataModule):
         pack_size: N, tasks of a pack in training and validation.
         group_size: K, sibling lifecycles of a training pack.
         packs_per_rollout: G, packs of a rollout.
-        updates_per_rollout: Optimizer updates made of a rollout, each on whole groups.
+        updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
+        passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
+        resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
+        anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
+        counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
         val_packs: Held-out packs of a validation, one lifecycle each.
         max_new_tokens: Most tokens of one response.
@@ -51,6 +68,8 @@ class RolloutDataModule(ItemDataModule):
         rewrite_history: Follow a template that rewrites earlier turns (Qwen3's drops their thoughts), at the price of more token
             rows; false keeps all as it was said. Null follows it while thinking is on.
         suites: What `test`, and the end of `fit`, evaluates.
+        deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
+        max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
     """
 
@@ -63,6 +82,10 @@ class RolloutDataModule(ItemDataModule):
         group_size: int = 8,
         packs_per_rollout: int = 32,
         updates_per_rollout: int = 2,
+        passes_per_rollout: int = 1,
+        resample_packs: int = 0,
+        anchors: Anchors | None = None,
+        counterfactual: Counterfactual | None = None,
         rollouts_per_epoch: int = 10,
         val_packs: int = 256,
         max_new_tokens: int = 16,
@@ -71,34 +94,49 @@ class RolloutDataModule(ItemDataModule):
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
         suites: list[Suite] | None = None,
+        deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
+        max_failed_fraction: float = 0.5,
         seed: int = 1,
     ) -> None:
         super().__init__()
-        _check_sizes(
+        check_sizes(
             pack_size, group_size, packs_per_rollout, updates_per_rollout, rollouts_per_epoch, val_packs, max_new_tokens
         )
-        _check_sampling(temperature, top_p)
+        check_sampling(temperature, top_p)
+        check_reuse(passes_per_rollout, resample_packs)
+        check_share("data.max_failed_fraction", max_failed_fraction, "1 never stops.")
         self.env, self.context, self.engine = env, context, engine
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
+        self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
+        self.branching = Branching(anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.rollouts_per_epoch, self.val_packs = rollouts_per_epoch, val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.suites = tuple(suites or ())
+        self.deadlines, self.max_failed_fraction = deadlines, max_failed_fraction
         self.seed = seed
         self.rollouts = TrainingRollouts(
             sample_packs=self._train_packs,
             play=self._train_groups,
+            has_signal=self._has_signal,
             pad_id=lambda: self.chat.pad_id,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
+            passes_per_rollout=passes_per_rollout,
+            resample_packs=resample_packs,
+            seed=seed,
         )
-        self.stream = TrainStream(self.rollouts.updates, rollouts_per_epoch, updates_per_rollout)
+        num_updates = updates_per_rollout * passes_per_rollout
+        self.stream = TrainStream(self.rollouts.roll_out, rollouts_per_epoch, num_updates)
         """The updates to come; where a training stops and goes on."""
         self.policy_label = str(PolicyLabel.TRAINED)
         """Who plays in `test`; decides which conditions of a suite run."""
         self.monitor = RolloutMonitor()
+        self._pulse = Pulse()
         self.group_listeners: list[GroupListener] = []
+        self.droppable: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered around every rollout, by every rank equally often; `StopSignals` gives up what goes on within."""
         self.last_rollout: RolloutStats | None = None
         self._chat: Chat | None = None
         self._suites_checked = False
@@ -113,19 +151,23 @@ class RolloutDataModule(ItemDataModule):
         """Make the tokenizer, if `check_with` has not; refuse to train what cannot be trained."""
         self.check_with(self.policy)
         if stage == "fit":
-            _check_trainable(self.engine)
+            self.check_trainable()
         if stage in ("fit", "test"):
             self.check_suites()
 
     def check_with(self, policy: Policy) -> None:
         """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window."""
         if self._chat is None:
-            _check_pair(self.engine, policy)
+            check_pair(self.engine, policy)
             self.engine.check()
             tokenizer = policy.tokenizer(self.env.words() + self.context.words())
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
             self._check_window(policy, chat)
             self._chat = chat
+
+    def check_trainable(self) -> None:
+        """Refuse an engine that has neither the policy's weights nor log-probabilities of what it sampled."""
+        check_trainable(self.engine)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` has to come first."""
@@ -198,8 +240,18 @@ class RolloutDataModule(ItemDataModule):
     def _train_packs(self, first: int, count: int) -> list[Pack]:
         return self._packs(self.env, Split.TRAIN, first, count, self.pack_size, self.seed)
 
-    def _train_groups(self, packs: Sequence[Pack]) -> list[Group]:
-        return self._run("train", packs, self.group_size)
+    def _train_groups(self, packs: Sequence[Pack], replacing: bool) -> list[Group]:
+        """With `replacing`, one more round of the rollout before, whose figures go on."""
+        before = self.last_rollout if replacing else None
+        groups = self._run("train", packs, self.group_size, self.branching, replacing=replacing)
+        if before is not None and self.last_rollout is not None:
+            self.last_rollout = before + self.last_rollout
+        return groups
+
+    def _has_signal(self, table: CreditTable) -> Bool[Tensor, " G"]:
+        assert self.trainer is not None, "the DataModule is not attached to a Trainer"
+        module: Any = self.trainer.lightning_module
+        return module.has_signal(table)
 
     def _validation_groups(self) -> Iterator[list[Group]]:
         packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)
@@ -241,7 +293,15 @@ class RolloutDataModule(ItemDataModule):
     def _packs(self, env: TextEnv, split: Split, first: int, count: int, size: int, seed: int) -> list[Pack]:
         return [env.sample_pack(split=split, index=first + i, num_tasks=size, seed=seed) for i in range(count)]
 
-    def _run(self, label: str, packs: Sequence[Pack], num_siblings: int) -> list[Group]:
+    def _run(
+        self,
+        label: str,
+        packs: Sequence[Pack],
+        num_siblings: int,
+        branching: Branching | None = None,
+        *,
+        replacing: bool = False,
+    ) -> list[Group]:
         def roll() -> list[Group]:
             return run_groups(
                 packs,
@@ -251,18 +311,29 @@ class RolloutDataModule(ItemDataModule):
                 speaker=self._speaker(self.temperature),
                 monitor=self.monitor,
                 label=label,
+                branching=branching,
             )
 
-        return self._recorded(label, roll)
+        return self._recorded(label, roll, replacing=replacing)
 
-    def _recorded(self, label: str, roll: Callable[[], list[Group]]) -> list[Group]:
+    def _recorded(self, label: str, roll: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
         """A rollout, timed, and shown to whoever listens."""
         start = time.perf_counter()
-        groups = roll()
-        self.last_rollout = RolloutStats.of(groups, time.perf_counter() - start, count_drift(groups))
+        with self.droppable(), self.watched(f"the rollout '{label}'"):
+            groups = roll()
+        seconds = time.perf_counter() - start
+        self.last_rollout = RolloutStats.of(groups, seconds, count_drift(groups), replacing=replacing)
         for listener in self.group_listeners:
             listener(label, self._step(), groups)
+        stop_if_too_many(label, groups, self.max_failed_fraction)
         return groups
+
+    def watched(self, label: str) -> Watchdog:
+        """Ends the process if nothing moves, for as long as a `with` block lasts."""
+        rank = self.trainer.global_rank if self.trainer is not None else 0
+        folder = Path(self.trainer.default_root_dir if self.trainer is not None else ".")
+        file = folder / (f"stalled.rank{rank}.txt" if rank else "stalled.txt")
+        return Watchdog(self._pulse, self.deadlines.stall_s, file, label)
 
     def _speaker(self, temperature: float) -> Speaker:
         return Speaker(
@@ -274,6 +345,9 @@ class RolloutDataModule(ItemDataModule):
             top_p=self.top_p,
             seed=self.seed,
             policy_version=self.engine.policy_version,
+            num_ids=_num_ids(self.trainer.lightning_module) if self.trainer is not None else None,
+            deadlines=self.deadlines,
+            pulse=self._pulse,
         )
 
     def _step(self) -> int:
@@ -295,48 +369,7 @@ class RolloutDataModule(ItemDataModule):
             )
 
 
-def _check_sizes(
-    pack_size: int, group_size: int, packs: int, updates: int, rollouts: int, val_packs: int, max_new_tokens: int
-) -> None:
-    for key, value, least, why in (
-        ("pack_size", pack_size, 2, "credit for a context needs a later task"),
-        ("group_size", group_size, 2, "a baseline compares siblings"),
-        ("packs_per_rollout", packs, 1, "a rollout has packs"),
-        ("updates_per_rollout", updates, 1, "a rollout is trained on"),
-        ("rollouts_per_epoch", rollouts, 1, "an epoch has rollouts"),
-        ("val_packs", val_packs, 1, "validation has packs"),
-        ("max_new_tokens", max_new_tokens, 1, "a response has tokens"),
-    ):
-        if value < least:
-            raise ConfigError(f"data.{key}", value, f"at least {least}, since {why}", f"Set it to {least} or more.")
-    if packs % updates:
-        nearest = next(d for d in range(updates, 0, -1) if packs % d == 0)
-        raise ConfigError(
-            "data.updates_per_rollout",
-            updates,
-            f"a divisor of data.packs_per_rollout={packs}",
-            f"The nearest is {nearest}.",
-        )
-
-
-def _check_pair(engine: Engine, policy: Policy) -> None:
-    if engine.has_weights != policy.has_weights:
-        expected = f"an engine {'with' if policy.has_weights else 'without'} weights, as {type(policy).__name__} is"
-        remedy = "Choose engine=openai together with model=endpoint, or neither."
-        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
-
-
-def _check_trainable(engine: Engine) -> None:
-    if not engine.has_weights:
-        expected = (
-            "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
-        )
-        remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
-        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
-
-
-def _check_sampling(temperature: float, top_p: float) -> None:
-    why = "exactly 1 in training, since otherwise the ratio of policy to behaviour is biased"
-    for key, value in (("temperature", temperature), ("top_p", top_p)):
-        if value != 1:
-            raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")
+def _num_ids(module: Any) -> int | None:
+    """Ids that the module's model has; a model may have more than its tokenizer. None where nobody knows."""
+    config = getattr(getattr(module, "model", None), "config", None)
+    return None if config is None else getattr(config.get_text_config(), "vocab_size", None)

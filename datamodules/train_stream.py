@@ -1,12 +1,26 @@
 """The endless row of training updates: rollout after rollout, stopped between any two updates and gone on with exactly."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain
 from typing import Any
 
+from cod_lightning.objective.attempts import AttemptTable
 from cod_lightning.objective.batch import Batch, CreditTable
 from datamodules.items import Sealed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """A rollout, and how it is cut into updates."""
+
+    batch: Batch
+    """Every row of it, once."""
+    shares: Sequence[Sequence[int]]
+    """Packs of each update to come, by their g in the credit table; several passes name a pack several times."""
+    num_packs: int
+    """Training packs that it took, those that were replaced included."""
 
 
 class TrainStream:
@@ -15,23 +29,29 @@ class TrainStream:
     Sized, so that Lightning never fetches ahead of the weights.
 
     Args:
-        roll_out: From the number of a rollout to the batches made of it.
+        roll_out: From the number of a rollout and that of its first training pack to the rollout.
         rollouts_per_epoch: Rollouts of an epoch.
-        updates_per_rollout: Batches made of a rollout.
+        updates_per_rollout: Updates made of a rollout, all passes together.
     """
 
     def __init__(
-        self, roll_out: Callable[[int], list[Batch]], rollouts_per_epoch: int, updates_per_rollout: int
+        self, roll_out: Callable[[int, int], Rollout], rollouts_per_epoch: int, updates_per_rollout: int
     ) -> None:
         self._roll_out = roll_out
         self._length = rollouts_per_epoch * updates_per_rollout
         self.num_rollouts = 0
-        """Rollouts done; the cursor over training packs."""
-        self._pending: deque[Batch] = deque()
+        """Rollouts done."""
+        self.num_packs = 0
+        """Training packs taken; the cursor over them."""
+        self._batch: Batch | None = None
+        self._shares: deque[Sequence[int]] = deque()
+        """Of `_batch`, the updates still to come."""
         self._left = 0
         """Updates left in an epoch that was begun."""
         self.listeners: list[Callable[[], None]] = []
         """Called between two updates of an epoch: whatever the last one did, logging included, is done then."""
+        self.before_each: list[Callable[[], None]] = []
+        """Called before every update, after `listeners`; what they raise ends the run with the state of then."""
 
     def __len__(self) -> int:
         """Updates of an epoch."""
@@ -40,7 +60,7 @@ class TrainStream:
     @property
     def mid_rollout(self) -> bool:
         """Whether updates of a rollout are still to come."""
-        return bool(self._pending)
+        return bool(self._shares)
 
     def __iter__(self) -> Iterator[Sealed]:
         """The rest of an epoch that was begun, else the next one."""
@@ -50,15 +70,24 @@ class TrainStream:
             for listener in self.listeners if begun else ():
                 listener()
             begun = True
-            if not self._pending:
-                self._pending.extend(self._roll_out(self.num_rollouts))
+            for listener in self.before_each:
+                listener()
+            if not self.mid_rollout:
+                rollout = self._roll_out(self.num_rollouts, self.num_packs)
+                self._batch, self._shares = rollout.batch, deque(rollout.shares)
                 self.num_rollouts += 1
+                self.num_packs += rollout.num_packs
+            assert self._batch is not None, "updates to come without their rows"
             self._left -= 1
-            yield Sealed(self._pending.popleft())
+            update = self._batch.of_packs(self._shares.popleft())
+            if not self.mid_rollout:
+                self._batch = None
+            yield Sealed(update)
 
     def amend(self, change: Callable[[Batch], Batch]) -> None:
-        """Replace the updates of the current rollout that are still to come."""
-        self._pending = deque(change(batch) for batch in self._pending)
+        """Replace the rows of the current rollout, if updates of it are still to come."""
+        if self._batch is not None:
+            self._batch = change(self._batch)
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing: that it has one tells Lightning that it can go on, but Lightning restores a loader's state too late."""
@@ -68,21 +97,29 @@ class TrainStream:
         """The DataModule does it, with `restore`."""
 
     def saved(self) -> dict[str, Any]:
-        """Where it stands, in plain containers and tensors."""
-        pending = [_plain(batch) for batch in self._pending]
-        return {"num_rollouts": self.num_rollouts, "left": self._left, "pending": pending}
+        """Where it stands, in plain containers and tensors; of the rollout only the rows that an update still needs, once."""
+        batch = self._batch and self._batch.of_packs(sorted(set(chain.from_iterable(self._shares))))
+        return {
+            "num_rollouts": self.num_rollouts,
+            "num_packs": self.num_packs,
+            "left": self._left,
+            "shares": [list(share) for share in self._shares],
+            "batch": batch and _plain(batch),
+        }
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where `saved` was called."""
-        self.num_rollouts, self._left = saved["num_rollouts"], saved["left"]
-        self._pending = deque(_batch(plain) for plain in saved["pending"])
+        self.num_rollouts, self.num_packs, self._left = saved["num_rollouts"], saved["num_packs"], saved["left"]
+        self._shares = deque(saved["shares"])
+        self._batch = None if saved["batch"] is None else _batch(saved["batch"])
 
 
-def _plain(record: Batch | CreditTable) -> dict[str, Any]:
+def _plain(record: Any) -> dict[str, Any]:
     """The record as a dict, records in it too."""
     values = {field.name: getattr(record, field.name) for field in fields(record)}
-    return {name: _plain(value) if isinstance(value, CreditTable) else value for name, value in values.items()}
+    return {name: _plain(value) if is_dataclass(value) else value for name, value in values.items()}
 
 
 def _batch(plain: dict[str, Any]) -> Batch:
-    return Batch(**{**plain, "credit": CreditTable(**plain["credit"])})
+    credit = plain["credit"]
+    return Batch(**{**plain, "credit": CreditTable(**{**credit, "attempts": AttemptTable(**credit["attempts"])})})

@@ -1,11 +1,17 @@
-"""How a training rollout becomes optimizer updates: packs -> groups -> shares of whole groups -> batches."""
+"""How a training rollout becomes optimizer updates: packs -> groups -> one batch of rows -> shares of it, pass by pass."""
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.objective.batch import Batch, collate, credit_table
+from jaxtyping import Bool
+from torch import Tensor
+
+from cod_lightning.objective.batch import CreditTable, collate, credit_table
 from cod_lightning.rollout.segments import segments_of
+from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group, Pack
+from datamodules.train_stream import Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,18 +20,55 @@ class TrainingRollouts:
 
     sample_packs: Callable[[int, int], list[Pack]]
     """Training packs (first, count) of the endless row of packs that the run seed fixes."""
-    play: Callable[[Sequence[Pack]], list[Group]]
-    """K siblings of each pack, played by the engine's weights."""
+    play: Callable[[Sequence[Pack], bool], list[Group]]
+    """K siblings of each pack, played by the engine's weights; the flag says that they belong to the rollout before."""
+    has_signal: Callable[[CreditTable], Bool[Tensor, " G"]]
+    """Whether a pack has any advantage; asked for only where packs are replaced."""
     pad_id: Callable[[], int]
     packs_per_rollout: int
     updates_per_rollout: int
+    """Of one pass."""
+    passes_per_rollout: int
+    resample_packs: int
+    seed: int
 
-    def updates(self, rollout: int) -> list[Batch]:
-        """The batches of one rollout of whole groups; each carries the credit table of all."""
-        packs = self.sample_packs(rollout * self.packs_per_rollout, self.packs_per_rollout)
-        groups = self.play(packs)
-        credit = credit_table(groups)
+    def roll_out(self, rollout: int, first_pack: int) -> Rollout:
+        """Play the packs from `first_pack` on; every update carries the credit table of all."""
+        groups, num_packs = self._groups(first_pack)
         index = {group.pack.id: g for g, group in enumerate(groups)}
+        batch = collate(segments_of(groups), credit_table(groups), index, pad_id=self.pad_id())
+        return Rollout(batch=batch, shares=self._shares(rollout), num_packs=num_packs)
+
+    def _groups(self, first: int) -> tuple[list[Group], int]:
+        """The groups of a rollout, and how many packs they took.
+
+        Dynamic sampling (DAPO, arXiv 2503.14476): packs in which no sibling did better than another are replaced by as many
+        further ones, in at most `resample_packs` rounds. What differs: the source goes on until the batch is full; here
+        packs without signal fill what is missing after the last round, so that every update has as many packs.
+        """
+        wanted, num_packs = self.packs_per_rollout, 0
+        kept: list[Group] = []
+        silent: list[Group] = []
+        for number in range(1 + self.resample_packs):
+            packs = self.sample_packs(first + num_packs, wanted - len(kept))
+            groups = self.play(packs, number > 0)
+            num_packs += len(packs)
+            if not self.resample_packs:
+                return groups, num_packs
+            signal = self.has_signal(credit_table(groups)).tolist()
+            kept += [group for group, has in zip(groups, signal, strict=True) if has]
+            silent += [group for group, has in zip(groups, signal, strict=True) if not has]
+            if len(kept) == wanted:
+                break
+        return (kept + silent)[:wanted], num_packs
+
+    def _shares(self, rollout: int) -> list[list[int]]:
+        """The packs of each update: in their order in the first pass, shuffled anew for every further one."""
+        shares: list[list[int]] = []
         size = self.packs_per_rollout // self.updates_per_rollout
-        shares = (segments_of(groups[start : start + size]) for start in range(0, len(groups), size))
-        return [collate(share, credit, index, pad_id=self.pad_id()) for share in shares]
+        for number in range(self.passes_per_rollout):
+            order = list(range(self.packs_per_rollout))
+            if number:
+                random.Random(derive_seed("pass", self.seed, rollout, number)).shuffle(order)
+            shares += [order[start : start + size] for start in range(0, len(order), size)]
+        return shares

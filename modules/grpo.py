@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -21,17 +21,19 @@ from cod_lightning.adapters import has_adapter, without_adapter
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy, output_layer
-from cod_lightning.objective.baselines import Baseline, GroupMean, scale
+from cod_lightning.objective.baselines import Baseline, GroupMean
 from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.objective.credited import Credited, credited
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss, kl_to_reference
 from cod_lightning.objective.microbatch import split_by_token_budget
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
-from cod_lightning.objective.update import Update, packs_with_signal, plan_update
+from cod_lightning.objective.update import Update, plan_update
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
+from modules.combinations import check_combination
 from modules.old_logprobs import with_old_logprobs
 from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
@@ -144,9 +146,9 @@ class GRPOModule(PolicyModule):
         self.row_listeners: list[RowListener] = []
 
     def setup(self, stage: str) -> None:
-        """Refuse a credit rule that has no meaning for packs of this size."""
+        """Refuse options without meaning beside those of the data."""
         if stage == "fit":
-            self.credit.check(self.trainer.datamodule.pack_size)  # pyright: ignore
+            check_combination(self, self.trainer.datamodule)  # pyright: ignore
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
@@ -177,11 +179,16 @@ class GRPOModule(PolicyModule):
 
     # ------------------------------------------------------------------ training
 
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Dropout goes by run, update and rank, so that a run that was interrupted draws what it would have drawn."""
+        seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
+        torch.manual_seed(derive_seed("update", seed, self.global_step, self.global_rank))
+
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
         if self.mismatch is not None and self.updates_since_sync == 0:
             self._score_pending()
-        advantages, temperature = self.advantages(batch.credit)
+        advantages = self.advantages(batch.credit)
         update = plan_update(
             batch,
             advantages,
@@ -204,18 +211,17 @@ class GRPOModule(PolicyModule):
             num_dropped_rows=len(batch.lengths) - len(rows),
             num_micro_batches=len(parts),
         )
-        silent = 1 - float(packs_with_signal(advantages).float().mean())
-        values = {"red_temperature": temperature, "gradient_norm": norm, "zero_variance_packs": silent}
+        silent = 1 - float(advantages.packs_with_signal()[advantages.valid.flatten(1).any(dim=1)].float().mean())
+        values = {"red_temperature": advantages.temperature, "gradient_norm": norm, "zero_variance_packs": silent}
         self._log_update(batch, totals, values)
 
-    def advantages(self, table: CreditTable) -> tuple[Float[Tensor, "G K E"], float]:
-        """Advantages of the whole rollout, and RED's temperature (0 where it left them alone)."""
-        returns = self.credit(table)
-        advantages = scale(self.baseline(returns), returns, self.scale)
-        if self.reweight is None:
-            return advantages.values, 0.0
-        tilted = self.reweight(advantages.values, table.action_counts, advantages.valid)
-        return tilted.values, tilted.temperature
+    def advantages(self, table: CreditTable) -> Credited:
+        """Advantages of the whole rollout."""
+        return credited(table, self.credit, self.baseline, self.scale, self.reweight)
+
+    def has_signal(self, table: CreditTable) -> Bool[Tensor, " G"]:
+        """Whether a pack has any advantage; RED changes nothing in that."""
+        return credited(table, self.credit, self.baseline, self.scale).packs_with_signal()
 
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor]) -> _Totals:
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences."""

@@ -32,7 +32,7 @@ class Reply:
     """One HTTP answer."""
 
     body: Any = ""
-    """Text as it is; anything else as JSON."""
+    """Text and bytes as they are; anything else as JSON."""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     after_s: float = 0.0
@@ -101,14 +101,15 @@ class ChatServer:
                 if reply.hang_up:
                     self.close_connection = True
                     return
-                text = reply.body if isinstance(reply.body, str) else json.dumps(reply.body)
+                text = reply.body if isinstance(reply.body, str | bytes) else json.dumps(reply.body)
+                body = text.encode() if isinstance(text, str) else text
                 self.send_response(reply.status)
                 for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(text.encode())))
+                self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 try:
-                    for part in [text.encode()] if not reply.drip_s else [bytes([b]) for b in text.encode()]:
+                    for part in [body] if not reply.drip_s else [bytes([b]) for b in body]:
                         time.sleep(reply.drip_s)
                         self.wfile.write(part)
                 except OSError:

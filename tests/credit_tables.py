@@ -3,6 +3,7 @@
 import torch
 
 from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.credited import Credited
 
 
 def random_table(seed: int, groups=3, siblings=5, tasks=4, missing=0.2) -> CreditTable:
@@ -21,6 +22,17 @@ def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | N
     own = (table.update_rewards if is_update else table.solve_rewards)[g, k, n].item()
     entries = [(e, own)] + [(2 * j, table.solve_rewards[g, k, j].item()) for j in range(n + 1, tasks)]
     return [reward if table.valid[g, k, f] else None for f, reward in entries]
+
+
+def plain_credit(values: torch.Tensor) -> Credited:
+    """These advantages, without attempts."""
+    return Credited(
+        values=values,
+        valid=values.isfinite(),
+        attempts=torch.zeros(0),
+        attempts_valid=torch.ones(0).bool(),
+        of=torch.zeros(0, 3).long(),
+    )
 
 
 def cells(table: CreditTable):

@@ -89,6 +89,34 @@ def test_a_mistake_in_the_config_exits_with_2_and_names_key_value_and_remedy(cap
 
 
 @pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            ["credit=window", "--model.credit.init_args.window", "9"],
+            "model.credit.window is 9; expected at most data.pack",
+        ),
+        (
+            ["loss=rloo", "--data.passes_per_rollout", "2"],
+            "data.passes_per_rollout is 2; expected 1 with model.loss=RLOO",
+        ),
+        (["--data.anchors.attempts", "1"], "data.anchors.attempts is 1; expected at least 2"),
+        (
+            ["+anchors=quarter", "credit=trajectory"],
+            "model.credit is TrajectoryCredit; expected a rule that credits each",
+        ),
+    ],
+)
+def test_what_has_no_meaning_together_is_refused_before_the_warm_start(capsys, monkeypatch, override, said):
+    def train(*_):
+        raise AssertionError("the warm start began")
+
+    monkeypatch.setattr("cod_lightning.commands.warm_start.ensure_warm_start", train)
+    code, line = fails(capsys, "fit", "--config", "smoke", *override)
+    assert code == 2
+    assert said in line
+
+
+@pytest.mark.parametrize(
     ("called", "command", "program"),
     [
         ("/usr/bin/cod-lightning", "fit", "cod-lightning fit"),

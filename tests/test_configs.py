@@ -46,6 +46,12 @@ def group_files(*groups):
     return [path for group in groups for path in sorted((folder / group).glob("*.yaml"))]
 
 
+def settings(path):
+    """What a file says of the model, and of the data."""
+    said = yaml.safe_load(path.read_text())
+    return (said["model"], said["data"]) if path.read_text().startswith("# @package _global_") else (said, {})
+
+
 CHOICES = [
     f"{path.parent.name}={path.stem}" for path in group_files("loss", "credit", "baseline", "regulariser", "mismatch")
 ]
@@ -54,9 +60,10 @@ CHOICES = [
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_part_of_the_objective_can_be_chosen_and_is_what_its_file_says(choice, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    model = build("smoke", choice).model
-    group, _, name = choice.partition("=")
-    said = yaml.safe_load((config_folders()[0] / group / f"{name}.yaml").read_text())
+    cli = build("smoke", choice)
+    model, (group, _, name) = cli.model, choice.partition("=")
+    said, of_data = settings(config_folders()[0] / group / f"{name}.yaml")
+    assert {key: getattr(cli.datamodule, key) for key in of_data} == of_data
     for key, value in ({group: said} if "class_path" in said else said).items():
         found = getattr(model, key)
         if not isinstance(value, dict):
@@ -71,7 +78,7 @@ def test_every_part_of_the_objective_can_be_chosen_and_is_what_its_file_says(cho
 @pytest.mark.parametrize("path", group_files("loss"), ids=lambda path: path.stem)
 def test_a_loss_file_spells_out_every_option(path):
     """jsonargparse keeps options that another class of the same seam had before, if they have the same name."""
-    said = yaml.safe_load(path.read_text())
+    said, _ = settings(path)
     assert said.keys() >= {"loss", "scale", "reweight"}
     known = vars(getattr(losses, said["loss"]["class_path"].rpartition(".")[2])())
     assert {k for k, v in known.items() if v is not None} <= said["loss"].get("init_args", {}).keys()
@@ -96,6 +103,16 @@ def test_parts_of_the_objective_combine(tmp_path, monkeypatch):
     assert (model.scale, model.reweight, model.filter_packs) == ("group", None, True)
 
 
+@pytest.mark.parametrize(
+    "path", group_files("anchors", "counterfactual"), ids=lambda path: f"{path.parent.name}={path.stem}"
+)
+def test_attempts_are_one_choice_on_the_command_line(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    branching = build("smoke", f"+{path.parent.name}={path.stem}").datamodule.branching
+    said = yaml.safe_load(path.read_text())[path.parent.name]
+    assert vars(getattr(branching, path.parent.name)) == said
+
+
 def test_every_group_file_says_where_it_belongs():
     objects = group_files("env", "context", "engine", "model", "credit", "baseline")
     parts = group_files("loss", "regulariser")
@@ -105,7 +122,7 @@ def test_every_group_file_says_where_it_belongs():
         first = path.read_text().splitlines()[0]
         assert first.startswith("# @package "), path
         assert path in parts or "class_path" in yaml.safe_load(path.read_text())
-        assert path in objects or first == "# @package model"
+        assert path in objects or first in ("# @package model", "# @package _global_")
 
 
 def test_a_group_choice_replaces_the_world(tmp_path, monkeypatch):

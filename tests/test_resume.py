@@ -1,100 +1,248 @@
-"""A run that was killed after any update goes on as if it had never stopped."""
+"""A run that was killed or stopped, anywhere, goes on as if nothing had happened."""
 
-import csv
 import os
+import resource
+import shutil
 import signal
-import traceback
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from callbacks.checkpoints import RunCheckpoint
-from callbacks.metrics_file import rows_before
-from cod_lightning.cli import main
+from modules import GRPOModule
+from tests.forked_fit import (
+    EVERY,
+    NUM_UPDATES,
+    assert_the_same,
+    checkpoint,
+    fit,
+    in_rollout,
+    in_update,
+    said,
+)
+from tests.soak.train_kills import soak
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-SMALL = [
-    *("fit", "--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--checkpoint_every", "1"),
-    *("--data.rollouts_per_epoch", "2", "--data.updates_per_rollout", "2", "--data.packs_per_rollout", "4"),
-    *("--data.group_size", "4", "--data.val_packs", "8", "--data.suites", "null", "--trainer.max_epochs", "2"),
-]
-NUM_UPDATES = 8
 
 
-def fit(folder: Path, *more: str, killed_after: int | None = None) -> None:
-    """Run in a forked child; killed with SIGKILL as soon as the checkpoint of that update is there."""
-    child = os.fork()
-    if child == 0:
-        save = RunCheckpoint._save_checkpoint
+def send(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
 
-        def save_and_die(self, trainer, filepath):
-            save(self, trainer, filepath)
-            if trainer.global_step == killed_after:
+
+def killed_after(update: int) -> Callable[[], None]:
+    """SIGKILL as soon as the checkpoint of that update is there."""
+
+    def before() -> None:
+        save = RunCheckpoint.save
+
+        def save_and_die(self, trainer):
+            save(self, trainer)
+            if trainer.global_step == update:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        RunCheckpoint._save_checkpoint = save_and_die
-        status = 1
-        try:
-            status = main([*SMALL, "--trainer.default_root_dir", str(folder), *more])
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(child, 0)
-    expected = 0 if killed_after is None else signal.SIGKILL
-    assert (os.WEXITSTATUS(status) if os.WIFEXITED(status) else os.WTERMSIG(status)) == expected
+        RunCheckpoint.save = save_and_die
+
+    return before
 
 
-def checkpoint(folder: Path) -> dict:
-    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+def noting_draws(folder: Path, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
+    """Every update leaves a file with a random number, drawn where dropout would draw."""
+
+    def before() -> None:
+        step = GRPOModule.training_step
+
+        def noting(self, batch, batch_idx):
+            (folder.parent / f"{folder.name}.draw{self.global_step}").write_text(str(torch.rand(()).item()))
+            step(self, batch, batch_idx)
+
+        GRPOModule.training_step = noting
+        then()
+
+    return before
 
 
-def metrics(folder: Path) -> list[dict[str, str]]:
-    """Rows of metrics.csv, timing aside."""
-    with (folder / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [{k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))} for row in rows]
+def draws(folder: Path) -> list[str]:
+    return [(folder.parent / f"{folder.name}.draw{update}").read_text() for update in range(NUM_UPDATES)]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole") / "run"
-    fit(folder)
+    assert fit(folder, *EVERY, before=noting_draws(folder)) == 0, said(folder)
     return folder
 
 
-@pytest.mark.parametrize("update", range(1, NUM_UPDATES))
-def test_killed_after_any_update_a_run_goes_on_bit_for_bit(update, whole, tmp_path):
+def test_killed_after_every_update_a_run_goes_on_bit_for_bit(whole, tmp_path):
     folder = tmp_path / "run"
-    fit(folder, killed_after=update)
-    fit(folder, "--ckpt_path", "last")
+    for update in range(1, NUM_UPDATES):
+        assert fit(folder, *EVERY, "--ckpt_path", "auto", before=killed_after(update)) == -signal.SIGKILL
+        assert checkpoint(folder)["global_step"] == update
+    assert fit(folder, *EVERY, "--ckpt_path", "last") == 0, said(folder)
+    assert_the_same(folder, whole)
+
+
+@pytest.fixture(scope="module")
+def stopped_everywhere(tmp_path_factory):
+    """Stopped by a signal in every update, and in rollouts and validations; nothing but the signals saves within an epoch."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    stops = [
+        (in_rollout("train", send(signal.SIGTERM)), 0),
+        (in_update(1, send(signal.SIGTERM)), 1),
+        (in_update(2, send(signal.SIGINT)), 2),
+        (in_rollout("train", send(signal.SIGINT)), 2),
+        (in_update(3, send(signal.SIGTERM)), 3),
+        (in_update(4, send(signal.SIGTERM)), 4),
+        (in_rollout("validation", send(signal.SIGTERM)), 4),
+        (in_rollout("train", send(signal.SIGTERM)), 4),
+        (in_update(5, send(signal.SIGTERM)), 5),
+        (in_rollout("train", send(signal.SIGTERM)), 6),
+        (in_update(7, send(signal.SIGTERM)), 7),
+        (in_update(8, send(signal.SIGINT)), 8),
+    ]
+    for before, saved in stops:
+        code = fit(folder, "--ckpt_path", "auto", before=noting_draws(folder, before))
+        assert code in (143, 130), said(folder)
+        last = said(folder).splitlines()[-1]
+        if saved:
+            assert checkpoint(folder)["global_step"] == saved
+            assert last.endswith(
+                f"after update {saved}. To go on: the same command with --ckpt_path {folder}/checkpoints/last.ckpt"
+            )
+        else:
+            assert last == "Stopped by SIGTERM. To go on: the same command again."
+    assert code == 130
+    assert fit(folder, "--ckpt_path", "auto", before=noting_draws(folder)) == 0, said(folder)
+    return folder
+
+
+def test_stopped_by_signals_everywhere_a_run_goes_on_bit_for_bit(whole, stopped_everywhere):
+    assert_the_same(stopped_everywhere, whole)
+
+
+def test_random_numbers_of_an_update_do_not_depend_on_interruptions(whole, stopped_everywhere):
+    assert draws(stopped_everywhere) == draws(whole)
+    assert len(set(draws(whole))) == NUM_UPDATES
+
+
+EXTRAS = [
+    *(
+        "--data.passes_per_rollout",
+        "2",
+        "--data.resample_packs",
+        "1",
+        "--data.rollouts_per_epoch",
+        "1",
+        "--data.group_size",
+        "2",
+    ),
+    *("--data.anchors.attempts", "2", "--data.anchors.fraction", "0.5", "--data.counterfactual.fraction", "0.5"),
+]
+
+
+def test_killed_in_a_second_pass_over_packs_some_of_which_were_replaced_a_run_goes_on_bit_for_bit(tmp_path):
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    assert fit(whole, *EVERY, *EXTRAS) == 0, said(whole)
+    assert fit(folder, *EVERY, *EXTRAS, before=killed_after(3)) == -signal.SIGKILL
+    assert fit(folder, *EVERY, *EXTRAS, "--ckpt_path", "last") == 0, said(folder)
     resumed, uninterrupted = checkpoint(folder), checkpoint(whole)
     assert resumed["global_step"] == uninterrupted["global_step"] == NUM_UPDATES
     for name, tensor in uninterrupted["state_dict"].items():
         assert torch.equal(resumed["state_dict"][name], tensor), name
-    moments = [c["optimizer_states"][0]["state"] for c in (resumed, uninterrupted)]
-    assert all(torch.equal(moments[0][i]["exp_avg_sq"], moments[1][i]["exp_avg_sq"]) for i in moments[1])
     assert metrics(folder) == metrics(whole)
+    assert any(float(row["train/resampled_packs"] or 0) for row in metrics(whole))
+    assert any(float(row["rollout/num_attempts"] or 0) for row in metrics(whole))
 
 
-def test_tensorboard_goes_on_without_repeats(whole, tmp_path):
+def test_tensorboard_goes_on_without_repeats(whole, stopped_everywhere):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    folder = tmp_path / "run"
-    fit(folder, killed_after=3)
-    fit(folder, "--ckpt_path", "last")
     steps = []
-    for run in (whole, folder):
+    for run in (whole, stopped_everywhere):
         events = EventAccumulator(str(run / "tensorboard"))
         events.Reload()
         steps.append([e.step for e in events.Scalars("train/gradient_norm")])
     assert steps[0] == steps[1] == list(range(NUM_UPDATES))
 
 
-def test_a_torn_last_row_of_the_metrics_does_not_count(tmp_path):
-    path = tmp_path / "metrics.csv"
-    path.write_text("a,step,b\n1,0,2\n1,1,2\n1,2,2\n1,")
-    assert rows_before(path, 2) == [["a", "step", "b"], ["1", "0", "2"], ["1", "1", "2"]]
-    path.write_text("")
-    assert rows_before(path, 2) == []
+def test_a_second_signal_ends_a_run_at_once(tmp_path):
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    folder = tmp_path / "run"
+    assert fit(folder, before=in_update(1, twice)) == -signal.SIGTERM
+    assert "SIGTERM: stopping after this update; once more stops at once" in said(folder)
+    assert not list((folder / "checkpoints").glob("*"))
+
+
+def test_a_damaged_checkpoint_costs_an_update_and_a_warning(whole, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder, symlinks=True)
+    newest = folder / "checkpoints" / f"update-{NUM_UPDATES:08}.ckpt"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    assert fit(folder, *EVERY, "--ckpt_path", "last") == 0, said(folder)
+    assert "checkpoints/last.ckpt is damaged: " in said(folder)
+    assert f"Going on from the one before, {folder}/checkpoints/update-00000007.ckpt" in said(folder)
+    assert_the_same(folder, whole)
+
+
+def test_without_room_a_run_ends_with_a_message_and_its_checkpoint_of_before(whole, tmp_path):
+    folder = tmp_path / "run"
+    limit = (200_000, resource.RLIM_INFINITY)
+    no_room = in_update(3, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+    assert fit(folder, *EVERY, before=no_room) == 1
+    last = said(folder).splitlines()[-1]
+    assert f"error: SaveFailed: no room for a checkpoint in {folder}/checkpoints: it needs " in last
+    assert "bytes, and " in last
+    assert sorted(p.name for p in (folder / "checkpoints").iterdir()) == [
+        "last.ckpt",
+        "update-00000001.ckpt",
+        "update-00000002.ckpt",
+    ]
+    assert fit(folder, *EVERY, "--ckpt_path", "last") == 0, said(folder)
+    assert_the_same(folder, whole)
+
+
+def test_slurm_requeues_a_run_that_has_been_saved(whole, tmp_path):
+    folder, calls = tmp_path / "run", tmp_path / "calls"
+    scontrol = tmp_path / "bin" / "scontrol"
+    scontrol.parent.mkdir()
+    scontrol.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nls {folder}/checkpoints >> {calls}\nkill -TERM $PPID\n')
+    scontrol.chmod(0o755)
+    slurm = {"SLURM_NTASKS": "1", "SLURM_JOB_ID": "1234", "SLURM_JOB_NAME": "train", "SLURM_NNODES": "1"}
+    ranks = dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"), "0")
+
+    def in_slurm(then: Callable[[], None]) -> Callable[[], None]:
+        def before() -> None:
+            os.environ.update(slurm | ranks | {"PATH": f"{scontrol.parent}:{os.environ['PATH']}"})
+            then()
+
+        return before
+
+    code = fit(folder, "--ckpt_path", "auto", before=in_slurm(in_update(3, send(signal.SIGUSR1))))
+    assert code in (128 + signal.SIGUSR1, -signal.SIGTERM), said(folder)  # Slurm ends what it requeues
+    assert calls.read_text().split() == ["requeue", "1234", "last.ckpt", "update-00000003.ckpt"]
+    assert fit(folder, "--ckpt_path", "auto", before=in_slurm(lambda: None)) == 0, said(folder)
+    assert_the_same(folder, whole)
+
+
+def test_changes_that_were_accepted_are_told_and_trained_with(whole, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder, symlinks=True)
+    more = ("--ckpt_path", "last", "--trainer.max_epochs", "3", "--model.loss.clip_low", "0.1")
+    assert fit(folder, *more) == 2
+    assert "changed model.loss.clip_low: 0.2 -> 0.1." in said(folder)
+    assert fit(folder, *more, "--accept_changes", "true") == 0, said(folder)
+    assert "with changes: model.loss.clip_low: 0.2 -> 0.1" in said(folder)
+    assert checkpoint(folder)["global_step"] == NUM_UPDATES + 4
+    assert checkpoint(folder)["run_config"]["config"]["accept_changes"] is False
+
+
+def test_killed_at_random_moments_a_run_ends_as_if_nothing_had_happened(tmp_path):
+    assert soak(tmp_path, num_kills=5, seed=7)["kills"] == 5

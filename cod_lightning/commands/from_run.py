@@ -15,7 +15,7 @@ from cod_lightning.models.base import Policy
 from cod_lightning.models.checkpoint import read_checkpoint
 from datamodules import RolloutDataModule
 
-_OF_FIT = ("ckpt_path", "weights_only", "overwrite")
+_OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
 """Keys of a run's config that are `fit`'s own."""
 _ELSEWHERE = {
     "accelerator": "cpu",

@@ -30,14 +30,18 @@ from callbacks import (
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.metrics_file import MetricsFile
 from callbacks.run_config import RunConfig
+from callbacks.stop_signals import StopSignals, handlers_kept
+from cod_lightning.commands.changes import check_changes
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.suite_files import chosen, suite_names
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.models.checkpoint import read_checkpoint
 from datamodules import RolloutDataModule
 from modules import GRPOModule
+from modules.combinations import check_combination
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -73,7 +77,20 @@ class CodCLI(LightningCLI):
             "--checkpoint_every",
             type=int | None,
             default=None,
-            help="Optimizer updates between two checkpoints of `fit`; null: one after every validation.",
+            help="Optimizer updates between two checkpoints of `fit`; null: one after every validation. `--ckpt_path last` "
+            "goes on from the newest, `auto` begins where there is none.",
+        )
+        parser.add_argument(
+            "--keep_checkpoints",
+            type=int | None,
+            default=2,
+            help="Newest checkpoints that `fit` keeps; 2, so that there is one before. null: all.",
+        )
+        parser.add_argument(
+            "--accept_changes",
+            type=bool,
+            default=False,
+            help="Let `fit --ckpt_path` go on with another config than the checkpoint's; it says what changed.",
         )
         parser.link_arguments("seed_everything", "data.seed")
 
@@ -81,7 +98,9 @@ class CodCLI(LightningCLI):
         """Look at a named checkpoint before anybody loads it."""
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
-        _check_checkpoint(self._own().get("ckpt_path"))
+        path = self._own().get("ckpt_path")
+        if path is not None and path != LAST and not (path == AUTO and self.subcommand == "fit"):
+            named(path)
 
     def before_instantiate_classes(self) -> None:
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
@@ -89,13 +108,15 @@ class CodCLI(LightningCLI):
         _refuse_trainer_flags(config.trainer)
         if (every := config.checkpoint_every) is not None and every < 1:
             raise ConfigError("checkpoint_every", every, "at least 1", "Null writes one after every validation.")
+        if (keep := config.keep_checkpoints) is not None and keep < 1:
+            raise ConfigError("keep_checkpoints", keep, "at least 1", "2 keeps one before the newest; null keeps all.")
         if (threads := config.torch_threads) is not None:
             torch.set_num_threads(threads)
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
         config.trainer.default_root_dir = str(self.root)
-        if config.get("ckpt_path") == "last":
-            config.ckpt_path = str(self.root / "checkpoints" / "last.ckpt")
-            _check_checkpoint(config.ckpt_path)
+        if (wanted := config.get("ckpt_path")) in (LAST, AUTO):
+            found = newest(self.root / "checkpoints", needed=wanted == LAST)
+            config.ckpt_path = found and str(found)
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""
@@ -105,15 +126,28 @@ class CodCLI(LightningCLI):
         logger: Any = False
         if fitting and self._get(self.config_init, "trainer").logger is not False:
             self.root.mkdir(parents=True, exist_ok=True)
-            resumed_at = _updates_of(self._own().get("ckpt_path"))
+            path = self._own().ckpt_path
+            resumed_at = read_checkpoint(path).global_step if path else None
             logger = [
                 TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=resumed_at),
                 MetricsFile(self.root, resumed_at),
             ]
-        if fitting:
-            resolved = self._parser(self.subcommand).dump(self._own(), skip_none=False)
-            extra += [RunConfig(resolved, self.root), RunCheckpoint(self.root, self._own().checkpoint_every)]
-        return super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
+        if not fitting:
+            return super().instantiate_trainer(logger=logger, callbacks=[*own, *extra, StopSignals()], **kwargs)
+        resolved = self._resolved()
+        checkpoint = RunCheckpoint(self.root, self._own().checkpoint_every, self._own().keep_checkpoints)
+        extra += [RunConfig(resolved, self.root), checkpoint, StopSignals(checkpoint)]
+        trainer: Any = super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
+        if path := self._own().ckpt_path:
+            count = trainer.num_devices * trainer.num_nodes
+            check_changes(read_checkpoint(path), resolved, count, accepted=self._own().accept_changes)
+        return trainer
+
+    def _resolved(self) -> str:
+        """The config to be kept; that changes were accepted once is not a part of it."""
+        config = self._own().clone()
+        config.accept_changes = False
+        return self._parser(self.subcommand).dump(config, skip_none=False)
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one given in the config replaces its own kind."""
@@ -181,6 +215,10 @@ class TrainCLI(CodCLI):
         config = self._own()
         self.warm_start_folder: Path | None = None
         _refuse_weights(self.model.policy, config)
+        if self.subcommand in ("fit", None):
+            check_combination(self.model, self.datamodule)
+        if self.subcommand == "fit":
+            self.datamodule.check_trainable()
         self.memory_plan = None
         if self.subcommand == "fit":
             from cod_lightning.commands.plan import announce
@@ -239,6 +277,11 @@ def run(argv: Sequence[str]) -> int:
 def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], *, execute: bool = True) -> Any:
     """Instantiate a CLI with this project's defaults."""
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    with handlers_kept():
+        return _started(cli, module, data, argv, execute)
+
+
+def _started(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], execute: bool) -> Any:
     return cli(
         module,
         data,
@@ -277,14 +320,6 @@ def quieten() -> None:
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
 
 
-def _updates_of(path: str | None) -> int | None:
-    """Optimizer updates that a checkpoint has behind it; null without one."""
-    if path is None:
-        return None
-    file = Path(path) / "meta.pt" if Path(path).is_dir() else Path(path)
-    return int(torch.load(file, map_location="cpu", weights_only=True).get("global_step", 0))
-
-
 def _refuse_trainer_flags(trainer: Any) -> None:
     for key in ("gradient_clip_val", "gradient_clip_algorithm"):
         if (value := getattr(trainer, key)) is not None:
@@ -317,7 +352,7 @@ def checkpoints_of(config: Any) -> list[str]:
             "ckpt_paths", paths, "different files, each named in full", "Name each once, `last` by its path."
         )
     for path in paths:
-        _check_checkpoint(path)
+        named(path)
     return paths
 
 
@@ -345,9 +380,3 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     return (
         root if not (root / "config.yaml").exists() else next(f for f in numbered if not (f / "config.yaml").exists())
     )
-
-
-def _check_checkpoint(path: str | None) -> None:
-    """A checkpoint that is named must exist and be one of ours; `last` is looked for once the folder is known."""
-    if path is not None and path != "last":
-        read_checkpoint(path)

@@ -28,7 +28,7 @@ class ChatAnswer:
     """Whether the endpoint said how many tokens there were."""
 
 
-def answer_of(body: str) -> ChatAnswer:
+def answer_of(body: str | bytes) -> ChatAnswer:
     """The first choice of a chat completion.
 
     >>> answer_of('{"choices": [{"message": {"content": "up"}, "finish_reason": "stop"}]}').text
@@ -49,6 +49,8 @@ def answer_of(body: str) -> ChatAnswer:
     text, refusal = message.get("content"), message.get("refusal")
     if not isinstance(text, str | None) or not isinstance(refusal, str | None):
         raise EndpointFailure("no text", f"the content is a {type(text).__name__}, not a string")
+    if any("\ud800" <= letter <= "\udfff" for letter in text or refusal or ""):
+        raise EndpointFailure("no text", "half a surrogate pair, which no tokenizer takes")
     if not (text or refusal) and reason not in ("stop", "length"):
         raise EndpointFailure("no text", f"nothing was said, and it ended with {reason!r}")
     cut = reason == "length"
@@ -58,11 +60,11 @@ def answer_of(body: str) -> ChatAnswer:
     )
 
 
-def _object(body: str) -> Mapping[str, Any]:
+def _object(body: str | bytes) -> Mapping[str, Any]:
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
-        raise EndpointFailure("invalid JSON", f"{len(body)} letters that are no JSON") from None
+        raise EndpointFailure("invalid JSON", f"{len(body)} bytes that are no JSON in UTF-8") from None
     if not isinstance(content, Mapping):
         raise EndpointFailure("invalid JSON", f"a {type(content).__name__}, not an object")
     return content

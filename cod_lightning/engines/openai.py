@@ -142,7 +142,7 @@ class OpenAIEngine(Engine):
                 )
         except Exception as error:
             raise failure_of(error, key_of(self.api_key_variable), self.timeout_s) from None
-        answer = answer_of(raw.http_response.text)
+        answer = answer_of(raw.http_response.content)
         self.usage.served(answer, raw.retries_taken)
         return answer
 

@@ -105,17 +105,22 @@ class TransformersEngine(Engine):
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; joins the batch at the next token."""
         self._bound_model()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Completion] = loop.create_future()
+        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
-        if self._pumping is None or self._pumping.done() or self._pumping.get_loop() is not loop:
-            self._pumping = loop.create_task(self._pump())
+        self._keep_pumping()
         return await future
 
     def release(self, dialogue: str) -> None:
-        """Free the dialogue's slot."""
+        """Free the dialogue's slot, for whoever waits for one."""
         if known := self._dialogues.pop(dialogue, None):
             self._free_slots.append(known.slot)
+            if self._waiting:
+                self._keep_pumping()
+
+    def _keep_pumping(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._pumping is None or self._pumping.done() or self._pumping.get_loop() is not loop:
+            self._pumping = loop.create_task(self._pump())
 
     def _bound_model(self) -> PreTrainedModel:
         if self._model is None:
@@ -123,14 +128,18 @@ class TransformersEngine(Engine):
         return self._model
 
     async def _pump(self) -> None:
-        """Prefill and decode until nobody waits; whatever goes wrong reaches everybody who waits."""
+        """Prefill and decode until nobody can go on; whatever goes wrong reaches everybody who waits.
+
+        Who waits for a slot while all are held by dialogues whose worlds take their time is woken by `release`.
+        """
         try:
             while True:
                 await asyncio.sleep(0)  # every lifecycle that can go on now hands in its next request
+                self._decoding = [
+                    turn for turn in self._decoding if not turn.future.done()
+                ]  # cancelled: no slot any more
                 joined = self._admit()
                 if not joined and not self._decoding:
-                    if self._waiting:
-                        raise EngineFailure("no slot is free and no dialogue is in flight: a release is missing")
                     return
                 for turns in self._prefill_batches(joined):
                     self._forward(turns)
@@ -154,11 +163,11 @@ class TransformersEngine(Engine):
         joined: list[_Turn] = []
         still_waiting = []
         for request, future in self._waiting:
+            if future.done():  # cancelled by its caller, who has released the dialogue
+                continue
             dialogue = self._dialogues.get(request.dialogue)
             if dialogue is None and self._free_slots:
                 dialogue = self._dialogues[request.dialogue] = _Dialogue(slot=self._free_slots.pop())
-            if future.done():
-                continue
             if dialogue is None:
                 still_waiting.append((request, future))
             else:
@@ -244,8 +253,6 @@ class TransformersEngine(Engine):
         going_on = []
         for turn in turns:
             stopped = turn.ids[-1] in self._stop_ids
-            if turn.future.done():  # cancelled by its caller
-                continue
             if not stopped and len(turn.ids) < turn.request.max_new_tokens:
                 going_on.append(turn)
                 continue

@@ -2,7 +2,7 @@
 
 One object lives one lifecycle. `reset(options={"task": task})` starts the next task and keeps whatever the world itself
 carries over; the last observation of a task is its feedback; `info` stays empty (typed properties instead);
-`copy.deepcopy` is a snapshot, and how the rollout gives every sibling its own world.
+`copy.deepcopy` is a snapshot, and how the rollout gives every sibling its own world; `close` follows when its lifecycle has ended.
 
 To add a world: one file with one subclass of `TextEnv`, chosen with `data.env.class_path`. It parses actions and words
 its feedback itself and never meets a token, a model or a coroutine.
@@ -81,7 +81,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     """Turns per task, at least 1."""
     reward_range: tuple[float, float] = (0.0, 1.0)
     blocking: bool = False
-    """Whether `step` waits for something outside, such as a judge behind a network; the rollout then steps in a thread."""
+    """Whether `reset` or `step` waits for something outside, such as a judge behind a network; the rollout then calls them in a
+    thread."""
 
     @property
     @abstractmethod

@@ -134,6 +134,10 @@ class GymnasiumWorld(TextEnv):
         """As the environment renders."""
         return self.env.render()
 
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()
+
     def _restart(self) -> None:
         self._turns, self._reward, self._truncated, self._ended = 0, 0.0, False, False
 

@@ -66,8 +66,8 @@ class Mixture(TextEnv):
 
     @property
     def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the present task's world."""
-        return self.current.blocking
+        """Where any of the worlds is: before `reset` nobody knows whose task comes."""
+        return any(world.blocking for world in self.worlds.values())
 
     @property
     def observation_space(self) -> gymnasium.Space[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -118,6 +118,11 @@ class Mixture(TextEnv):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """In the present task's world."""
         return self.current.step(action)  # pyright: ignore[reportReturnType]
+
+    def close(self) -> None:
+        """All of them."""
+        for world in self.worlds.values():
+            world.close()
 
     def render(self) -> Any:
         """Of the present task's world."""

@@ -80,6 +80,10 @@ class WrappedWorld(TextEnv):
         """As inside."""
         return self.world.render()
 
+    def close(self) -> None:
+        """As inside."""
+        self.world.close()
+
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """As inside."""
         return self.world.changed(pack, at, seed)

@@ -16,9 +16,8 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import adapter_weights
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models.base_weights import BaseWeights
+from cod_lightning.models.checkpoint_check import EXTRA, METADATA
 
-_METADATA, _EXTRA = ".metadata", "meta.pt"
-"""Files of a sharded checkpoint: where each tensor lies (torch), and whatever is no tensor (Lightning)."""
 _PREFIXES = ("state_dict.model.", "model.model.")
 """How the policy's weights are called in shards, as ModelParallelStrategy and FSDPStrategy name them."""
 
@@ -82,9 +81,9 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     if not path or not Path(path).exists():
         raise ConfigError(key, path or "empty", "an existing checkpoint", remedy)
     folder = Path(path).is_dir()
-    if folder and not (Path(path) / _METADATA).is_file():
-        raise ConfigError(key, path, f"a checkpoint, not a folder without {_METADATA}", remedy)
-    file = Path(path) / _EXTRA if folder else Path(path)
+    if folder and not (Path(path) / METADATA).is_file():
+        raise ConfigError(key, path, f"a checkpoint, not a folder without {METADATA}", remedy)
+    file = Path(path) / EXTRA if folder else Path(path)
     try:
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:

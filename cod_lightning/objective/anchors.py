@@ -1,66 +1,122 @@
-"""Comparisons that need extra rollouts from one shared context: their arithmetic. No rollout makes such tables yet.
+"""Credit from attempts that share a moment of a lifecycle: anchors, and what a context was worth.
 
 Episodes at the same position start from different contexts, so their mean is not strictly a baseline (a weak point that
-arXiv 2606.20002 names). Two remedies: solve the same task M times from one context and compare those attempts with each
-other; and measure a context by what tasks earn with it less what they earn without it.
+arXiv 2606.20002 names). Attempts from a snapshot remove that difference for the one reward that they measure. A credit
+rule is a weighted sum of rewards, R_e = sum_f w_ef r_f; of each return one term is compared with attempts and the rest
+with siblings, as before:
+
+    solve j, anchored       A = B(R - w r_j)_e + w/M (r_j - mean of the other attempts)          w = w_ee
+    attempt m at task j     A = w/M (r_m - mean of the others)                                   w of that solve episode
+    update j-1, measured    A = B(R - w r_j)_e + w (mean with its context - mean without)        w = w_e,e+1
+
+B is the run's baseline over siblings, M the number of attempts that have a reward, the lifecycle's own included. An
+attempt's rewards say nothing about other attempts' tokens, nor the mean without the context about the words that wrote it,
+so each is a baseline: with leave-one-out over siblings the expected gradient is that of the credit rule alone (each of M
+attempts weighs 1/M of the one), and only its noise differs. Where no attempt has a reward, siblings decide as before.
+
+Source: the local re-rolls of Memory-R2 (arXiv 2605.21768), which compare what came of one intermediate state; the formula
+is ours.
 """
+
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import Advantages, LeaveOneOut
-from cod_lightning.objective.returns import Returns
+from cod_lightning.objective.attempts import AttemptTable
+from cod_lightning.objective.baselines import Advantages, Baseline
+from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.returns import CreditRule, Returns, rewards_of
 
 
-def anchored(rewards: Float[Tensor, "A M"], valid: Bool[Tensor, "A M"]) -> Advantages:
-    """A_m = r_m - mean of the other valid attempts: M attempts at one task from one context, for each of A anchors.
+@dataclass(frozen=True)
+class AttemptAdvantages:
+    """Of X attempts; 0 where not valid, as where they only measure."""
 
-    The result has shape [A, M, 1], as if each anchor were a pack with episodes of one position. Source: the local
-    re-rolls of Memory-R2, which compare from one memory state; leave-one-out is ours.
-
-    >>> anchored(torch.tensor([[1.0, 0.0, 0.5]]), torch.tensor([[True, True, False]])).values.flatten()
-    tensor([ 1., -1.,  0.])
-    """
-    if rewards.shape[1] < 2:
-        expected = "at least 2 attempts, since an attempt is compared with the others from its context"
-        raise ConfigError("anchor attempts", rewards.shape[1], expected, "4 is a usual number.")
-    return LeaveOneOut()(Returns(rewards[..., None], valid[..., None]))
+    values: Float[Tensor, " X"]
+    valid: Bool[Tensor, " X"]
 
 
-def context_worth(
-    with_context: Float[Tensor, "C M"],
-    with_valid: Bool[Tensor, "C M"],
-    without: Float[Tensor, "C L"],
-    without_valid: Bool[Tensor, "C L"],
-) -> tuple[Float[Tensor, " C"], Bool[Tensor, " C"]]:
-    """Counterfactual credit of C contexts: mean reward of a later task with it minus without it, and where it is known.
+@dataclass(frozen=True)
+class Shared:
+    """Sums over the attempts beside each episode of the lifecycles; the lifecycle's own solve episode counts."""
 
-    >>> one = torch.ones(1, 2, dtype=torch.bool)
-    >>> context_worth(torch.tensor([[1.0, 1.0]]), one, torch.tensor([[0.0, 1.0]]), one)
-    (tensor([0.5000]), tensor([True]))
-    """
-
-    def mean(rewards: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
-        count = valid.sum(dim=1)
-        return torch.where(valid, rewards, 0.0).sum(dim=1) / count.clamp_min(1), count > 0
-
-    (gained, has), (otherwise, has_other) = mean(with_context, with_valid), mean(without, without_valid)
-    known = has & has_other
-    return torch.where(known, gained - otherwise, 0.0), known
+    total: Float[Tensor, "G K E"]
+    """Rewards of all that had the context."""
+    count: Float[Tensor, "G K E"]
+    others: Float[Tensor, "G K E"]
+    """Number of those that are not the lifecycle's own."""
+    total_without: Float[Tensor, "G K E"]
+    count_without: Float[Tensor, "G K E"]
 
 
-def with_worth(advantages: Advantages, worth: Float[Tensor, "G K N-1"], known: Bool[Tensor, "G K N-1"]) -> Advantages:
-    """Update episodes whose context was measured get its worth as advantage; all others keep theirs.
+def shared(table: CreditTable) -> Shared:
+    """The sums, at solve episodes; without meaning elsewhere."""
+    attempts, rewards = table.attempts, rewards_of(table)
+    index = tuple(attempts.of.unbind(dim=1))
 
-    The reward without the context is the baseline, so siblings are not needed, and a measured episode is valid.
+    def summed(values: Float[Tensor, " X"], chosen: Bool[Tensor, " X"]) -> Float[Tensor, "G K E"]:
+        kept = torch.where(chosen & attempts.valid, values, 0.0).to(rewards)
+        return torch.zeros_like(rewards).index_put(index, kept, accumulate=True)
 
-    >>> plain = Advantages(torch.zeros(1, 1, 3), torch.zeros(1, 1, 3, dtype=torch.bool))
-    >>> with_worth(plain, torch.tensor([[[0.5]]]), torch.tensor([[[True]]])).values.flatten()
-    tensor([0.0000, 0.5000, 0.0000])
-    """
-    values, valid = advantages.values.clone(), advantages.valid.clone()
-    values[..., 1::2] = torch.where(known, worth.to(values), values[..., 1::2])
-    valid[..., 1::2] |= known
-    return Advantages(values, valid)
+    ones, same = torch.ones_like(attempts.rewards), attempts.same_context
+    others = summed(ones, same)
+    return Shared(
+        total=rewards + summed(attempts.rewards, same),
+        count=table.valid.to(rewards) + others,
+        others=others,
+        total_without=summed(attempts.rewards, ~same),
+        count_without=summed(ones, ~same),
+    )
+
+
+def with_attempts(
+    table: CreditTable, returns: Returns, rule: CreditRule, baseline: Baseline
+) -> tuple[Advantages, AttemptAdvantages]:
+    """Advantages of the lifecycles' episodes and of attempts; those of `baseline` alone where there are none."""
+    plain = baseline(returns)
+    attempts = table.attempts
+    if not len(attempts.rewards):
+        return plain, AttemptAdvantages(attempts.rewards, attempts.valid)
+    beside, rewards = shared(table), rewards_of(table)
+    weights = rule.weights(rewards.shape[-1]).to(rewards)
+    own, after = weights.diagonal(), weights.diagonal(offset=1)
+    term = torch.zeros_like(rewards)
+    """What attempts measure of each return."""
+    instead = torch.zeros_like(rewards)
+    """What takes its place."""
+    measured = torch.zeros_like(table.valid)
+
+    solve = slice(0, None, 2)
+    mean_of_others = (beside.total - rewards) / beside.others.clamp_min(1)
+    term[..., solve] = (own * rewards)[..., solve]
+    instead[..., solve] = (own / beside.count.clamp_min(1) * (rewards - mean_of_others))[..., solve]
+    measured[..., solve] = (beside.others > 0)[..., solve]
+
+    update, later = slice(1, None, 2), slice(2, None, 2)
+    worth, known = context_worth(beside)
+    term[..., update] = after[1::2] * rewards[..., later]
+    instead[..., update] = after[1::2] * worth[..., later]
+    measured[..., update] = known[..., later]
+
+    rest = baseline(Returns(returns.values - term, returns.valid))
+    values = torch.where(measured & rest.valid, rest.values + instead, plain.values)
+    return Advantages(values, plain.valid), _of_attempts(attempts, beside, own)
+
+
+def context_worth(beside: Shared) -> tuple[Float[Tensor, "G K E"], Bool[Tensor, "G K E"]]:
+    """Mean reward of a solve episode's task with its context less that without it, and where both are known."""
+    known = (beside.count > 0) & (beside.count_without > 0)
+    gained = beside.total / beside.count.clamp_min(1) - beside.total_without / beside.count_without.clamp_min(1)
+    return torch.where(known, gained, 0.0), known
+
+
+def _of_attempts(attempts: AttemptTable, beside: Shared, own: Float[Tensor, " E"]) -> AttemptAdvantages:
+    """w/M (r_m - mean of the others from the same context)."""
+    index = tuple(attempts.of.unbind(dim=1))
+    total, count, weight = beside.total[index], beside.count[index], own[attempts.of[:, 2]]
+    rewards = torch.where(attempts.valid, attempts.rewards, 0.0)
+    mean_of_others = (total - rewards) / (count - 1).clamp_min(1)
+    valid = attempts.valid & attempts.same_context & (count >= 2)
+    return AttemptAdvantages(torch.where(valid, weight / count.clamp_min(1) * (rewards - mean_of_others), 0.0), valid)

@@ -126,17 +126,23 @@ def scale(advantages: Advantages, returns: Returns, mode: Literal["none", "group
     """
     if mode == "none":
         return advantages
+    return replace(advantages, values=divided(advantages.values, deviation(advantages, returns, mode)))
+
+
+def deviation(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Tensor:
+    """What `scale` divides by, to be broadcast: [G 1 E] for the group, else one number."""
     if mode == "group":
         total, count = _sums(returns)
         squares = torch.where(returns.valid, (returns.values - total / count.clamp_min(1)) ** 2, 0).sum(1, keepdim=True)
-        deviation = (squares / count.clamp_min(1)).sqrt()
-    else:
-        chosen = advantages.values[advantages.valid]
-        deviation = chosen.std(correction=0) if len(chosen) else advantages.values.new_tensor(1.0)
+        return (squares / count.clamp_min(1)).sqrt()
+    chosen = advantages.values[advantages.valid]
+    return chosen.std(correction=0) if mode == "batch" and len(chosen) else advantages.values.new_tensor(1.0)
+
+
+def divided(values: Tensor, deviation: Tensor) -> Tensor:
+    """The quotient; 0 where there is no deviation."""
     floor = 1e-6
-    return replace(
-        advantages, values=torch.where(deviation > floor, advantages.values / deviation.clamp_min(floor), 0.0)
-    )
+    return torch.where(deviation > floor, values / deviation.clamp_min(floor), 0.0)
 
 
 def _sums(returns: Returns) -> tuple[Float[Tensor, "G 1 E"], Float[Tensor, "G 1 E"]]:

@@ -4,7 +4,7 @@ Letters: G packs, K siblings, N tasks, E = 2N-1 episodes (solve_0, update_0, sol
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from cod_lightning.objective.attempts import AttemptTable, attempt_table, no_attempts
 from cod_lightning.types import Group, Segment
 
 
@@ -25,6 +26,8 @@ class CreditTable:
     """True where the episode has a reward; a missing reward is stored as 0 and must not be used."""
     action_counts: Int[Tensor, "G K E"]
     """Tokens that the policy sampled in the episode."""
+    attempts: AttemptTable = field(default_factory=no_attempts)
+    """Extra solve episodes, from snapshots of these lifecycles."""
 
     def __post_init__(self) -> None:
         groups, siblings, tasks = self.solve_rewards.shape
@@ -52,7 +55,9 @@ class Batch:
     behaviour_logprobs: Float[Tensor, "B T"]
     """[:, t] belongs to token_ids[:, t] (nats); 0 where the mask is False."""
     episode_index: Int[Tensor, "B 3"]
-    """(g, k, e) of each row in the credit table."""
+    """(g, k, e) of each row in the credit table; of a row of an attempt, that of the episode beside it."""
+    attempt: Int[Tensor, " B"]
+    """Row of the credit table's attempts; -1 in rows of a lifecycle's own episodes."""
     policy_version: Int[Tensor, " B"]
     lengths: Int[Tensor, " B"]
     """Tokens of each row, padding excluded."""
@@ -70,6 +75,7 @@ class Batch:
             ("action_mask", (rows, width)),
             ("behaviour_logprobs", (rows, width)),
             ("episode_index", (rows, 3)),
+            ("attempt", (rows,)),
             ("policy_version", (rows,)),
             ("lengths", (rows,)),
         ):
@@ -85,6 +91,12 @@ class Batch:
         """The same batch on another device."""
         return _moved(self, device)
 
+    def of_packs(self, packs: Sequence[int]) -> "Batch":
+        """The update made of these packs, each by its g in the credit table: their rows, and the denominator of those."""
+        chosen = torch.isin(self.episode_index[:, 0], torch.tensor(packs, device=self.episode_index.device))
+        part = self.rows(chosen.nonzero().squeeze(1))
+        return replace(part, num_action_tokens=int(part.action_mask.sum()))
+
     def rows(self, index: Int[Tensor, " b"]) -> "Batch":
         """The chosen rows, as wide as the longest of them; the denominator stays that of the whole update."""
         width = int(self.lengths[index].max()) if len(index) else 0
@@ -94,6 +106,7 @@ class Batch:
             action_mask=self.action_mask[index, :width],
             behaviour_logprobs=self.behaviour_logprobs[index, :width],
             episode_index=self.episode_index[index],
+            attempt=self.attempt[index],
             policy_version=self.policy_version[index],
             lengths=self.lengths[index],
             old_logprobs=None if self.old_logprobs is None else self.old_logprobs[index, :width],
@@ -101,8 +114,10 @@ class Batch:
 
 
 def _moved(record: Any, device: torch.device | str) -> Any:
-    movable = {f.name: getattr(record, f.name) for f in fields(record)}
-    return replace(record, **{name: value.to(device) for name, value in movable.items() if hasattr(value, "to")})
+    """The record on another device, records in it too."""
+    values = {f.name: getattr(record, f.name) for f in fields(record)}
+    moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+    return replace(record, **moved, **{n: _moved(v, device) for n, v in values.items() if is_dataclass(v)})
 
 
 def credit_table(groups: Sequence[Group]) -> CreditTable:
@@ -118,6 +133,7 @@ def credit_table(groups: Sequence[Group]) -> CreditTable:
         update_rewards=rewards[..., 1::2],
         valid=torch.tensor([[[e.reward is not None for e in life] for life in lives] for lives in episodes]),
         action_counts=torch.tensor([[[e.num_action_tokens for e in life] for life in lives] for lives in episodes]),
+        attempts=attempt_table(groups),
     )
 
 
@@ -132,6 +148,10 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
         out[inside] = torch.tensor(list(chain.from_iterable(rows)), dtype=dtype)
         return out
 
+    first: dict[tuple[int, int], int] = {}  # row of the first attempt of each lifecycle
+    for x, (g, k, _) in enumerate(credit.attempts.of.tolist()):
+        first.setdefault((g, k), x)
+    attempt = [-1 if s.attempt is None else first[pack_index[s.pack_id], s.sibling] + s.attempt for s in segments]
     action_mask = padded([s.action_mask for s in segments], False, torch.bool)
     return Batch(
         token_ids=padded([s.token_ids for s in segments], pad_id, torch.long),
@@ -140,6 +160,7 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
         episode_index=torch.tensor(
             [(pack_index[s.pack_id], s.sibling, s.episode) for s in segments], dtype=torch.long
         ).view(-1, 3),
+        attempt=torch.tensor(attempt, dtype=torch.long),
         policy_version=torch.tensor([s.policy_version for s in segments], dtype=torch.long),
         lengths=lengths,
         credit=credit,
@@ -149,13 +170,7 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
 
 
 def episode_keys(batch: Batch) -> Int[Tensor, " B"]:
-    """One integer for each row's episode, from its (g, k, e)."""
+    """One integer for each row's episode, from its (g, k, e); attempts count on from there."""
     _, siblings, episodes = batch.credit.valid.shape
     g, k, e = batch.episode_index.unbind(dim=1)
-    return (g * siblings + k) * episodes + e
-
-
-def spread(advantages: Float[Tensor, "G K E"], batch: Batch) -> Float[Tensor, "B T"]:
-    """Every action token gets its episode's advantage; all other tokens get 0."""
-    g, k, e = batch.episode_index.unbind(dim=1)
-    return advantages[g, k, e][:, None] * batch.action_mask
+    return torch.where(batch.attempt < 0, (g * siblings + k) * episodes + e, batch.credit.valid.numel() + batch.attempt)

@@ -40,8 +40,8 @@ def action_logprobs(
     The entropy has a gradient with `entropy_gradient` only.
 
     Logits are computed only where they predict an action token, `chunk` positions at a time, so that [B, T, V] never
-    exists. With `recompute` a backward pass computes each chunk's scores again instead of keeping them: a third more time in
-    the output layer, memory of one chunk in place of [action tokens, V]. By default it is done where the scores would take
+    exists. With `recompute` a backward pass computes each chunk's scores again instead of keeping them: at most twice the
+    output layer's time, memory of one chunk in place of [action tokens, V]. By default it is done where the scores would take
     256 MiB or more, in chunks of 64 MiB; smaller ones are kept.
 
     >>> hidden, ids = torch.zeros(1, 3, 4), torch.tensor([[0, 1, 2]])

@@ -31,6 +31,15 @@ class CreditRule(ABC):
     def check(self, num_tasks: int) -> None:
         """Raise `ConfigError` if the rule has no meaning for packs of that many tasks."""
 
+    def weights(self, num_episodes: int) -> Float[Tensor, "E E"]:
+        """[e, f]: the weight of episode f's reward in the return of episode e, for rules that credit each episode apart."""
+        raise ConfigError(
+            "model.credit",
+            type(self).__name__,
+            "a rule that credits each episode with what came of it, since attempts from a snapshot measure only that",
+            "Choose credit=episode, or leave out data.anchors and data.counterfactual.",
+        )
+
     @abstractmethod
     def __call__(self, table: CreditTable) -> Returns:
         """The return of every episode in the table."""
@@ -85,7 +94,11 @@ class EpisodeCredit(CreditRule):
         """Weighted sums of rewards-to-go, all episodes at once; in float64, which neither autocast nor TF32 rounds."""
         listed, weights = self._listed(table.valid.shape[-1], table.valid.device)
         missing = (~table.valid).double() @ listed.double().T
-        return Returns((_rewards(table).double() @ weights.T).to(table.solve_rewards), missing == 0)
+        return Returns((rewards_of(table).double() @ weights.T).to(table.solve_rewards), missing == 0)
+
+    def weights(self, num_episodes: int) -> Float[Tensor, "E E"]:
+        """Of the mean, of the window, or of the discounted sum."""
+        return self._listed(num_episodes, torch.device("cpu"))[1]
 
     def _listed(self, num_episodes: int, device: torch.device) -> tuple[Bool[Tensor, "E E"], Float[Tensor, "E E"]]:
         """[e, f]: whether episode f's reward counts in episode e's return, and its weight there."""
@@ -105,13 +118,14 @@ class TrajectoryCredit(CreditRule):
     """Coarse credit of earlier work: every episode of a lifecycle gets the sum of all its task rewards.
 
     Source: the comparison in arXiv 2606.20002, there with division by the group's standard deviation (`model.scale=group`).
-    With that scale and `loss=grpo` it is what arXiv 2510.12635 calls DCPO: one advantage of the trajectory for every segment
-    between two edits of the context, as our episodes are (how it averages over segments we could not check).
+    With that scale and `loss=grpo` it is DCPO (arXiv 2510.12635): a trajectory is cut where the context is edited, and every
+    segment gets the advantage of the whole. Our episodes are those segments. Checked against its abstract only: which
+    normalisation it has, and how it averages over segments, we do not know.
     """
 
     def __call__(self, table: CreditTable) -> Returns:
         """The same number for all E episodes; valid where no task reward is missing."""
-        total = _rewards(table)[..., 0::2].sum(dim=-1, keepdim=True)
+        total = rewards_of(table)[..., 0::2].sum(dim=-1, keepdim=True)
         complete = table.valid[..., 0::2].all(dim=-1, keepdim=True)
         return Returns(total.expand(table.valid.shape).clone(), complete & table.valid)
 
@@ -120,12 +134,16 @@ class TrajectoryCredit(CreditRule):
 class TaskCredit(CreditRule):
     """Ordinary task-by-task RL: each episode gets only its own reward, so nothing rewards a useful context."""
 
+    def weights(self, num_episodes: int) -> Float[Tensor, "E E"]:
+        """1 for its own."""
+        return torch.eye(num_episodes, dtype=torch.float64)
+
     def __call__(self, table: CreditTable) -> Returns:
         """The rewards themselves."""
-        return Returns(_rewards(table), table.valid)
+        return Returns(rewards_of(table), table.valid)
 
 
-def _rewards(table: CreditTable) -> Float[Tensor, "G K E"]:
+def rewards_of(table: CreditTable) -> Float[Tensor, "G K E"]:
     """Rewards in the order of the episodes; 0 where missing, whatever is stored there."""
     out = table.solve_rewards.new_empty(table.valid.shape)
     out[..., 0::2] = table.solve_rewards

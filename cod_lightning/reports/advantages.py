@@ -39,17 +39,16 @@ class Credit:
 
     def of(self, group: Group) -> Credited | None:
         """For a complete group; None where siblings are missing."""
-        from cod_lightning.objective.baselines import scale
         from cod_lightning.objective.batch import credit_table
+        from cod_lightning.objective.credited import credited
 
         lengths = {len(life.episodes) for life in group.lifecycles}
         complete = [life.sibling for life in group.lifecycles] == list(range(self.group_size))
         if not complete or lengths != {2 * len(group.pack) - 1}:
             return None
-        returns = self.rule(credit_table([group]))
-        advantages = self.baseline(returns)
-        if self.scale == "group":
-            advantages = scale(advantages, returns, "group")
+        table = credit_table([group])
+        returns = self.rule(table)
+        advantages = credited(table, self.rule, self.baseline, "group" if self.scale == "group" else "none")
         return Credited(_known(returns.values, returns.valid), _known(advantages.values, advantages.valid))
 
     @property

@@ -31,6 +31,8 @@ _TITLES = {
     "tokens/trained": "Tokens trained on",
     "time": "Seconds",
     "rollout/num_failed": "Lifecycles that failed",
+    "faults": "Lifecycles that failed, by fault",
+    "rollout/num_lost_groups": "Groups with fewer than two survivors",
     "rollout/token_drift": "Token drift",
     "rollout/num_rewritten": "Turns before which the template rewrote history",
 }
@@ -102,6 +104,8 @@ def _placed(column: str) -> tuple[str, str]:
         return match[1], f"position {match[2]}"
     if match := re.fullmatch(r"(time|throughput)/(.+?)(_tokens)?_s", column):
         return match[1], match[2]
+    if column.startswith("faults/"):
+        return "faults", column.removeprefix("faults/")
     return column, ""
 
 

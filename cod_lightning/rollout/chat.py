@@ -45,6 +45,8 @@ class Chat:
                 "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
             )
         self.tokenizer = tokenizer
+        self.num_ids = len(tokenizer)
+        """Ids of the tokenizer, special ones included."""
         self.enable_thinking = enable_thinking
         self.rewrite_history = enable_thinking if rewrite_history is None else rewrite_history
         self.special_tokens = frozenset(

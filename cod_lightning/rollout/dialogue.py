@@ -5,10 +5,13 @@ it as another dialogue, and its turn does not extend the one before.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cod_lightning.engines.base import Engine, Request, digest
+from cod_lightning.engines.completion_check import check_completion
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.deadlines import Deadlines
+from cod_lightning.rollout.pulse import Pulse
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Role, StopReason, Turn
 
@@ -28,6 +31,12 @@ class Speaker:
     seed: int = 0
     """Run seed of the sampling noise."""
     policy_version: int = 0
+    num_ids: int | None = None
+    """Size of the vocabulary that the engine samples from; None: the tokenizer's."""
+    deadlines: Deadlines = Deadlines()  # noqa: RUF009  (frozen)
+    """How long to wait for it, and for those whom it meets."""
+    pulse: Pulse = field(default_factory=Pulse)
+    """Where its live episodes are."""
 
     def open(self, identity: str, messages: Sequence[Message]) -> "Dialogue":
         """Begin a dialogue; `identity` (pack, sibling, episode) keys its noise."""
@@ -43,6 +52,8 @@ class Dialogue:
         self.messages = list(messages)
         self._new_ids = speaker.chat.opening(messages)
         self._ids = list(self._new_ids)
+        self._digest = digest(self._ids)
+        self._num_ids = speaker.num_ids or speaker.chat.num_ids
         self._num_turns = 0
         self._num_rewrites = 0
         self._extends = False
@@ -61,20 +72,27 @@ class Dialogue:
                 behaviour_logprobs=(),
                 stop=StopReason.WINDOW,
                 policy_version=speaker.policy_version,
-                prompt_digest=digest(self._ids),
+                prompt_digest=self._digest,
                 observation=observation,
             )
         noise_seed = derive_seed(speaker.seed, speaker.policy_version, self.identity, self._num_turns)
+        most = min(room, speaker.max_new_tokens)
         completion = await speaker.engine.generate(
             Request(
                 dialogue=self._name,
                 prompt_ids=self._ids,
                 messages=self.messages,
-                max_new_tokens=min(room, speaker.max_new_tokens),
+                max_new_tokens=most,
                 noise_seed=noise_seed,
                 temperature=speaker.temperature,
                 top_p=speaker.top_p,
             )
+        )
+        completion = check_completion(
+            completion,
+            max_new_tokens=most if speaker.engine.has_weights else None,
+            num_ids=self._num_ids,
+            prompt_digest=self._digest,
         )
         cut_by_window = completion.stop is StopReason.LENGTH and room < speaker.max_new_tokens
         response = speaker.chat.decode(completion.action_ids)
@@ -89,7 +107,7 @@ class Dialogue:
             observation=observation,
             response=response,
         )
-        self._ids.extend(completion.action_ids)
+        self._extend(completion.action_ids)
         self._num_turns += 1
         self._extends = True
         self.messages.append(Message(Role.ASSISTANT, response))
@@ -105,7 +123,7 @@ class Dialogue:
                 self._begin_again()
                 return
         self._new_ids = chat.continuation(text, self._ids[-1] if self._num_turns else None)
-        self._ids.extend(self._new_ids)
+        self._extend(self._new_ids)
 
     def close(self) -> None:
         """The episode is over."""
@@ -117,9 +135,14 @@ class Dialogue:
         self._num_rewrites += 1
         self._extends = False
         self._new_ids = self.speaker.chat.encode(self._prompt)
-        self._ids = list(self._new_ids)
+        self._ids, self._digest = [], 0
+        self._extend(self._new_ids)
 
     @property
     def _name(self) -> str:
         """What the engine knows it by: within one name, prompts extend each other."""
         return f"{self.identity}#{self._num_rewrites}" if self._num_rewrites else self.identity
+
+    def _extend(self, ids: Sequence[int]) -> None:
+        self._ids.extend(ids)
+        self._digest = digest(ids, self._digest)

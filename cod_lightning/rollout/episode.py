@@ -2,15 +2,20 @@
 
 import asyncio
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import EngineFailure, EngineRefused, EnvironmentFailure
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.errors import EngineFailure, EngineRefused, EnvironmentFailure, OutOfTime, TurnTimeout
+from cod_lightning.rollout.deadlines import episode_limit
+from cod_lightning.rollout.dialogue import Dialogue, Speaker
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
+
+_FAULTS = (EngineFailure, EnvironmentFailure, OutOfTime)
+"""They cost their lifecycle; anything else ends the run."""
 
 
 async def run_solve_episode(
@@ -22,6 +27,7 @@ async def run_solve_episode(
     speaker: Speaker,
     identity: str,
     position: int,
+    pack_ends: float | None = None,
 ) -> Episode:
     """All turns of one task, given the context that earlier tasks left."""
     turns: list[Turn] = []
@@ -33,7 +39,7 @@ async def run_solve_episode(
             status=status,
             turns=tuple(turns),
             reward=reward,
-            success=None if reward is None else env.success,
+            success=None if reward is None else bool(env.success),
             feedback=feedback,
             context_before=context,
             context_after=context,
@@ -42,40 +48,49 @@ async def run_solve_episode(
         )
 
     try:
-        with _world_boundary():
-            observation, _ = env.reset(options={"task": task})
-            system = mechanism.inject(env.rules, context)
-        dialogue = speaker.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
-        try:
-            while True:
-                with _engine_boundary(speaker.engine):
-                    turn = await dialogue.turn()
-                turns.append(turn)
-                if turn.stop is StopReason.WINDOW:
-                    return ended(EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
-                with _world_boundary():
-                    step = asyncio.to_thread(env.step, turn.response) if env.blocking else None
-                    observation, reward, terminated, truncated, _ = await step if step else env.step(turn.response)
-                    _check_reward(float(reward), env)
-                if terminated or truncated:
-                    return ended(env.status, float(reward), observation)
-                dialogue.say(observation)
-        finally:
-            dialogue.close()
-    except (EngineFailure, EnvironmentFailure) as error:
+        async with episode_limit(speaker.deadlines, pack_ends):
+            speaker.pulse.at(identity, "world")
+            with _world_boundary():
+                observation, _ = await _call(env, env.reset, options={"task": task})
+                _check_text(observation, env)
+                system = mechanism.inject(env.rules, context)
+            dialogue = speaker.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+            with _closing(dialogue):
+                while True:
+                    turn = await _turn(dialogue)
+                    turns.append(turn)
+                    with _world_boundary():
+                        if turn.stop is StopReason.WINDOW:
+                            return ended(EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
+                        observation, reward, terminated, truncated, _ = await _call(env, env.step, turn.response)
+                        _check_reward(float(reward), env)
+                        _check_text(observation, env)
+                        if terminated or truncated:
+                            return ended(EpisodeStatus(env.status), float(reward), observation)
+                    dialogue.say(observation)
+    except _FAULTS as error:
         return ended(EpisodeStatus.FAILED, None, error=f"{type(error).__name__}: {error}")
+    finally:
+        speaker.pulse.over(identity)
 
 
 async def run_update_episode(
-    rules: str, solved: Episode, *, mechanism: ContextMechanism, speaker: Speaker, identity: str
+    rules: str,
+    solved: Episode,
+    *,
+    mechanism: ContextMechanism,
+    speaker: Speaker,
+    identity: str,
+    pack_ends: float | None = None,
 ) -> Episode:
     """One rewrite of the context, given the solve episode that has just ended."""
-    dialogue = speaker.open(identity, mechanism.ask(rules, solved))
     before = solved.context_before
     try:
-        with _engine_boundary(speaker.engine):
-            turn = await dialogue.turn()
-    except EngineFailure as error:
+        async with episode_limit(speaker.deadlines, pack_ends):
+            dialogue = speaker.open(identity, mechanism.ask(rules, solved))
+            with _closing(dialogue):
+                turn = await _turn(dialogue)
+    except _FAULTS as error:
         return Episode(
             kind=EpisodeKind.UPDATE,
             position=solved.position,
@@ -85,7 +100,7 @@ async def run_update_episode(
             error=f"{type(error).__name__}: {error}",
         )
     finally:
-        dialogue.close()
+        speaker.pulse.over(identity)
     read = mechanism.read(
         turn.response,
         num_tokens=len(turn.action_ids),
@@ -107,10 +122,38 @@ async def run_update_episode(
     )
 
 
+async def _turn(dialogue: Dialogue) -> Turn:
+    """The policy's next words, within the time that a turn may take."""
+    speaker = dialogue.speaker
+    limit_s, engine = speaker.deadlines.turn_s, speaker.engine
+    speaker.pulse.at(dialogue.identity, "engine")
+    try:
+        async with nullcontext() if limit_s is None else asyncio.timeout(limit_s):
+            with _engine_boundary(engine):
+                turn = await dialogue.turn()
+    except TimeoutError:
+        raise TurnTimeout(f"{type(engine).__name__} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
+    speaker.pulse.at(dialogue.identity, "world")
+    return turn
+
+
+async def _call(env: TextEnv, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Here, or in a thread for a world that waits for something outside."""
+    if env.blocking:
+        return await asyncio.to_thread(method, *arguments, **options)
+    return method(*arguments, **options)
+
+
 def _check_reward(reward: float, env: TextEnv) -> None:
     low, high = env.reward_range
     if not (math.isfinite(reward) and low <= reward <= high):
         raise EnvironmentFailure(f"{type(env).__name__} gave reward {reward}, outside its range [{low}, {high}]")
+
+
+def _check_text(observation: object, env: TextEnv) -> None:
+    if not isinstance(observation, str):
+        raise EnvironmentFailure(f"{type(env).__name__} showed a {type(observation).__name__}, not a string")
+    observation.encode()  # half of a surrogate pair is no text, and no tokenizer takes it
 
 
 @contextmanager
@@ -131,3 +174,13 @@ def _engine_boundary(engine: Engine) -> Iterator[None]:
         raise
     except Exception as error:
         raise EngineFailure(f"{type(engine).__name__} raised {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _closing(dialogue: Dialogue) -> Iterator[None]:
+    """Give the engine's place back, however the dialogue ends."""
+    try:
+        yield
+    finally:
+        with _engine_boundary(dialogue.speaker.engine):
+            dialogue.close()

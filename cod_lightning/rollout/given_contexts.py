@@ -6,11 +6,13 @@ For controls of an evaluation: no context, another pack's, the truth. A solve ep
 `run_lifecycle` of the same pack, and so the same sampling noise: where the contexts agree, so does what happens.
 """
 
+import contextlib
 import copy
 from collections.abc import Sequence
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.group import gather_groups
@@ -34,17 +36,25 @@ async def run_given_lifecycle(
     assert len(contexts) == len(pack), f"{len(contexts)} contexts for {len(pack)} tasks"
     env = copy.deepcopy(world)
     episodes = [_skipped(index) for index in range(num_episodes(len(pack)))]
-    for position, (task, context) in enumerate(zip(pack.tasks, contexts, strict=True)):
-        if context is None:
-            continue
-        index = episode_index(EpisodeKind.SOLVE, position)
-        identity = f"{pack.id}#0.{index}"
-        episodes[index] = await run_solve_episode(
-            env, task, context, mechanism=mechanism, speaker=speaker, identity=identity, position=position
-        )
-        monitor.episode(episodes[index])
-        if episodes[index].status is EpisodeStatus.FAILED:
-            break
+    ends = pack_ends(speaker.deadlines)
+    with contextlib.closing(env):
+        for position, (task, context) in enumerate(zip(pack.tasks, contexts, strict=True)):
+            if context is None:
+                continue
+            index = episode_index(EpisodeKind.SOLVE, position)
+            episodes[index] = await run_solve_episode(
+                env,
+                task,
+                context,
+                mechanism=mechanism,
+                speaker=speaker,
+                identity=f"{pack.id}#0.{index}",
+                position=position,
+                pack_ends=ends,
+            )
+            monitor.episode(episodes[index])
+            if episodes[index].status is EpisodeStatus.FAILED:
+                break
     lifecycle = Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(episodes))
     monitor.lifecycle(lifecycle)
     return lifecycle

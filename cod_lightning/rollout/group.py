@@ -3,14 +3,19 @@
 import asyncio
 import gc
 from collections.abc import Coroutine, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.rollout.attempts import Branching
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.types import Group, Pack
+
+_MOST_THREADS = 64
+"""Worlds that wait for something outside at the same time."""
 
 
 async def run_group(
@@ -21,11 +26,14 @@ async def run_group(
     mechanism: ContextMechanism,
     speaker: Speaker,
     monitor: RolloutMonitor,
+    branching: Branching | None = None,
 ) -> Group:
     """K lifecycles of one pack; all begin with the same first prompt and differ by their sampling noise."""
     lifecycles = await asyncio.gather(
         *(
-            run_lifecycle(pack, k, world=world, mechanism=mechanism, speaker=speaker, monitor=monitor)
+            run_lifecycle(
+                pack, k, world=world, mechanism=mechanism, speaker=speaker, monitor=monitor, branching=branching
+            )
             for k in range(num_siblings)
         )
     )
@@ -41,11 +49,20 @@ def run_groups(
     speaker: Speaker,
     monitor: RolloutMonitor | None = None,
     label: str = "rollout",
+    branching: Branching | None = None,
 ) -> list[Group]:
     """One group for each pack, in the order of the packs."""
     watching = monitor or RolloutMonitor()
     started = (
-        run_group(pack, num_siblings, world=world, mechanism=mechanism, speaker=speaker, monitor=watching)
+        run_group(
+            pack,
+            num_siblings,
+            world=world,
+            mechanism=mechanism,
+            speaker=speaker,
+            monitor=watching,
+            branching=branching,
+        )
         for pack in packs
     )
     return gather_groups(started, packs, num_siblings, watching, label)
@@ -61,6 +78,7 @@ def gather_groups(
     """What these coroutines come to, one for each pack, all at once."""
 
     async def run_all() -> list[Group]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
         return await asyncio.gather(*started)
 
     monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))

@@ -6,14 +6,18 @@ One agent, one world, N tasks. Between tasks the agent rewrites its context; not
 (unless the world itself carries something over). Source: arXiv 2606.20002, the loop of CoD-Deploy and CoD-Train alike.
 """
 
+import asyncio
+import contextlib
 import copy
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.rollout.attempts import Branching, Moment, start_attempts
+from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
 from cod_lightning.rollout.monitor import RolloutMonitor
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, num_episodes
+from cod_lightning.types import Attempt, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, num_episodes
 
 
 async def run_lifecycle(
@@ -24,32 +28,55 @@ async def run_lifecycle(
     mechanism: ContextMechanism,
     speaker: Speaker,
     monitor: RolloutMonitor,
+    branching: Branching | None = None,
 ) -> Lifecycle:
-    """Lead one agent through the pack, in a world of its own (`world` is a prototype and stays untouched)."""
+    """Lead one agent through the pack, in a world of its own (`world` is a prototype and stays untouched).
+
+    With `branching`, some tasks are attempted again beside it, from the moment at which they began.
+    """
     env = copy.deepcopy(world)
-    context = mechanism.empty()
+    previous = context = mechanism.empty()
+    ends = pack_ends(speaker.deadlines)
     episodes: list[Episode] = []
+    beside: list[asyncio.Future[list[Attempt]]] = []
 
     def identity() -> str:
         return f"{pack.id}#{sibling}.{len(episodes)}"
 
-    for position, task in enumerate(pack.tasks):
-        solved = await run_solve_episode(
-            env, task, context, mechanism=mechanism, speaker=speaker, identity=identity(), position=position
-        )
-        episodes.append(solved)
-        monitor.episode(solved)
-        if solved.status is EpisodeStatus.FAILED or position == len(pack) - 1:
-            break
-        updated = await run_update_episode(env.rules, solved, mechanism=mechanism, speaker=speaker, identity=identity())
-        episodes.append(updated)
-        monitor.episode(updated)
-        if updated.status is EpisodeStatus.FAILED:
-            break
-        context = updated.context_after
+    with contextlib.closing(env):
+        for position, task in enumerate(pack.tasks):
+            if branching is not None:
+                moment = Moment(pack_id=pack.id, sibling=sibling, position=position, task=task)
+                given = branching.given(moment, context=context, previous=previous, empty=mechanism.empty())
+                beside.append(
+                    start_attempts(given, moment, env=env, mechanism=mechanism, speaker=speaker, pack_ends=ends)
+                )
+            solved = await run_solve_episode(
+                env,
+                task,
+                context,
+                mechanism=mechanism,
+                speaker=speaker,
+                identity=identity(),
+                position=position,
+                pack_ends=ends,
+            )
+            episodes.append(solved)
+            monitor.episode(solved)
+            if solved.status is EpisodeStatus.FAILED or position == len(pack) - 1:
+                break
+            updated = await run_update_episode(
+                env.rules, solved, mechanism=mechanism, speaker=speaker, identity=identity(), pack_ends=ends
+            )
+            episodes.append(updated)
+            monitor.episode(updated)
+            if updated.status is EpisodeStatus.FAILED:
+                break
+            previous, context = context, updated.context_after
 
     episodes += [_skipped(e) for e in range(len(episodes), num_episodes(len(pack)))]
-    lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes))
+    attempts = [attempt for begun in beside for attempt in await begun]
+    lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=tuple(attempts))
     monitor.lifecycle(lifecycle)
     return lifecycle
 

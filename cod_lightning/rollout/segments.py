@@ -4,18 +4,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from cod_lightning.engines.base import digest
-from cod_lightning.types import Group, Segment, Turn
+from cod_lightning.types import AttemptKind, Episode, Group, Lifecycle, Segment, Turn, episode_index
 
 
 def segments_of(groups: Iterable[Group]) -> list[Segment]:
-    """The rows of every episode in which the policy said something, in order of pack, sibling, episode."""
+    """The rows of every episode that is trained on, in order of pack, sibling, episode; those of its attempts at the end."""
     return [
-        _merge(run, pack_id=group.pack.id, sibling=lifecycle.sibling, episode=e)
+        _merge(run, pack_id=group.pack.id, sibling=lifecycle.sibling, episode=e, attempt=attempt)
         for group in groups
         for lifecycle in group.lifecycles
-        for e, episode in enumerate(lifecycle.episodes)
+        for e, attempt, episode in _trained(lifecycle)
         for run in _runs(episode.turns)
     ]
+
+
+def _trained(lifecycle: Lifecycle) -> Iterator[tuple[int, int | None, Episode]]:
+    """Index e, number of the attempt, episode."""
+    for e, episode in enumerate(lifecycle.episodes):
+        yield e, None, episode
+    for number, attempt in enumerate(lifecycle.attempts):
+        if attempt.kind is AttemptKind.SAME_CONTEXT:
+            yield episode_index(attempt.episode.kind, attempt.episode.position), number, attempt.episode
 
 
 def count_drift(groups: Iterable[Group]) -> int:
@@ -25,7 +34,7 @@ def count_drift(groups: Iterable[Group]) -> int:
     """
     drift = 0
     for group in groups:
-        for episode in chain.from_iterable(lifecycle.episodes for lifecycle in group.lifecycles):
+        for episode in chain.from_iterable(lifecycle.all_episodes for lifecycle in group.lifecycles):
             for run in _runs(episode.turns):
                 running = 0
                 for turn in run:
@@ -48,7 +57,7 @@ def _runs(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
         yield run
 
 
-def _merge(run: Sequence[Turn], *, pack_id: str, sibling: int, episode: int) -> Segment:
+def _merge(run: Sequence[Turn], *, pack_id: str, sibling: int, episode: int, attempt: int | None) -> Segment:
     token_ids: list[int] = []
     action_mask: list[bool] = []
     logprobs: list[float] = []
@@ -60,6 +69,7 @@ def _merge(run: Sequence[Turn], *, pack_id: str, sibling: int, episode: int) -> 
         pack_id=pack_id,
         sibling=sibling,
         episode=episode,
+        attempt=attempt,
         token_ids=tuple(token_ids),
         action_mask=tuple(action_mask),
         behaviour_logprobs=tuple(logprobs),

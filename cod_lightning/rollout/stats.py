@@ -1,9 +1,11 @@
 """What a rollout cost, in seconds and tokens."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
-from cod_lightning.types import Group, Turn
+from cod_lightning.rollout.faults import count_faults
+from cod_lightning.types import Episode, EpisodeStatus, Group, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,30 +14,74 @@ class RolloutStats:
 
     seconds: float
     num_lifecycles: int
+    num_packs: int
+    """Packs played, those that were replaced included."""
+    num_replacements: int
+    """Packs played in place of others without signal."""
     num_generated_tokens: int
-    """Tokens that the policy sampled."""
+    """Tokens that the policy sampled, attempts included."""
     num_prompt_tokens: int
     """Prompt tokens that were new to their dialogue; a KV cache spares the others."""
+    num_attempts: int
+    """Extra solve episodes from snapshots."""
+    num_attempt_tokens: int
+    """Tokens of attempts, sampled and new in their prompts: a share of the two above."""
     num_failed: int
-    """Lifecycles in which an engine or a world failed."""
+    """Lifecycles and attempts in which an engine or a world failed, or that were out of time."""
     token_drift: int
     """Turns whose recorded ids are not those that the engine conditioned on; 0 unless something is wrong."""
     num_rewritten: int = 0
     """Turns before which the chat template rewrote history: each begins a segment within its episode."""
+    num_lost_groups: int = 0
+    """Groups of siblings of whom fewer than two went all the way, so that nothing compares them as a whole."""
+    faults: dict[str, int] = field(default_factory=dict)
+    """Lifecycles lost to each fault, by its name."""
+
+    @property
+    def attempt_share(self) -> float:
+        """Attempts' share of all tokens, sampled and new in prompts.
+
+        Attempts run beside the lifecycles, so this is also the share of the rollout's seconds to put down to them.
+        """
+        return self.num_attempt_tokens / max(1, self.num_generated_tokens + self.num_prompt_tokens)
+
+    def __add__(self, other: "RolloutStats") -> "RolloutStats":
+        """Of a rollout in several rounds."""
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "faults"}
+        return RolloutStats(**sums, faults=dict(Counter(self.faults) + Counter(other.faults)))
 
     @classmethod
-    def of(cls, groups: Sequence[Group], seconds: float, token_drift: int) -> "RolloutStats":
+    def of(
+        cls, groups: Sequence[Group], seconds: float, token_drift: int, *, replacing: bool = False
+    ) -> "RolloutStats":
         """The stats of these groups, rolled out together in that time."""
         lifecycles = [lifecycle for group in groups for lifecycle in group.lifecycles]
-        turns: list[Turn] = [turn for one in lifecycles for episode in one.episodes for turn in episode.turns]
+        attempts = [attempt.episode for one in lifecycles for attempt in one.attempts]
+        turns = _turns([episode for one in lifecycles for episode in one.all_episodes])
+        extra = _turns(attempts)
         return cls(
             seconds=seconds,
             num_lifecycles=len(lifecycles),
+            num_packs=len(groups),
+            num_replacements=len(groups) if replacing else 0,
             num_generated_tokens=sum(len(turn.action_ids) for turn in turns),
             num_prompt_tokens=sum(len(turn.new_ids) for turn in turns),
-            num_failed=sum(lifecycle.failed for lifecycle in lifecycles),
+            num_attempts=len(attempts),
+            num_attempt_tokens=sum(len(turn.action_ids) + len(turn.new_ids) for turn in extra),
+            num_failed=sum(lifecycle.failed for lifecycle in lifecycles)
+            + sum(episode.status is EpisodeStatus.FAILED for episode in attempts),
             token_drift=token_drift,
             num_rewritten=sum(
                 not turn.extends for one in lifecycles for episode in one.episodes for turn in episode.turns[1:]
             ),
+            num_lost_groups=sum(len(g.lifecycles) > 1 and _num_whole(g) < 2 for g in groups),
+            faults=count_faults(groups),
         )
+
+
+def _turns(episodes: Sequence[Episode]) -> list[Turn]:
+    return [turn for episode in episodes for turn in episode.turns]
+
+
+def _num_whole(group: Group) -> int:
+    return sum(not lifecycle.failed for lifecycle in group.lifecycles)

@@ -15,6 +15,8 @@ from typing import Any
 
 from cod_lightning.errors import DataError
 from cod_lightning.types import (
+    Attempt,
+    AttemptKind,
     Episode,
     EpisodeKind,
     EpisodeStatus,
@@ -50,7 +52,8 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
                 "pack": pack,
                 "sibling": lifecycle.sibling,
                 "episodes": [episode_record(episode) for episode in lifecycle.episodes],
-            },
+            }
+            | _attempts_record(lifecycle),
             separators=(",", ":"),
         )
         for lifecycle in group.lifecycles
@@ -97,12 +100,23 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
             raise DataError(f"{where}: schema {record['schema']}; this version reads schema {SCHEMA}. {remedy}")
         pack = _pack(record["pack"])
         episodes = tuple(read_episode(episode) for episode in record["episodes"])
-        return record["step"], pack, Lifecycle(pack_id=pack.id, sibling=record["sibling"], episodes=episodes)
+        attempts = tuple(
+            Attempt(kind=AttemptKind(attempt["kind"]), episode=read_episode(attempt["episode"]))
+            for attempt in record.get("attempts", ())
+        )
+        life = Lifecycle(pack_id=pack.id, sibling=record["sibling"], episodes=episodes, attempts=attempts)
+        return record["step"], pack, life
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         raise DataError(
             f"{where} is damaged ({type(error).__name__}: {error}). "
             "A run that was killed leaves a torn last line; remove it together with the other lines of its pack."
         ) from error
+
+
+def _attempts_record(lifecycle: Lifecycle) -> dict[str, Any]:
+    """Nothing where there are none, as in every rollout but some of training."""
+    attempts = [{"kind": a.kind.value, "episode": episode_record(a.episode)} for a in lifecycle.attempts]
+    return {"attempts": attempts} if attempts else {}
 
 
 def episode_record(episode: Episode) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def test_every_kept_episode_with_an_advantage_has_one_line_and_no_other_has(
     assert len(kept) == 4
     expected, without = [], 0
     for batch in updates.batches:
-        advantages, _ = module.advantages(batch.credit)
+        advantages = module.advantages(batch.credit).values
         for g, k, e in sorted({tuple(one) for one in batch.episode_index.tolist()}):
             if batch.pack_ids[g] in kept:
                 trained = abs(float(advantages[g, k, e])) > 1e-6

@@ -20,9 +20,9 @@ def test_several_runs_make_one_report_with_plots_where_it_is_asked_for(tmp_path,
     folders = [str(write_run(tmp_path / name, GROUPS)) for name in ("one", "two")]
     out = tmp_path / "new" / "both.html"
     assert main(["report", *folders, "--out", str(out), "--plots"]) == 0
-    assert sorted(path.name for path in out.parent.iterdir()) == [
-        "both.html", "both_success.png", "both_success.svg", "both_training.png", "both_training.svg",
-    ]  # fmt: skip
+    drawn = ("change", "recovery", "regret", "success", "training")
+    plots = [f"both_{what}.{kind}" for what in drawn for kind in ("png", "svg")]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["both.html", *plots]
     assert str(out.parent / "both_training.svg") in capsys.readouterr().out
 
 

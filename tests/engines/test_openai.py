@@ -199,6 +199,19 @@ def test_every_trouble_is_a_failure_with_a_name_and_without_the_key(kind, caplog
     assert KEY not in f"{caught.value!r} {traceback} {engine.report()} {vars(engine)} {caplog.text}"
 
 
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"choices": [{"message": {"content": "caf\xe9"}, "finish_reason": "stop"}]}', "invalid JSON"),
+        (said("half a \ud83d pair").body, "no text"),
+        (b"\xff\xfe\x00", "invalid JSON"),
+    ],
+)
+def test_text_that_is_no_utf_8_is_a_failure_and_not_the_policy_s_doing(body, kind):
+    with ChatServer(lambda content: Reply(body)) as server, pytest.raises(EngineFailure, match=f"^{kind}: "):
+        ask(bound(server.url))
+
+
 def test_nobody_at_the_address_is_a_failure():
     with ChatServer(lambda content: said("up")) as server:
         url = server.url

@@ -103,6 +103,46 @@ def test_few_slots_and_small_prefills_change_nothing(model, tokenizer):
     assert [s.token_ids for s in segments_of(roomy)] == [s.token_ids for s in segments_of(tight)]
 
 
+def test_a_caller_who_gives_up_frees_its_slot_and_spoils_no_neighbour_s_cache(model):
+    engine = bound(model, max_dialogues=2)
+
+    async def give_up_half_way():
+        stays = asyncio.create_task(engine.generate(request([3, 7, 5], "stays", max_new_tokens=12, noise_seed=1)))
+        gone = asyncio.create_task(engine.generate(request([4, 6], "gone", max_new_tokens=50, noise_seed=2)))
+        never = asyncio.create_task(engine.generate(request([4, 6], "never", max_new_tokens=50)))
+        for _ in range(8):
+            await asyncio.sleep(0)
+        for task, dialogue in ((gone, "gone"), (never, "never")):
+            task.cancel()
+            engine.release(dialogue)
+        comes = asyncio.create_task(engine.generate(request([8, 9, 3, 5, 7, 4], "comes", max_new_tokens=12)))
+        return await asyncio.gather(stays, comes)
+
+    stays, comes = asyncio.run(give_up_half_way())
+    for prompt, said in (([3, 7, 5], stays), ([8, 9, 3, 5, 7, 4], comes)):
+        expected = reference_logprobs(model, [*prompt, *said.action_ids])[len(prompt) - 1 : -1]
+        chosen = expected[torch.arange(len(said.action_ids)), torch.tensor(said.action_ids)].tolist()
+        assert said.behaviour_logprobs == pytest.approx(chosen, abs=1e-5)
+    engine.release("stays")
+    engine.release("comes")
+    engine.update_weights(model.state_dict().items(), 1)  # refused while a slot is held
+
+
+def test_who_waits_for_a_slot_gets_it_once_a_slow_world_lets_go(model):
+    engine = bound(model, max_dialogues=1)
+
+    async def hold_and_let_go():
+        first = await engine.generate(request([3, 7], "first"))
+        second = asyncio.create_task(engine.generate(request([3, 7], "second")))
+        await asyncio.sleep(0.05)  # the first one's world takes its time; nothing is in flight
+        assert not second.done()
+        engine.release("first")
+        return first, await asyncio.wait_for(second, 5)
+
+    first, second = asyncio.run(hold_and_let_go())
+    assert first == second
+
+
 def test_greedy_decoding_takes_the_most_likely_token_each_time(engine, model):
     (completion,) = ask(engine, request([3, 7, 5], temperature=0.0))
     ids = [3, 7, 5]

@@ -11,7 +11,6 @@ from callbacks.weight_sync import WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.models import TinyPolicy
-from cod_lightning.objective.batch import spread
 from cod_lightning.objective.losses import ClipCov, KLCov
 from cod_lightning.objective.microbatch import split_by_token_budget
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
@@ -98,14 +97,14 @@ def test_the_token_budget_changes_memory_and_not_the_result(tmp_path):
 def test_an_update_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path):
     module, _, recorder, _ = fit(tmp_path, max_steps=1, lr=1e-12, gradient_clip_val=None)
     batch = recorder.batches[0]
-    advantages, _ = module.advantages(batch.credit)
+    advantages = module.advantages(batch.credit)
     module.model.zero_grad()
     total = torch.zeros(())
     for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
         ids = batch.token_ids[row, : batch.lengths[row]]
         logprobs = torch.log_softmax(module.model(ids[None]).logits[0], dim=-1)
         for t in batch.action_mask[row].nonzero().flatten().tolist():
-            total = total - advantages[g, k, e] * logprobs[t - 1, ids[t]] / batch.num_action_tokens
+            total = total - advantages.values[g, k, e] * logprobs[t - 1, ids[t]] / batch.num_action_tokens
     total.backward()
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))
     assert recorder.values[0]["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
@@ -114,7 +113,7 @@ def test_an_update_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path)
 def test_rows_of_zero_advantage_are_dropped_and_still_count_in_the_denominator(tmp_path):
     module, _, recorder, _ = fit(tmp_path, max_steps=1)
     batch = recorder.batches[0]
-    rows = spread(module.advantages(batch.credit)[0], batch).abs().amax(1) > 1e-6
+    rows = module.advantages(batch.credit).spread(batch).abs().amax(1) > 1e-6
     assert module.last_update.num_rows == int(rows.sum()) < len(batch)
     assert batch.num_action_tokens == int(batch.action_mask.sum())
 
@@ -129,9 +128,9 @@ def test_a_lifecycle_that_failed_takes_its_credit_with_it_and_nothing_else(tmp_p
     module, _, recorder, _ = fit(tmp_path, max_steps=2, world=Flaky())
     table = recorder.batches[0].credit
     assert not table.valid[1, :, 2].any()
-    advantages, _ = module.advantages(table)
-    assert advantages[1].abs().sum() == 0
-    assert advantages.isfinite().all()
+    advantages = module.advantages(table)
+    assert advantages.values[1].abs().sum() == 0
+    assert advantages.values.isfinite().all()
 
 
 @pytest.mark.parametrize("rule", [TaskCredit(), TrajectoryCredit()])
@@ -178,7 +177,7 @@ def trained(tmp_path_factory):
 
 def accumulated(module, batch, budget):
     """Loss gradient of a whole update, and its number of micro-batches."""
-    advantages, _ = module.advantages(batch.credit)
+    advantages = module.advantages(batch.credit)
     module.model.zero_grad()
     update = plan_update(batch, advantages, module.loss, filter_packs=module.filter_packs, every_row=True, seed=0)
     parts = split_by_token_budget(batch.lengths[update.rows], update.keys[update.rows], budget)

@@ -147,11 +147,11 @@ def test_advantages_do_not_depend_on_the_precision(tmp_path, precision):
     module, data, lightning, _ = online(tmp_path, precision)
     module.__class__ = Asked
     lightning.fit(module, data)
-    for table, (values, temperature) in inside:
-        expected, expected_temperature = GRPOModule.advantages(module, table)
-        assert values.dtype == torch.float32
-        assert torch.equal(values, expected)
-        assert temperature == expected_temperature
+    for table, found in inside:
+        expected = GRPOModule.advantages(module, table)
+        assert found.values.dtype == torch.float32
+        assert torch.equal(found.values, expected.values)
+        assert found.temperature == expected.temperature
 
 
 def test_a_missing_reward_of_any_value_leaves_an_update_and_its_log_as_they_are(tmp_path):

@@ -1,51 +1,251 @@
-"""Comparisons from one shared context against the definition."""
+"""Credit from attempts that share a moment of a lifecycle, against the definition and for what it may not do."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.anchors import anchored, context_worth, with_worth
-from cod_lightning.objective.baselines import Advantages
+from cod_lightning.objective.attempts import AttemptTable
+from cod_lightning.objective.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
+from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.credited import credited
+from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
+from cod_lightning.objective.reweight import AdaptiveRED
+from tests.credit_tables import cells, random_table
+
+RULES = [
+    EpisodeCredit(),
+    EpisodeCredit(style="sliding_window_mean", window=2),
+    EpisodeCredit(style="discounted", discount=0.6),
+    EpisodeCredit(style="discounted_mean", discount=0.6),
+    TaskCredit(),
+]
+BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]
 
 
-def table(seed, rows=6, columns=4):
-    rng = torch.Generator().manual_seed(seed)
-    return torch.rand(rows, columns, generator=rng), torch.rand(rows, columns, generator=rng) < 0.6
+def with_attempts(seed: int, missing=0.2, per_place=3, fraction=0.5) -> CreditTable:
+    """A random table with attempts, of both kinds, beside about that share of its solve episodes."""
+    table = random_table(seed, missing=missing)
+    rng = torch.Generator().manual_seed(seed + 1000)
+    places = [
+        (g, k, e)
+        for g, k, e in cells(table)
+        if e % 2 == 0 and e and torch.rand(1, generator=rng) < fraction
+        for _ in range(per_place)
+    ]
+    num = len(places)
+    valid = torch.rand(num, generator=rng) >= missing
+    attempts = AttemptTable(
+        of=torch.tensor(places),
+        same_context=torch.rand(num, generator=rng) < 0.6,
+        rewards=torch.rand(num, generator=rng) * valid,
+        valid=valid,
+        action_counts=torch.randint(1, 30, (num,), generator=rng),
+    )
+    return replace(table, attempts=attempts)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_an_attempt_is_compared_with_the_others_from_its_context(seed):
-    rewards, valid = table(seed)
-    found = anchored(rewards, valid)
-    for a in range(6):
-        for m in range(4):
-            others = [rewards[a, j].item() for j in range(4) if j != m and valid[a, j]]
-            known = bool(valid[a, m]) and bool(others)
-            assert found.valid[a, m, 0].item() == known
-            expected = rewards[a, m].item() - sum(others) / len(others) if known else 0.0
-            assert found.values[a, m, 0].item() == pytest.approx(expected, abs=1e-6)
+def mean(values: list[float]) -> float:
+    return sum(values) / len(values)
 
 
-def test_anchors_with_one_attempt_are_refused():
-    with pytest.raises(ConfigError, match="at least 2 attempts"):
-        anchored(torch.zeros(3, 1), torch.ones(3, 1, dtype=torch.bool))
+def rewards_at(table: CreditTable, place: tuple[int, int, int], same: bool) -> list[float]:
+    """Rewards of the attempts beside a solve episode."""
+    a = table.attempts
+    rows = [x for x, of in enumerate(a.of.tolist()) if tuple(of) == place and bool(a.valid[x])]
+    return [a.rewards[x].item() for x in rows if bool(a.same_context[x]) == same]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_context_is_worth_what_it_adds(seed):
-    (gained, has), (otherwise, has_other) = table(seed), table(seed + 50, columns=3)
-    worth, known = context_worth(gained, has, otherwise, has_other)
-    for c in range(6):
-        ours = [gained[c, m].item() for m in range(4) if has[c, m]]
-        theirs = [otherwise[c, m].item() for m in range(3) if has_other[c, m]]
-        assert known[c].item() == (bool(ours) and bool(theirs))
-        expected = sum(ours) / len(ours) - sum(theirs) / len(theirs) if known[c] else 0.0
-        assert worth[c].item() == pytest.approx(expected, abs=1e-6)
+def own_reward(table: CreditTable, g: int, k: int, e: int) -> float | None:
+    return table.solve_rewards[g, k, e // 2].item() if table.valid[g, k, e] else None
 
 
-def test_only_measured_updates_change():
-    plain = Advantages(torch.arange(5.0).view(1, 1, 5), torch.tensor([[[True, False, True, True, False]]]))
-    found = with_worth(plain, torch.tensor([[[0.5, 9.0]]]), torch.tensor([[[True, False]]]))
-    assert found.values.flatten().tolist() == [0.0, 0.5, 2.0, 3.0, 4.0]
-    assert found.valid.flatten().tolist() == [True, True, True, True, False]
-    assert plain.values.flatten().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+def without_terms(table: CreditTable, rule) -> Returns:
+    """Returns less what attempts could measure of them: the own reward of a solve, the next task's of an update."""
+    returns, weights = rule(table), rule.weights(table.valid.shape[-1])
+    values = returns.values.clone()
+    for g, k, e in cells(table):
+        f = e if e % 2 == 0 else e + 1
+        values[g, k, e] -= weights[e, f].item() * (own_reward(table, g, k, f) or 0.0)
+    return Returns(values, returns.valid)
+
+
+@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, rule, baseline):
+    table = with_attempts(seed)
+    found = credited(table, rule, baseline)
+    plain, rest = baseline(rule(table)), baseline(without_terms(table, rule))
+    weights = rule.weights(table.valid.shape[-1])
+    num_measured = 0
+    for g, k, e in cells(table):
+        f = e if e % 2 == 0 else e + 1
+        same, without = (rewards_at(table, (g, k, f), kind) for kind in (True, False))
+        own, expected = own_reward(table, g, k, f), plain.values[g, k, e].item()
+        if rest.valid[g, k, e] and e % 2 == 0 and same:
+            share = weights[e, e].item() / (1 + len(same))
+            expected, num_measured = rest.values[g, k, e].item() + share * (own - mean(same)), num_measured + 1
+        if rest.valid[g, k, e] and e % 2 == 1 and without:
+            having = same + ([] if own is None else [own])
+            if having:
+                gained = weights[e, f].item() * (mean(having) - mean(without))
+                expected, num_measured = rest.values[g, k, e].item() + gained, num_measured + 1
+        assert found.values[g, k, e].item() == pytest.approx(expected, abs=1e-6)
+    assert num_measured > 5
+    a = table.attempts
+    for x, (g, k, e) in enumerate(a.of.tolist()):
+        everybody = rewards_at(table, (g, k, e), True) + [r for r in [own_reward(table, g, k, e)] if r is not None]
+        expected = 0.0
+        if a.valid[x] and a.same_context[x] and len(everybody) > 1:
+            reward = a.rewards[x].item()
+            others = (sum(everybody) - reward) / (len(everybody) - 1)
+            expected = weights[e, e].item() / len(everybody) * (reward - others)
+        assert found.attempts[x].item() == pytest.approx(expected, abs=1e-6)
+
+
+def reached(rule, baseline, mode):
+    """[e, f] and [e, j]: whether the reward of episode f, or of an attempt at task j, of a lifecycle moves its episode e."""
+    table = with_attempts(0, missing=0.0, fraction=1.1)
+    table = replace(table, update_rewards=torch.rand(3, 5, 3, generator=torch.Generator().manual_seed(0)))
+    solve, update, extra = (
+        t.double().clone().requires_grad_() for t in (table.solve_rewards, table.update_rewards, table.attempts.rewards)
+    )
+    table = replace(table, solve_rewards=solve, update_rewards=update, attempts=replace(table.attempts, rewards=extra))
+    out = credited(table, rule, baseline, mode)
+    mine = (table.attempts.of[:, :2] == torch.tensor([1, 1])).all(dim=1)
+    by_episode, by_attempt = torch.zeros(7, 7), torch.zeros(7, 4)
+    for e in range(7):
+        grads = torch.autograd.grad(out.values[1, 1, e], (solve, update, extra), retain_graph=True)
+        by_episode[e, 0::2], by_episode[e, 1::2] = grads[0][1, 1].float(), grads[1][1, 1].float()
+        task = table.attempts.of[mine, 2] // 2
+        by_attempt[e] = torch.zeros(4).index_add(0, task, grads[2][mine].abs().float())
+    attempts = [(x, table.attempts.of[x, 2].item()) for x in mine.nonzero().flatten().tolist()]
+    to_attempts = []
+    for x, e in attempts:
+        grads = torch.autograd.grad(out.attempts[x], (solve, extra), retain_graph=True)
+        to_attempts.append((e, grads[0][1, 1].abs() > 1e-9, task[(grads[1][mine].abs() > 1e-9)].tolist()))
+    return by_episode.abs() > 1e-9, by_attempt > 1e-9, to_attempts
+
+
+@pytest.mark.parametrize("mode", ["none", "group"])
+@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_neither_a_reward_nor_an_attempt_ever_reaches_a_later_episode(rule, baseline, mode):
+    by_episode, by_attempt, to_attempts = reached(rule, baseline, mode)
+    assert not by_episode.tril(-1).any()
+    assert by_episode.diagonal().all()
+    for e in range(7):
+        tasks = by_attempt[e].nonzero().flatten().tolist()
+        assert set(tasks) <= {(e + 1) // 2}  # a solve hears of its own task's attempts, an update of the next one's
+    assert by_attempt.any()
+    if mode == "none":
+        for e, from_solves, from_attempts in to_attempts:
+            assert set(from_solves.nonzero().flatten().tolist()) <= {e // 2}
+            assert set(from_attempts) <= {e // 2}
+
+
+def test_a_table_without_attempts_is_credited_as_ever():
+    table = random_table(5)
+    found = credited(table, EpisodeCredit(), LeaveOneOut())
+    assert torch.equal(found.values, LeaveOneOut()(EpisodeCredit()(table)).values)
+    assert found.attempts.shape == (0,)
+
+
+def test_attempts_leave_the_expected_credit_as_it_was():
+    """A lottery at position 1: over many draws the score-weighted advantages with attempts and without have one mean."""
+    rng = torch.Generator().manual_seed(0)
+    packs, siblings, extra = 6000, 4, 2
+    choice = (torch.rand(packs, siblings, generator=rng) < 0.3).float()
+    more = (torch.rand(packs, siblings, extra, generator=rng) < 0.3).float()
+    later = (torch.rand(packs, siblings, generator=rng) < 0.2 + 0.6 * choice).float()
+    valid = torch.ones(packs, siblings, 5, dtype=torch.bool)
+    table = CreditTable(
+        solve_rewards=torch.stack([torch.zeros_like(choice), choice, later], dim=-1),
+        update_rewards=torch.zeros(packs, siblings, 2),
+        valid=valid,
+        action_counts=valid.long(),
+    )
+    places = torch.cartesian_prod(torch.arange(packs), torch.arange(siblings), torch.tensor([2]), torch.arange(extra))
+    anchored = replace(
+        table,
+        attempts=AttemptTable(
+            of=places[:, :3],
+            same_context=torch.ones(len(places), dtype=torch.bool),
+            rewards=more.flatten(),
+            valid=torch.ones(len(places), dtype=torch.bool),
+            action_counts=torch.ones(len(places), dtype=torch.long),
+        ),
+    )
+
+    def gradients(found):
+        """Of log P(choice) with respect to its logit, for each pack."""
+        total = (found.values[..., 2] * (choice - 0.3)).sum(dim=1)
+        return (
+            total + (found.attempts.view(packs, siblings, -1) * (more - 0.3)).sum(dim=(1, 2))
+            if len(found.attempts)
+            else total
+        )
+
+    plain, anchor = (gradients(credited(t, EpisodeCredit(), LeaveOneOut())) for t in (table, anchored))
+    error = float((plain.var() + anchor.var()).sqrt()) / packs**0.5
+    assert float(plain.mean()) > 20 * error
+    assert abs(float(plain.mean() - anchor.mean())) < 4 * error
+    assert float(anchor.var()) < float(plain.var())
+
+
+@pytest.mark.parametrize("mode", ["group", "batch"])
+def test_attempts_are_divided_by_what_their_solve_episode_is_divided_by(mode):
+    table = with_attempts(2, missing=0.0)
+    raw, scaled = (credited(table, EpisodeCredit(), GroupMean(), m) for m in ("none", mode))
+    for x, (g, k, e) in enumerate(table.attempts.of.tolist()):
+        compared = EpisodeCredit()(table).values[g, :, e] if mode == "group" else raw.values
+        divisor = compared.std(correction=0)
+        assert scaled.attempts[x].item() == pytest.approx(raw.attempts[x].item() / divisor.item(), abs=1e-5)
+        assert scaled.values[g, k, e].item() == pytest.approx(raw.values[g, k, e].item() / divisor.item(), abs=1e-5)
+
+
+def test_attempts_weigh_in_the_tilt_with_their_tokens():
+    table = with_attempts(3, missing=0.0)
+    counts = torch.where(table.attempts.same_context, 3, 0)
+    table = replace(table, attempts=replace(table.attempts, action_counts=counts))
+    raw = credited(table, EpisodeCredit(), GroupMean())
+    heavy = torch.where(raw.values < 0, 40, 1)
+    table = replace(table, action_counts=heavy)
+    tilted = credited(table, EpisodeCredit(), GroupMean(), reweight=AdaptiveRED())
+    assert tilted.temperature > 0
+    s, n = torch.cat([raw.values.flatten(), raw.attempts]), torch.cat([heavy.flatten(), counts])
+    expected = s * torch.exp(s / tilted.temperature)
+    torch.testing.assert_close(torch.cat([tilted.values.flatten(), tilted.attempts]), expected, atol=1e-6, rtol=1e-5)
+    assert abs(float((expected * n).sum())) < abs(float((s * n).sum()))
+
+
+def test_what_is_stored_for_a_missing_reward_of_an_attempt_does_not_matter():
+    table = with_attempts(4)
+    junk = torch.where(table.attempts.valid, table.attempts.rewards, float("nan"))
+    dirty = replace(table, attempts=replace(table.attempts, rewards=junk))
+    clean, found = (credited(t, EpisodeCredit(), GroupMean()) for t in (table, dirty))
+    assert torch.equal(found.values, clean.values)
+    assert torch.equal(found.attempts, clean.attempts)
+
+
+def test_a_pack_whose_only_difference_is_between_attempts_has_signal():
+    table = random_table(0, groups=2, missing=0.0)
+    table = replace(table, solve_rewards=torch.ones_like(table.solve_rewards), update_rewards=table.update_rewards * 0)
+    attempts = AttemptTable(
+        of=torch.tensor([[1, 0, 2]]),
+        same_context=torch.ones(1, dtype=torch.bool),
+        rewards=torch.zeros(1),
+        valid=torch.ones(1, dtype=torch.bool),
+        action_counts=torch.ones(1, dtype=torch.long),
+    )
+    found = credited(replace(table, attempts=attempts), EpisodeCredit(), GroupMean())
+    assert found.packs_with_signal().tolist() == [False, True]
+
+
+def test_credit_for_the_trajectory_has_no_place_for_attempts():
+    with pytest.raises(
+        ConfigError, match=r"model\.credit is TrajectoryCredit; expected a rule that credits each episode"
+    ):
+        TrajectoryCredit().weights(7)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cod_lightning.objective.batch import CreditTable, collate, credit_table, spread
+from cod_lightning.objective.batch import CreditTable, collate, credit_table
 from cod_lightning.objective.returns import EpisodeCredit
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import (
@@ -18,6 +18,7 @@ from cod_lightning.types import (
     Task,
     Turn,
 )
+from tests.credit_tables import plain_credit
 
 
 def turn(new, action, extends):
@@ -90,7 +91,7 @@ def test_each_sampled_token_counts_once_in_the_denominator(batch):
 
 def test_advantages_land_on_their_episodes_action_tokens_only(batch):
     advantages = torch.arange(1.0, 7.0).view(1, 2, 3)
-    rows = spread(advantages, batch)
+    rows = plain_credit(advantages).spread(batch)
     assert rows[0].tolist() == [0, 0, 1, 1, 0, 1]
     assert rows[6].tolist() == [0, 6, 0, 0, 0, 0]
 
@@ -127,7 +128,7 @@ def test_a_batch_without_rows_has_the_types_of_any_other(batch):
     for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
         assert getattr(empty, name).dtype == getattr(batch, name).dtype, name
     assert empty.episode_index.shape == (0, 3)
-    assert spread(torch.ones(1, 2, 3), empty).shape == (0, 0)
+    assert plain_credit(torch.ones(1, 2, 3)).spread(empty).shape == (0, 0)
 
 
 def test_tables_and_batches_are_the_same_under_a_default_precision_of_bfloat16(batch):

@@ -7,7 +7,8 @@ import torch
 
 from cod_lightning.objective.batch import Batch, CreditTable, episode_keys
 from cod_lightning.objective.losses import OPMD, REC, KLCov
-from cod_lightning.objective.update import packs_with_signal, plan_update
+from cod_lightning.objective.update import plan_update
+from tests.credit_tables import plain_credit
 
 G, K, E = 3, 2, 3
 
@@ -30,6 +31,7 @@ def batch(seed=0):
         action_mask=mask,
         behaviour_logprobs=torch.where(mask, -torch.rand(len(index), 5, generator=rng), 0.0),
         episode_index=torch.tensor(index),
+        attempt=torch.full((len(index),), -1),
         policy_version=torch.zeros(len(index), dtype=torch.long),
         lengths=torch.full((len(index),), 5),
         credit=credit,
@@ -46,7 +48,7 @@ def advantages():
 
 
 def plan(x, values, loss=None, filter_packs=False, every_row=False):
-    return plan_update(x, values, loss or REC(), filter_packs=filter_packs, every_row=every_row, seed=0)
+    return plan_update(x, plain_credit(values), loss or REC(), filter_packs=filter_packs, every_row=every_row, seed=0)
 
 
 def test_rows_of_zero_advantage_are_skipped_and_count():
@@ -76,6 +78,25 @@ def test_every_row_is_taken_where_a_term_has_a_gradient_at_zero_advantage(filter
     assert plan(x, values, OPMD(), filter_packs=filter_packs).rows.tolist() == there
 
 
+@pytest.mark.parametrize("filter_packs", [False, True])
+@pytest.mark.parametrize("loss", [REC(), OPMD(), KLCov(penalised_fraction=0.99)])
+def test_episodes_without_a_known_advantage_are_in_no_row_and_in_no_denominator(loss, filter_packs):
+    x, values = batch(), advantages()
+    known = torch.ones(G, K, E, dtype=torch.bool)
+    known[0, 1, 1:] = False  # one lifecycle failed
+    known[1] = False  # too few survivors
+    credit = replace(plain_credit(torch.where(known, values, 0.0)), valid=known)
+    found = plan_update(x, credit, loss, filter_packs=filter_packs, every_row=True, seed=0)
+    counted = [
+        b for b, (g, k, e) in enumerate(x.episode_index.tolist()) if known[g, k, e] and (g < 2 or not filter_packs)
+    ]
+    assert found.rows.tolist() == counted
+    assert found.num_action_tokens == int(x.action_mask[counted].sum())
+    assert found.num_episodes == len({tuple(x.episode_index[b].tolist()) for b in counted})
+    others = [b for b in range(len(x)) if b not in counted]
+    assert not found.marked[others].any()
+
+
 def test_marked_rows_are_taken():
     x, values = batch(), advantages() * 0
     found = plan(x, values, KLCov(penalised_fraction=0.02))
@@ -98,8 +119,8 @@ def test_episodes_have_keys_of_their_own():
 
 
 def test_a_pack_has_signal_if_any_of_its_episodes_has_an_advantage():
-    assert packs_with_signal(advantages()).tolist() == [True, True, False]
-    assert packs_with_signal(advantages() * -1e-9).tolist() == [False, False, False]
+    assert plain_credit(advantages()).packs_with_signal().tolist() == [True, True, False]
+    assert plain_credit(advantages() * -1e-9).packs_with_signal().tolist() == [False, False, False]
 
 
 def test_when_no_pack_has_signal_nothing_is_left():

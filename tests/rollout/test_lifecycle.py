@@ -1,6 +1,7 @@
 """The loop of the paper, with an engine whose every word is known."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -74,14 +75,18 @@ def test_an_episode_of_three_turns_is_one_row_in_which_exactly_the_actions_are_m
     assert count_drift([group]) == 0
 
 
-def test_an_engine_that_saw_other_ids_is_counted_as_drift():
+def test_an_engine_that_saw_other_ids_costs_the_lifecycle_and_rows_of_other_ids_are_counted_as_drift():
     class Forgetful(FunctionEngine):
         async def generate(self, request):
-            completion = await super().generate(request)
-            return type(completion)(**{f: getattr(completion, f) for f in completion.__slots__} | {"prompt_digest": 0})
+            return replace(await super().generate(request), prompt_digest=0)
 
-    group = live(Forgetful(lambda _: SAY_W1), num_tasks=1)
-    assert count_drift([group]) == 3 * len(SAY_W1)
+    (lifecycle,) = live(Forgetful(lambda _: SAY_W1), num_tasks=1).lifecycles
+    assert lifecycle.episodes[0].fault == "BadCompletion"
+    group = live(FunctionEngine(lambda _: SAY_W1), num_tasks=1)
+    (episode,) = group.lifecycles[0].episodes
+    turns = tuple(replace(turn, prompt_digest=0) for turn in episode.turns)
+    forged = replace(group.lifecycles[0], episodes=(replace(episode, turns=turns),))
+    assert count_drift([replace(group, lifecycles=(forged,))]) == 3 * len(SAY_W1)
 
 
 def test_a_world_that_raises_costs_one_lifecycle_and_its_reward_is_missing():

@@ -76,6 +76,11 @@ class PolicyLoss(ABC):
     every_row: ClassVar[bool] = False
     """Whether rows of zero advantage have a gradient too; elsewhere they are left out of the forward pass."""
 
+    @property
+    def reuses_tokens(self) -> bool:
+        """Whether several passes over the same tokens have an end: a clip, a weight or a divergence that knows the ratio."""
+        return True
+
     def mark(self, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
         """Tokens of the whole update that the loss treats differently: none, unless it says so.
 

@@ -1,8 +1,9 @@
 """Clip-Cov and KL-Cov: hold back the few tokens whose log-prob and advantage are high together, which eat the entropy.
 
 cov_t = (b_t - mean b) (A_t - mean A) over the action tokens of the update. Source: arXiv 2505.22617. What differs: b is
-the behaviour log-prob where the source has the policy's. They are equal in the first update of a rollout, and b is known
-before any forward pass, so the choice is made once in the whole update and does not depend on micro-batches.
+the behaviour log-prob, where the source's published code has the policy's of the moment and a micro-batch's means. They are
+equal in the first update of a rollout, and b is known before any forward pass, so the choice is made once in the whole
+update and does not depend on micro-batches.
 """
 
 from dataclasses import dataclass

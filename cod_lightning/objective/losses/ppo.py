@@ -59,8 +59,8 @@ class DrGRPO(PolicyLoss):
 class DAPO(PolicyLoss):
     """L = - 1/num_action_tokens sum_t min(r_t A_t, clip(r_t) A_t), with more room above 1 than below.
 
-    Source: arXiv 2503.14476, with `model.scale=group` and `model.filter_packs=true`. What differs: packs without signal
-    are filtered and not sampled again, so updates vary in size; no shaping of overlong rewards.
+    Source: arXiv 2503.14476, with `model.scale=group` and dynamic sampling: `data.resample_packs`, and `model.filter_packs=true`
+    for packs without signal that are still there when its rounds are over. No shaping of overlong rewards.
     """
 
     clip_low: float = 0.2
@@ -81,8 +81,9 @@ class LOOP(PolicyLoss):
 
     r_u = prod_{t in u} p_t / q_t: the ratio of a token, of a whole turn, or of the whole episode (the source's
     trajectory), not normalised by its length. Source: arXiv 2502.01600, with `baseline=leave_one_out` and
-    `model.scale=none`; per token was best there. What differs: the trajectory is one episode of a lifecycle; at token
-    level the value is GRPO's (the methods differ in the advantage). Several epochs over a rollout are the DataModule's.
+    `model.scale=none` and `data.passes_per_rollout` above 1; per token was best there. What differs: the trajectory is one
+    episode of a lifecycle, and packs are shuffled between passes, not single trajectories; at token level the value is
+    GRPO's (the methods differ in the advantage). Its mean over units and its number of epochs we could not check.
     """
 
     clip_low: float = 0.2

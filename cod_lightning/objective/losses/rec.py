@@ -53,6 +53,11 @@ class REC(PolicyLoss):
                     f"model.loss.{key}", outer, f"above the inner bound {inner}", "0.6 and 2.0 are usual."
                 )
 
+    @property
+    def reuses_tokens(self) -> bool:
+        """Not without clip and weights, where the ratio has no say."""
+        return self.importance_weights or self.clip != "none"
+
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         """Masked sum over tokens."""
         mask, advantages = inputs.action_mask, inputs.advantages

@@ -18,6 +18,11 @@ class RLOO(PolicyLoss):
     only for the first update of a rollout. What differs: a sequence is an episode; no divergence inside the reward.
     """
 
+    @property
+    def reuses_tokens(self) -> bool:
+        """No: the ratio has no say."""
+        return False
+
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         """Sum over tokens, mean over episodes."""
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
@@ -30,8 +35,9 @@ class OPMD(PolicyLoss):
     """L = 1/num_episodes sum_e (- A_e l_e + tau/2 (l_e - b_e)^2), l_e and b_e the sums of policy and behaviour log-probs.
 
     Online policy mirror descent: the squared gap keeps the policy near the one that sampled, episodes of zero advantage
-    included. Source: arXiv 2501.12599 (equation 3); one of the REC family in arXiv 2509.24203. The variant whose loss is
-    -A log p / (1 + tau) is REINFORCE (`loss=reinforce`) at another rate. What differs: a sequence is an episode.
+    included; where l_e - b_e = A_e / tau there is nothing left to gain, so several passes have an end. Source: arXiv
+    2501.12599 (equation 3); one of the REC family in arXiv 2509.24203. The variant whose loss is -A log p / (1 + tau) is
+    REINFORCE (`loss=reinforce`) at another rate. What differs: a sequence is an episode.
     """
 
     every_row: ClassVar[bool] = True

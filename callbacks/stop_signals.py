@@ -1,0 +1,170 @@
+"""SIGTERM, SIGINT and Slurm's requeue signal: the run ends between two updates, where it can go on."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import lightning as L
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.pytorch.callbacks import Callback
+
+from callbacks.checkpoints import RunCheckpoint
+from callbacks.ranks import gathered
+from callbacks.requeue import requeue
+from cod_lightning.errors import Stopped
+
+_ECHO_S = 0.1
+"""A signal so soon after the first is the same one: `timeout` and some schedulers send it to a process and to its group."""
+
+
+class StopSignals(Callback):
+    """The first signal ends the run after the current optimizer update, with a checkpoint; a second one ends it at once.
+
+    A rollout, a validation or a test that is under way is given up; the run that goes on does it again, with the same seeds.
+    Ranks agree on the update at which they stop, whichever of them got the signal.
+
+    Lightning's own handlers are replaced: they broadcast and save from within the handler, so in the middle of an update.
+    """
+
+    def __init__(self, checkpoint: RunCheckpoint | None = None) -> None:
+        self.checkpoint = checkpoint
+        self.received = 0
+        """Number of the signal, heard by this rank or another; 0 where there was none."""
+        self._at = 0.0
+        """When this rank heard one."""
+        self._droppable = True
+        """Whether what happens now can be given up at once; until training begins there is nothing to finish."""
+        self._exact = False
+        """Whether the run can go on from between any two updates, and has begun to train."""
+        self._in_rollout = False
+
+    # ------------------------------------------------------------------ handlers
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Watch over every rollout and every update."""
+        self._trainer, self._droppable = trainer, True
+        data: Any = getattr(trainer, "datamodule", None)
+        if hasattr(data, "droppable"):
+            data.droppable = self.droppable
+        if stage == "fit" and (stream := getattr(data, "stream", None)) is not None:
+            stream.before_each.append(self.stop_if_told)
+        self._listen()
+
+    def _listen(self) -> None:
+        """Set the handlers; Lightning sets its own between `setup` and the first batch."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT, self._requeue_signal()):
+            if number is not None:
+                signal.signal(number, self._heard)
+
+    def _heard(self, number: int, frame: Any) -> None:
+        if self._at:
+            if time.monotonic() - self._at > _ECHO_S:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            return
+        self._at = time.monotonic()
+        if self.received:  # another rank has said so already
+            return
+        self.received = number
+        name, when = signal.Signals(number).name, "now" if self._droppable else "after this update"
+        os.write(2, f"{name}: stopping {when}; once more stops at once\n".encode())
+        if self._droppable and (self._in_rollout or self._trainer.world_size == 1):
+            raise Stopped(number)
+
+    def _requeue_signal(self) -> signal.Signals | None:
+        environment = self._trainer._accelerator_connector.cluster_environment
+        return (
+            environment.requeue_signal
+            if isinstance(environment, SLURMEnvironment) and environment.auto_requeue
+            else None
+        )
+
+    # ------------------------------------------------------------------ where a run may stop
+
+    def stop_if_told(self) -> None:
+        """Raise `Stopped` if any rank was told to. A collective: between updates, and around what `droppable` holds."""
+        self.received = max(gathered(self.received))
+        if self.received:
+            raise Stopped(self.received)
+
+    @contextmanager
+    def droppable(self) -> Iterator[None]:
+        """What is done within can be given up and done again. Every rank has to enter it equally often.
+
+        A rank that was told gives it up and waits at the end for the others.
+        """
+        self.stop_if_told()
+        before, self._droppable, self._in_rollout = self._droppable, True, True
+        try:
+            try:
+                yield
+            finally:
+                self._droppable, self._in_rollout = before, False
+        except Stopped:
+            pass  # not yet: the other ranks may be about to talk to this one
+        self.stop_if_told()
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """From here on an update may be under way; a warm start is begun anew and has none to finish."""
+        self._listen()
+        self._exact = getattr(getattr(trainer, "datamodule", None), "stream", None) is not None
+        self._droppable = not self._exact
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """All is saved."""
+        self._droppable = True
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Do not begin one that would be given up."""
+        self._begin()
+
+    def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """The evaluation at the end of a fit is begun anew by the run that goes on."""
+        self._begin()
+
+    def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Nothing is kept of it."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._listen()
+        self.stop_if_told()
+
+    # ------------------------------------------------------------------ the end
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        """Save what was trained; then say how to go on, and have Slurm begin the job again if it asked for that."""
+        if not isinstance(exception, Stopped):
+            return
+        if trainer.state.fn == "fit" and self._exact and self.checkpoint is not None and trainer.global_step > 0:
+            self.checkpoint.save(trainer)
+        exception.told = self._told(exception.number) if trainer.is_global_zero else ""
+        if trainer.is_global_zero and exception.number == self._requeue_signal():
+            requeue()
+
+    def _told(self, number: int) -> str:
+        name, folder = signal.Signals(number).name, self.checkpoint and self.checkpoint.folder
+        if not folder or not self._exact or not folder.newest_first():
+            return f"Stopped by {name}. To go on: the same command again."
+        done = f"after update {self._trainer.global_step}"
+        return f"Stopped by {name} {done}. To go on: the same command with --ckpt_path {folder.last}"
+
+
+@contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Leave the process's signal handlers as they were; Lightning puts back those that it found, which may be ours."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,100 @@
+"""What differs between the config that a checkpoint was trained with and the one that is to go on from it."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.models.checkpoint import Checkpoint
+
+_FREE = (
+    *(
+        "accept_changes",
+        "checkpoint_every",
+        "ckpt_path",
+        "keep_checkpoints",
+        "overwrite",
+        "torch_threads",
+        "weights_only",
+    ),
+    *(
+        "data.deadlines.",
+        "data.max_failed_fraction",
+        "data.suites",
+        "trainer.accelerator",
+        "trainer.barebones",
+        "trainer.benchmark",
+        "trainer.callbacks",
+    ),
+    *("trainer.default_root_dir", "trainer.detect_anomaly", "trainer.deterministic", "trainer.devices"),
+    *("trainer.enable_", "trainer.fast_dev_run", "trainer.limit_predict_batches", "trainer.limit_test_batches"),
+    *("trainer.log", "trainer.max_", "trainer.min_", "trainer.model_registry", "trainer.num_nodes"),
+    *("trainer.num_sanity_val_steps", "trainer.plugins", "trainer.profiler"),
+)
+"""Beginnings of the keys that may differ: how long, where and on how many threads a run goes, what it logs and keeps, what is
+played at its end. `trainer.devices` and `num_nodes` count through the number of processes."""
+_EPOCH = (
+    "data.passes_per_rollout",
+    "data.rollouts_per_epoch",
+    "data.updates_per_rollout",
+    "trainer.limit_train_batches",
+    "trainer.overfit_batches",
+)
+"""Keys that decide how many updates an epoch has."""
+
+
+def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, accepted: bool) -> None:
+    """Refuse to go on from the checkpoint with another config (YAML), unless that is accepted; then say what changed.
+
+    Everything but `_FREE` has to be the same for the run to be what it would have been without the interruption. An epoch that was
+    begun has to keep its length in any case.
+    """
+    kept = checkpoint.content.get("run_config")
+    if kept is None:
+        print(f"warning: {checkpoint.path} does not hold its config; nothing is compared", file=sys.stderr)
+        return
+    before = {**kept["config"], "number of processes": kept["num_processes"]}
+    after = {**yaml.safe_load(config), "number of processes": num_processes}
+    changed = [(key, said) for key, said in differences(before, after) if not key.startswith(_FREE)]
+    if not changed:
+        return
+    told = "; ".join(f"{key}: {said}" for key, said in changed)
+    if not accepted:
+        expected = f"a checkpoint of a run with this config; between that run and this one changed {told}"
+        remedy = "Undo the changes, or add --accept_changes true to go on with them."
+        raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
+    if _in_an_epoch(checkpoint) and (keys := [key for key, _ in changed if key in _EPOCH]):
+        expected = f"a checkpoint from the end of an epoch, since {', '.join(keys)} changed ({told})"
+        raise ConfigError("ckpt_path", checkpoint.path, expected, "An epoch that was begun keeps its length.")
+    print(f"warning: going on from {checkpoint.path} with changes: {told}", file=sys.stderr)
+
+
+def differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted keys whose values differ, each with `old -> new`; of another class only that it is one.
+
+    >>> list(differences({"lr": 1, "env": {"class_path": "w.A", "size": 3}}, {"lr": 2, "env": {"class_path": "w.B"}}))
+    [('lr', '1 -> 2'), ('env', 'A -> B')]
+    """
+    if before == after:
+        return
+    same_kind = isinstance(before, Mapping) and isinstance(after, Mapping)
+    if not same_kind or before.get("class_path") != after.get("class_path"):
+        yield key, f"{_short(before)} -> {_short(after)}"
+        return
+    for name in dict.fromkeys((*before, *after)):
+        inner = f"{key}.{name}" if key else str(name)
+        yield from differences(before.get(name), after.get(name), inner.replace(".init_args.", "."))
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping) and "class_path" in value:
+        return str(value["class_path"]).rpartition(".")[2]
+    text = "null" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _in_an_epoch(checkpoint: Checkpoint) -> bool:
+    states = (value for value in checkpoint.content.values() if isinstance(value, Mapping))
+    return any(isinstance(state.get("stream"), Mapping) and state["stream"]["left"] > 0 for state in states)

@@ -1,0 +1,40 @@
+"""Which checkpoint a command works with: the one that is named, or the newest of the run that is whole."""
+
+import sys
+from pathlib import Path
+
+from cod_lightning.errors import DataError
+from cod_lightning.models.checkpoint import Checkpoint, read_checkpoint
+from cod_lightning.models.checkpoint_check import damage
+from cod_lightning.models.checkpoint_folder import CheckpointFolder
+
+LAST, AUTO = "last", "auto"
+"""Values of `--ckpt_path`: go on from the newest; or, in `fit`, begin where there is none."""
+
+
+def newest(folder: Path, *, needed: bool) -> Path | None:
+    """The newest whole checkpoint in a run's `checkpoints/`; says aloud if that is not the newest there is.
+
+    Raises `ConfigError` where there is none (returns None if none is `needed`), `DataError` where all are damaged.
+    """
+    kept = CheckpointFolder(folder)
+    path, damaged = kept.usable()
+    told = "; ".join(f"{bad} is damaged: {reason}" for bad, reason in damaged)
+    if path is None and damaged:
+        raise DataError(f"{told}. No checkpoint in {folder} is whole; begin anew with --overwrite true.")
+    if path is None and needed:
+        read_checkpoint(kept.last)
+    if path is not None and damaged:
+        print(f"warning: {told}. Going on from the one before, {path}", file=sys.stderr)
+    return path
+
+
+def named(path: str | Path) -> Checkpoint:
+    """The checkpoint at `path`, all of it looked at. Raises what a person can act on."""
+    checkpoint = read_checkpoint(path)
+    if (reason := damage(Path(path))) is None:
+        return checkpoint
+    others = CheckpointFolder(Path(path).parent).kept()
+    whole = next((other for other in others if not other.samefile(path) and damage(other) is None), None)
+    remedy = f"Use {whole}." if whole else "Use another."
+    raise DataError(f"ckpt_path is {path}, which is damaged: {reason}. {remedy}")

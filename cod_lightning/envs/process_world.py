@@ -1,0 +1,119 @@
+"""A world that computes in worker processes: many at a time, and none can hold up or take down the run."""
+
+import copy
+import os
+import pickle
+from typing import Any
+
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.worker_pool import Errand, WorkerPool
+from cod_lightning.envs.world_worker import Answer, Call
+from cod_lightning.envs.wrapped import WrappedWorld
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import EpisodeStatus
+
+
+class ProcessWorld(WrappedWorld):
+    """Runs `reset` and `step` of a slow or fragile world in worker processes; everything else is the inner world's.
+
+    The state of each lifecycle's world travels: a worker gets it pickled, moves it on by one call and returns it. So a world that
+    hangs or crashes costs its own lifecycle and one process, which is replaced, and episodes are those that the inner world would
+    give. A call costs about a millisecond more, and the world must be picklable.
+
+    Args:
+        world: The world inside.
+        num_workers: Most processes at a time; null: as many as the machine has cores.
+        step_s: Seconds that a `reset` or a `step` may take; a process that takes longer is killed. Waiting for a free one does not
+            count.
+    """
+
+    def __init__(self, world: TextEnv, num_workers: int | None = None, step_s: float = 60.0) -> None:
+        super().__init__(world)
+        if num_workers is not None and num_workers < 1:
+            raise ConfigError("data.env.num_workers", num_workers, "at least 1, or null", "Leave it out.")
+        if not 0 < step_s < float("inf"):
+            raise ConfigError("data.env.step_s", step_s, "seconds above 0, and finite", "60 is the default.")
+        self.num_workers, self.step_s = num_workers or os.cpu_count() or 1, step_s
+        self._pool = WorkerPool(self.num_workers, _pickled(world), (type(world).__module__,))
+        self._state: bytes | None = None
+        self._answer: Answer | None = None
+        self._errand: Errand | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ProcessWorld":
+        """The same moment of the same world, served by the same workers."""
+        twin = copy.copy(self)
+        twin._errand = None
+        return twin
+
+    @property
+    def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """It waits for a process."""
+        return True
+
+    @property
+    def rules(self) -> str:
+        """As inside."""
+        return self.world.rules if self._answer is None else self._answer.rules
+
+    @property
+    def success(self) -> bool:
+        """As inside."""
+        return self.world.success if self._answer is None else self._answer.success
+
+    @property
+    def status(self) -> EpisodeStatus:
+        """As inside, once the current task has ended."""
+        status = self.world.status if self._answer is None else self._answer.status
+        assert status is not None, "the task goes on"
+        return status
+
+    @property
+    def max_turns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As inside."""
+        return self.world.max_turns if self._answer is None else self._answer.max_turns
+
+    @property
+    def reward_range(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As inside."""
+        return self.world.reward_range if self._answer is None else self._answer.reward_range
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """As inside, in a worker. Raises `WorldHung` and `WorldDied`."""
+        return self._run("reset", seed=seed, options=options)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """As inside, in a worker. Raises `WorldHung` and `WorldDied`."""
+        return self._run("step", action=action)
+
+    def close(self) -> None:
+        """Kill the worker that is still at it, if any."""
+        if self._errand is not None:
+            self._errand.call_off()
+
+    def render(self) -> Any:
+        """As inside."""
+        return self._here().render()
+
+    def without_world_memory(self) -> TextEnv:
+        """As inside, in workers too."""
+        inside = self.world.without_world_memory()
+        return self if inside is self.world else ProcessWorld(inside, self.num_workers, self.step_s)
+
+    def _run(self, method: str, **options: Any) -> Any:
+        state = _pickled(self.world) if self._state is None else self._state
+        errand = self._errand = Errand()
+        answer = self._pool.run(Call(state=state, method=method, options=options), self.step_s, errand)
+        self._errand, self._state, self._answer = None, answer.state, answer
+        return answer.result
+
+    def _here(self) -> TextEnv:
+        """The world at this moment, in this process."""
+        return self.world if self._state is None else pickle.loads(self._state)
+
+
+def _pickled(world: TextEnv) -> bytes:
+    try:
+        return pickle.dumps(world, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        expected = f"a world that can be pickled ({type(error).__name__}: {error})"
+        raise ConfigError("data.env.world", type(world).__name__, expected, "Give it __getstate__.") from error

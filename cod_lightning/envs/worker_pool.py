@@ -1,0 +1,182 @@
+"""Worker processes for worlds: started as they are needed, killed and replaced where one hangs or dies."""
+
+import contextlib
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
+from typing import Any
+
+from cod_lightning.envs.world_worker import Answer, Call, serve
+from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
+
+_START_S = 120.0
+"""For a worker to import the world."""
+_PROCESSES = threading.Lock()
+"""Held where processes begin and end: multiprocessing keeps its list of children for one thread at a time."""
+
+
+class Worker:
+    """A process and the line to it."""
+
+    def __init__(self, prototype: bytes, modules: Iterable[str]) -> None:
+        context = _context(modules)
+        near, far = context.Pipe()
+        self.connection: Connection = near
+        self.process: BaseProcess = context.Process(target=serve, args=(far, prototype), daemon=True)
+        with _PROCESSES:
+            self.process.start()
+        far.close()
+
+    def answer(self, seconds: float) -> Answer:
+        """The next answer. Raises `WorldHung` or `WorldDied`; the worker is of no use then."""
+        try:
+            if not self.connection.poll(seconds):
+                raise WorldHung(f"no answer within {seconds:g} s; its process was killed")
+            return self.connection.recv()
+        except (EOFError, OSError):
+            with _PROCESSES:
+                self.process.join(1.0)
+                code = self.process.exitcode
+            raise WorldDied(f"its process ended with exit code {code}") from None
+
+    def kill(self) -> None:
+        """End the process, whatever it does; whoever waits for its answer hears of it."""
+        self.process.kill()
+
+    def bury(self) -> None:
+        """Kill it and give everything back."""
+        self.kill()
+        self.connection.close()
+        with _PROCESSES:
+            self.process.join()
+            self.process.close()
+
+
+class Errand:
+    """One call on its way, which can be called off from another thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._worker: Worker | None = None
+        self._off = False
+
+    def given_to(self, worker: Worker | None) -> bool:
+        """Who works on it; False if it was called off."""
+        with self._lock:
+            self._worker = worker
+            return not self._off
+
+    def call_off(self) -> None:
+        """Kill whoever works on it."""
+        with self._lock:
+            self._off = True
+            if self._worker is not None:
+                self._worker.kill()
+
+
+class WorkerPool:
+    """At most `num_workers` processes for the copies of one world.
+
+    Args:
+        num_workers: Most processes at a time; who finds none free waits.
+        prototype: The world, pickled: what a new worker imports.
+        modules: Modules that the server which forks the workers imports beforehand.
+    """
+
+    def __init__(self, num_workers: int, prototype: bytes, modules: tuple[str, ...]) -> None:
+        self.num_workers, self.prototype, self.modules = num_workers, prototype, modules
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition()
+        self._idle: list[Worker] = []
+        self._all: set[Worker] = set()
+        self._num = 0
+        Finalize(self, _kill_all, args=(self._all,), exitpriority=10)  # before multiprocessing waits for its children
+
+    def __reduce__(self) -> tuple[type, tuple[int, bytes, tuple[str, ...]]]:
+        """Processes stay where they are."""
+        return WorkerPool, (self.num_workers, self.prototype, self.modules)
+
+    def run(self, call: Call, seconds: float, errand: Errand) -> Answer:
+        """The answer of a free worker. Raises `EnvironmentFailure` for what the world raises, `WorldHung` and `WorldDied`."""
+        if self._pid != os.getpid():  # a forked child has workers of its own
+            self._begin()
+        worker = self._take()
+        healthy = False
+        try:
+            if not errand.given_to(worker):
+                healthy = True
+                raise WorldHung("it was called off")
+            worker.connection.send(call)
+            answer = worker.answer(seconds)
+            healthy = errand.given_to(None)
+        except OSError:
+            raise WorldDied("its process was gone") from None
+        finally:
+            errand.given_to(None)  # from here on nobody kills it
+            self._give_back(worker, healthy)
+        if answer.error:
+            raise EnvironmentFailure(answer.error)
+        return answer
+
+    def _take(self) -> Worker:
+        with self._changed:
+            while not self._idle and self._num >= self.num_workers:
+                self._changed.wait()
+            if self._idle:
+                return self._idle.pop()
+            self._num += 1
+        try:
+            return self._start()
+        except BaseException:
+            with self._changed:
+                self._num -= 1
+                self._changed.notify()
+            raise
+
+    def _start(self) -> Worker:
+        worker = Worker(self.prototype, self.modules)
+        self._all.add(worker)
+        try:
+            ready = worker.answer(_START_S)
+        except EnvironmentFailure:
+            self._all.discard(worker)
+            worker.bury()
+            raise
+        if ready.error:
+            self._all.discard(worker)
+            worker.bury()
+            raise EnvironmentFailure(f"a worker process could not make the world: {ready.error}")
+        return worker
+
+    def _give_back(self, worker: Worker, healthy: bool) -> None:
+        if not healthy:
+            self._all.discard(worker)
+            worker.bury()
+        with self._changed:
+            if healthy:
+                self._idle.append(worker)
+            else:
+                self._num -= 1
+            self._changed.notify()
+
+
+def _context(modules: Iterable[str]) -> Any:
+    """Never a plain fork: this process has threads, and torch. Where there is a fork server, a new worker costs milliseconds."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__", __name__, *modules])
+    return context
+
+
+def _kill_all(workers: set[Worker]) -> None:
+    for worker in list(workers):
+        with contextlib.suppress(ValueError):  # buried meanwhile
+            worker.kill()

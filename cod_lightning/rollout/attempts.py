@@ -1,0 +1,142 @@
+"""Extra attempts at a task from a snapshot of a lifecycle: what else would have come of this very moment?
+
+    ... update_0 -> [snapshot] -> solve_1 -> update_1 -> ...
+                        |-> solve_1'   same world, same context, other noise
+                        `-> solve_1"   same world, without the context that update_0 wrote
+
+Nothing comes after an attempt. Source: the local re-rolls of Memory-R2 (arXiv 2605.21768), which compare from one
+intermediate state; there memory operations are rolled again, here solve episodes. How attempts become credit is in
+`cod_lightning/objective/anchors.py`.
+"""
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import ConfigError
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.episode import run_solve_episode
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Attempt, AttemptKind, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anchors:
+    """Some solve episodes of training are attempted several times from one context and one state of the world.
+
+    Never those at position 0: siblings share the empty context and the fresh world there already.
+    """
+
+    attempts: int = 4
+    """M, the lifecycle's own solve episode included; at least 2."""
+    fraction: float = 0.25
+    """Of the solve episodes at `positions`, drawn from the run seed."""
+    positions: tuple[int, ...] | None = None
+    """Where, counted from 0; null: everywhere but at 0."""
+
+    def check(self, num_tasks: int) -> None:
+        """Every position has a solve episode whose context was written."""
+        outside = [position for position in self.positions or () if not 1 <= position < num_tasks]
+        if outside or self.positions == ():
+            expected = f"positions from 1 to {num_tasks - 1}, since at 0 siblings share the empty context already"
+            raise ConfigError("data.anchors.positions", list(self.positions or ()), expected, "Null takes all of them.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counterfactual:
+    """Some tasks of training are also attempted without the context that was written for them."""
+
+    attempts: int = 2
+    """Without the context, at least 1; with it there is the lifecycle's own solve episode, and `data.anchors`."""
+    fraction: float = 0.25
+    """Of the contexts, drawn from the run seed."""
+    instead: Literal["previous", "empty"] = "previous"
+    """What the solve prompt shows: the context before the rewrite, so that its worth is what the rewrite added, or none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """The beginning of a task in a lifecycle."""
+
+    pack_id: str
+    sibling: int
+    position: int
+    task: Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branching:
+    """Where the lifecycles of a training rollout branch off."""
+
+    anchors: Anchors | None = None
+    counterfactual: Counterfactual | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Not in the two themselves: a parser that may also take null there would hide what was said."""
+        if self.anchors is not None:
+            why = "an attempt is compared with the others from its context"
+            _check("anchors", self.anchors, 2, why)
+        if self.counterfactual is not None:
+            _check("counterfactual", self.counterfactual, 1, "what a context earned is compared with it")
+
+    def given(self, moment: Moment, *, context: str, previous: str, empty: str) -> list[tuple[AttemptKind, str]]:
+        """Kind and context of each attempt from that moment."""
+        out: list[tuple[AttemptKind, str]] = []
+        if moment.position == 0:
+            return out
+        anchors, counterfactual = self.anchors, self.counterfactual
+        anchored = anchors is not None and moment.position in (anchors.positions or (moment.position,))
+        if anchors and anchored and self._drawn("anchor", moment, anchors.fraction):
+            out += [(AttemptKind.SAME_CONTEXT, context)] * (anchors.attempts - 1)
+        if counterfactual and self._drawn("counterfactual", moment, counterfactual.fraction):
+            instead = previous if counterfactual.instead == "previous" else empty
+            out += [(AttemptKind.WITHOUT_CONTEXT, instead)] * counterfactual.attempts
+        return out
+
+    def _drawn(self, what: str, moment: Moment, fraction: float) -> bool:
+        return derive_seed(what, self.seed, moment.pack_id, moment.sibling, moment.position) < fraction * 2**63
+
+
+def start_attempts(
+    given: Sequence[tuple[AttemptKind, str]],
+    moment: Moment,
+    *,
+    env: TextEnv,
+    mechanism: ContextMechanism,
+    speaker: Speaker,
+    pack_ends: float | None = None,
+) -> "asyncio.Future[list[Attempt]]":
+    """Begin them all beside the lifecycle, each in a copy of the world as it is now."""
+
+    async def attempt(number: int, kind: AttemptKind, context: str, world: TextEnv) -> Attempt:
+        identity = f"{moment.pack_id}#{moment.sibling}.{2 * moment.position}+{number}"
+        with contextlib.closing(world):
+            episode = await run_solve_episode(
+                world,
+                moment.task,
+                context,
+                mechanism=mechanism,
+                speaker=speaker,
+                identity=identity,
+                position=moment.position,
+                pack_ends=pack_ends,
+            )
+        return Attempt(kind=kind, episode=episode)
+
+    begun = [attempt(number, kind, context, copy.deepcopy(env)) for number, (kind, context) in enumerate(given)]
+    return asyncio.gather(*begun)
+
+
+def _check(key: str, spec: Anchors | Counterfactual, least: int, why: str) -> None:
+    if spec.attempts < least:
+        expected = f"at least {least}, since {why}"
+        raise ConfigError(f"data.{key}.attempts", spec.attempts, expected, f"{2 * least} is a usual number.")
+    if not 0 < spec.fraction <= 1:
+        remedy = f"0.25 is a usual value; leave out data.{key} for none."
+        raise ConfigError(f"data.{key}.fraction", spec.fraction, "in (0, 1]", remedy)

@@ -1,0 +1,61 @@
+"""How long a turn, an episode and a pack may take, and what happens to who is late."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
+
+from cod_lightning.errors import ConfigError, EpisodeTimeout, PackTimeout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadlines:
+    """Seconds of wall clock, waiting in a queue of the engine or for a free worker process included; null: no limit.
+
+    Whoever is late loses its lifecycle (status failed, counted by name) and gives back its place in the engine; all others go on.
+    Deadlines are looked at where a lifecycle waits: for an engine, or for a world in a process or thread of its own. A world
+    that computes in this process has to be wrapped in `ProcessWorld` to be broken off.
+    """
+
+    turn_s: float | None = None
+    """For an engine to answer one turn."""
+    episode_s: float | None = None
+    """For one episode, a solve or an update."""
+    pack_s: float | None = None
+    """For one lifecycle through a whole pack."""
+    stall_s: float | None = 1800.0
+    """With no turn and no step of a world finished anywhere for so long, the process writes down where every thread is and exits
+    with code 70, to be resumed; null: it waits forever."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise ConfigError(f"data.deadlines.{field.name}", value, "seconds above 0, or null", "Null: no limit.")
+
+
+def pack_ends(deadlines: Deadlines) -> float | None:
+    """When a lifecycle that begins now has to be over, by the clock of the event loop."""
+    return None if deadlines.pack_s is None else asyncio.get_running_loop().time() + deadlines.pack_s
+
+
+@asynccontextmanager
+async def episode_limit(deadlines: Deadlines, ends: float | None) -> AsyncIterator[None]:
+    """One timer for a whole episode, at the episode's own end or at its pack's (`ends`), whichever comes first."""
+    now = asyncio.get_running_loop().time()
+    own = math.inf if deadlines.episode_s is None else now + deadlines.episode_s
+    first = min(own, math.inf if ends is None else ends)
+    if first == math.inf:
+        yield
+        return
+    limit = asyncio.timeout_at(first)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        if first == own:
+            raise EpisodeTimeout(f"not over after data.deadlines.episode_s={deadlines.episode_s:g} s") from None
+        raise PackTimeout(f"not over after data.deadlines.pack_s={deadlines.pack_s:g} s") from None

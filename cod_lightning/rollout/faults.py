@@ -1,0 +1,45 @@
+"""What failed in a rollout, by name, and when it is too much to go on."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from cod_lightning.errors import TooManyFailures
+from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle
+
+
+def count_faults(groups: Sequence[Group]) -> dict[str, int]:
+    """Lifecycles lost to each fault, by its name; a lifecycle fails once, since nothing follows."""
+    return dict(sorted(Counter(episode.fault for _, episode in _failed(groups)).items()))
+
+
+def stop_if_too_many(label: str, groups: Sequence[Group], max_failed_fraction: float) -> None:
+    """Raise `TooManyFailures`, with the faults by number and an example of each, if more than that share of lifecycles failed."""
+    num_lifecycles = sum(len(group.lifecycles) for group in groups)
+    faults = count_faults(groups)
+    num_failed = sum(faults.values())
+    if num_failed <= max_failed_fraction * num_lifecycles:
+        return
+    examples = {episode.fault: (life, episode) for life, episode in reversed(list(_failed(groups)))}
+    told = "\n".join(f"  {count:,} {name}, {_example(*examples[name])}" for name, count in _most_first(faults))
+    raise TooManyFailures(
+        f"{num_failed:,} of {num_lifecycles:,} lifecycles of the rollout '{label}' failed, more than "
+        f"data.max_failed_fraction={max_failed_fraction:g} allows:\n{told}\n"
+        "Remove the cause and go on with --ckpt_path last, or raise data.max_failed_fraction."
+    )
+
+
+def _failed(groups: Sequence[Group]) -> Iterator[tuple[Lifecycle, Episode]]:
+    for group in groups:
+        for lifecycle in group.lifecycles:
+            failed = next((e for e in lifecycle.episodes if e.status is EpisodeStatus.FAILED), None)
+            if failed is not None:
+                yield lifecycle, failed
+
+
+def _most_first(faults: dict[str, int]) -> list[tuple[str, int]]:
+    return sorted(faults.items(), key=lambda item: -item[1])
+
+
+def _example(lifecycle: Lifecycle, episode: Episode) -> str:
+    where = f"{lifecycle.pack_id}#{lifecycle.sibling}, {episode.kind} {episode.position}"
+    return f"for example {where}:{episode.error.partition(':')[2]}"

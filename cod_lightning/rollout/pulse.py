@@ -1,0 +1,29 @@
+"""Where every live lifecycle is, so that somebody can see that nothing moves, and say who hangs."""
+
+import time
+
+
+class Pulse:
+    """Marked wherever a lifecycle hands over to an engine or a world; costs a dictionary write."""
+
+    def __init__(self) -> None:
+        self.beats = 0
+        """Rises with every mark."""
+        self._where: dict[str, tuple[str, float]] = {}
+
+    def at(self, identity: str, place: str) -> None:
+        """The episode `identity` is now in the `engine` or in the `world`."""
+        self._where[identity] = (place, time.monotonic())
+        self.beats += 1
+
+    def over(self, identity: str) -> None:
+        """The episode has ended."""
+        self._where.pop(identity, None)
+        self.beats += 1
+
+    def lines(self, most: int = 32) -> list[str]:
+        """The live episodes, the one that moved last first: in a process that hangs, it is the one that holds up the others."""
+        now = time.monotonic()
+        live = sorted(self._where.copy().items(), key=lambda item: -item[1][1])
+        told = [f"{identity}: in the {place} for {now - since:.1f} s" for identity, (place, since) in live[:most]]
+        return told + ([f"and {len(live) - most:,} more"] if len(live) > most else [])

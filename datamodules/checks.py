@@ -1,0 +1,65 @@
+"""What `data` refuses by its keys alone; combinations with the objective are in `modules/combinations.py`."""
+
+from cod_lightning.engines.base import Engine
+from cod_lightning.errors import ConfigError
+from cod_lightning.models.base import Policy
+
+
+def check_sizes(
+    pack_size: int, group_size: int, packs: int, updates: int, rollouts: int, val_packs: int, max_new_tokens: int
+) -> None:
+    """Every count is large enough, and packs can be shared out between updates."""
+    for key, value, least, why in (
+        ("pack_size", pack_size, 2, "credit for a context needs a later task"),
+        ("group_size", group_size, 2, "a baseline compares siblings"),
+        ("packs_per_rollout", packs, 1, "a rollout has packs"),
+        ("updates_per_rollout", updates, 1, "a rollout is trained on"),
+        ("rollouts_per_epoch", rollouts, 1, "an epoch has rollouts"),
+        ("val_packs", val_packs, 1, "validation has packs"),
+        ("max_new_tokens", max_new_tokens, 1, "a response has tokens"),
+    ):
+        if value < least:
+            raise ConfigError(f"data.{key}", value, f"at least {least}, since {why}", f"Set it to {least} or more.")
+    if packs % updates:
+        nearest = next(d for d in range(updates, 0, -1) if packs % d == 0)
+        raise ConfigError(
+            "data.updates_per_rollout",
+            updates,
+            f"a divisor of data.packs_per_rollout={packs}",
+            f"The nearest is {nearest}.",
+        )
+
+
+def check_reuse(passes: int, resample: int) -> None:
+    """How often tokens are trained on, and packs replaced."""
+    if passes < 1:
+        expected = "at least 1, since a rollout is trained on"
+        raise ConfigError("data.passes_per_rollout", passes, expected, "1 looks at every token once.")
+    if resample < 0:
+        raise ConfigError("data.resample_packs", resample, "at least 0", "0 keeps packs without signal.")
+
+
+def check_pair(engine: Engine, policy: Policy) -> None:
+    """Engine and policy both have weights, or both have none."""
+    if engine.has_weights != policy.has_weights:
+        expected = f"an engine {'with' if policy.has_weights else 'without'} weights, as {type(policy).__name__} is"
+        remedy = "Choose engine=openai together with model=endpoint, or neither."
+        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
+
+
+def check_trainable(engine: Engine) -> None:
+    """The engine samples from the weights that are trained, and says with what probability."""
+    if not engine.has_weights:
+        expected = (
+            "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
+        )
+        remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
+        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
+
+
+def check_sampling(temperature: float, top_p: float) -> None:
+    """Training samples from the policy itself."""
+    why = "exactly 1 in training, since otherwise the ratio of policy to behaviour is biased"
+    for key, value in (("temperature", temperature), ("top_p", top_p)):
+        if value != 1:
+            raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")

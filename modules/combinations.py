@@ -1,0 +1,51 @@
+"""Options of the objective and of the data that have no meaning together, refused before anything is trained or played."""
+
+from typing import TYPE_CHECKING, Any
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.baselines import AsymRE
+from cod_lightning.rollout.attempts import Branching
+from cod_lightning.types import num_episodes
+
+if TYPE_CHECKING:
+    from modules.grpo import GRPOModule
+
+
+def check_combination(module: "GRPOModule", data: Any) -> None:
+    """Raise `ConfigError` naming the key, and why. `data` is the RolloutDataModule."""
+    module.credit.check(data.pack_size)
+    _check_passes(module, data.passes_per_rollout)
+    _check_branching(module, data.branching, data.pack_size)
+    if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
+        raise ConfigError(
+            "data.resample_packs",
+            data.resample_packs,
+            "0 with baseline=asymre, which gives every pack an advantage, so that none is ever replaced",
+            "Leave it out, or choose another baseline.",
+        )
+
+
+def _check_passes(module: "GRPOModule", passes: int) -> None:
+    if passes > 1 and not module.loss.reuses_tokens:
+        raise ConfigError(
+            "data.passes_per_rollout",
+            passes,
+            f"1 with model.loss={type(module.loss).__name__} as it is set, which neither clips nor weighs tokens by their "
+            "ratio and so would push the same ones further in every pass",
+            "Choose loss=loop, grpo, cispo or rec.",
+        )
+
+
+def _check_branching(module: "GRPOModule", branching: Branching, num_tasks: int) -> None:
+    if branching.anchors is not None:
+        branching.anchors.check(num_tasks)
+    if branching.anchors is None and branching.counterfactual is None:
+        return
+    of_next = module.credit.weights(num_episodes(num_tasks)).diagonal(offset=1)[1::2]
+    if branching.counterfactual is not None and not bool((of_next > 0).all()):
+        raise ConfigError(
+            "data.counterfactual",
+            "set",
+            f"null with model.credit={type(module.credit).__name__} as it is set, which credits no context with the next task",
+            "Choose credit=episode or a window of at least 2, or leave it out.",
+        )

@@ -1,0 +1,228 @@
+"""What each option of the objective costs, in time and memory, relative to loss=rec on the same recorded rollout.
+
+    python tests/benchmarks/bench_objectives.py [--packs 16] [--siblings 8] [--repeats 5] [--threads 1] [--device cpu]
+
+Every file of configs/loss, credit, baseline and regulariser is one option, changed alone. A repeat makes one update with each
+of them, so that all see the same machine; figures are medians over repeats of the ratio within one. Memory is the most that
+is alive at once of the tensors that an update makes, and of a frozen copy of the policy. Of configs/anchors and
+counterfactual, the rollout is played too.
+"""
+
+import argparse
+import importlib
+import json
+import statistics
+import time
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+import yaml
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from cod_lightning.commands.train import quieten
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs.levers import Levers
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.batch import Batch, collate, credit_table
+from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.types import Split
+from datamodules.items import ItemDataModule, SizedItems
+from modules.grpo import GRPOModule
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+MAX_NEW_TOKENS, PACK_SIZE = 8, 4
+ATTEMPTS = {"anchors": Anchors, "counterfactual": Counterfactual}
+
+
+class Recorded(ItemDataModule):
+    """One batch, again and again; what a module asks of its data."""
+
+    def __init__(self, batch: Batch, chat: Chat) -> None:
+        super().__init__()
+        self.batch, self.chat = batch, chat
+
+    def train_dataloader(self) -> SizedItems:
+        return SizedItems(lambda: iter([self.batch] * 2), 2)
+
+
+class Alive(TorchDispatchMode):
+    """Counts the bytes of all tensors that were made in it and are still there; an allocator's own habits play no part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self.known: dict[int, weakref.ref[Any]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.look(args, counts=False)
+        self.look(kwargs, counts=False)
+        out = func(*args, **(kwargs or {}))
+        self.look(out, counts=True)
+        return out
+
+    def look(self, tree: Any, *, counts: bool) -> None:
+        for tensor in tree_leaves(tree):
+            if isinstance(tensor, torch.Tensor) and (storage := tensor.untyped_storage())._cdata not in self.known:
+                size = storage.nbytes() if counts else 0
+                self.known[storage._cdata] = weakref.ref(storage, self.gone(storage._cdata, size))
+                self.now += size
+                self.peak = max(self.peak, self.now)
+
+    def gone(self, key: int, size: int) -> Any:
+        def forget(_: Any) -> None:
+            self.now -= size
+            self.known.pop(key, None)
+
+        return forget
+
+
+class Clock(L.Callback):
+    """Bytes of the first update, which warms up, and seconds of the second."""
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        self.alive = Alive() if batch_idx == 0 else None
+        if self.alive is not None:
+            self.alive.__enter__()
+        self.began = time.perf_counter()
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if pl_module.device.type == "cuda":
+            torch.cuda.synchronize()
+        self.seconds = time.perf_counter() - self.began
+        if self.alive is not None:
+            self.alive.__exit__(None, None, None)
+            reference = pl_module.reference
+            copied = [] if reference is None else reference.parameters()
+            self.bytes = self.alive.peak + sum(p.numel() * p.element_size() for p in copied)
+
+
+def built(spec: Any) -> Any:
+    """What a class_path with its init_args makes."""
+    if not isinstance(spec, dict) or "class_path" not in spec:
+        return spec
+    home, _, name = spec["class_path"].rpartition(".")
+    given = {k: MAX_NEW_TOKENS if v == "${data.max_new_tokens}" else v for k, v in spec.get("init_args", {}).items()}
+    return getattr(importlib.import_module(home), name)(**given)
+
+
+def options() -> dict[str, dict[str, Any]]:
+    """Arguments of the module for every file; loss=rec first, to which the others compare."""
+    found: dict[str, dict[str, Any]] = {"loss=rec": {}}
+    for group in ("loss", "credit", "baseline", "regulariser"):
+        for path in sorted((CONFIGS / group).glob("*.yaml")):
+            said = yaml.safe_load(path.read_text())
+            said = {group: said} if "class_path" in said else said.get("model", said)
+            found[f"{group}={path.stem}"] = {key: built(value) for key, value in said.items()}
+    return found
+
+
+@dataclass
+class Machine:
+    """What all options share: a policy, and rollouts of it."""
+
+    args: argparse.Namespace
+
+    def __post_init__(self) -> None:
+        L.seed_everything(1, verbose=False)
+        self.world, self.mechanism = Levers(protocol="compact"), HintContext(protocol="compact")
+        self.policy = TinyPolicy(hidden_size=self.args.hidden_size, num_layers=2)
+        tokenizer = self.policy.tokenizer(self.world.words() + self.mechanism.words())
+        self.chat = Chat(tokenizer)
+        self.engine = TransformersEngine(max_dialogues=1024)
+        self.engine.bind(self.policy.model(tokenizer).eval(), self.chat.stop_ids)
+        self.packs = [
+            self.world.sample_pack(split=Split.TRAIN, index=i, num_tasks=PACK_SIZE) for i in range(self.args.packs)
+        ]
+
+    def roll_out(self, branching: Branching | None = None) -> tuple[Batch, RolloutStats]:
+        speaker = Speaker(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS)
+        began = time.perf_counter()
+        groups = run_groups(
+            self.packs,
+            self.args.siblings,
+            world=self.world,
+            mechanism=self.mechanism,
+            speaker=speaker,
+            branching=branching,
+        )
+        stats = RolloutStats.of(groups, time.perf_counter() - began, 0)
+        index = {group.pack.id: g for g, group in enumerate(groups)}
+        return collate(segments_of(groups), credit_table(groups), index, pad_id=self.chat.pad_id), stats
+
+    def update(self, batch: Batch, module: dict[str, Any]) -> tuple[float, int]:
+        clock = Clock()
+        trainer = L.Trainer(
+            max_epochs=1,
+            accelerator="gpu" if self.args.device == "cuda" else "cpu",
+            devices=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            callbacks=[clock],
+        )
+        grpo = GRPOModule(self.policy, **module)
+        grpo.setup = lambda stage: None  # nothing to check against a recorded rollout
+        trainer.fit(grpo, Recorded(batch, self.chat))
+        return clock.seconds, clock.bytes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, default in (("packs", 16), ("siblings", 8), ("repeats", 5), ("threads", 1), ("hidden_size", 128)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    args = parser.parse_args()
+    quieten()
+    torch.set_num_threads(args.threads)
+    machine = Machine(args)
+    machine.roll_out()  # the first one compiles nothing but fills caches
+    batch, plain = machine.roll_out()
+    updates = {name: (batch, module) for name, module in options().items()}
+    rollouts = {}
+    for group, kind in ATTEMPTS.items():
+        for path in sorted((CONFIGS / group).glob("*.yaml")):
+            said = yaml.safe_load(path.read_text())[group]
+            branching = Branching(**{group: kind(**said)})
+            ratios = []
+            for _ in range(args.repeats):
+                alone = machine.roll_out()[1].seconds
+                branched, stats = machine.roll_out(branching)
+                ratios.append(stats.seconds / alone)
+            tokens = stats.num_generated_tokens + stats.num_prompt_tokens
+            rollouts[f"{group}={path.stem}"] = {
+                "rollout_seconds": statistics.median(ratios),
+                "rollout_tokens": tokens / (plain.num_generated_tokens + plain.num_prompt_tokens),
+                "attempts": stats.num_attempts / plain.num_lifecycles,
+            }
+            updates[f"{group}={path.stem}"] = (branched, {})
+    found: dict[str, list[tuple[float, int]]] = {name: [] for name in updates}
+    for _ in range(args.repeats):
+        for name, (of, module) in updates.items():
+            found[name].append(machine.update(of, module))
+    base = found["loss=rec"]
+    rows = {
+        name: {
+            "update_seconds": statistics.median(s / b for (s, _), (b, _) in zip(one, base, strict=True)),
+            "update_memory": statistics.median(m for _, m in one) / max(1, statistics.median(m for _, m in base)),
+        }
+        | rollouts.get(name, {})
+        for name, one in found.items()
+    }
+    rec = {"seconds": statistics.median(s for s, _ in base), "bytes": statistics.median(m for _, m in base)}
+    print(json.dumps({"device": args.device, "rows": len(batch), "loss=rec": rec, "relative": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

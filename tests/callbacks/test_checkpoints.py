@@ -1,0 +1,98 @@
+"""What a run keeps, and what it does where a checkpoint cannot be written."""
+
+import os
+from pathlib import Path
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks.checkpoints import RunCheckpoint
+from callbacks.durable_io import DurableIO
+from cod_lightning.errors import SaveFailed
+from cod_lightning.models.checkpoint_check import damage
+
+
+class Line(L.LightningModule):
+    """One parameter, one update an epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = torch.nn.Parameter(torch.zeros(()))
+
+    def training_step(self, batch, batch_idx):
+        return (self.slope - 1) ** 2
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def train_dataloader(self):
+        return [torch.zeros(1)]
+
+
+def fit(root: Path, epochs: int, keep: int | None = 2, ckpt_path: Path | None = None, **more) -> RunCheckpoint:
+    kept = RunCheckpoint(root, keep=keep)
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
+    trainer = L.Trainer(max_epochs=epochs, callbacks=[kept], default_root_dir=root, **quiet, **more)
+    trainer.fit(Line(), ckpt_path=ckpt_path)
+    return kept
+
+
+def names(kept: RunCheckpoint) -> list[str]:
+    return sorted(path.name for path in kept.folder.path.iterdir())
+
+
+@pytest.mark.parametrize(("keep", "updates"), [(1, [4]), (2, [3, 4]), (None, [1, 2, 3, 4])])
+def test_the_newest_checkpoints_are_kept(keep, updates, tmp_path):
+    kept = fit(tmp_path, 4, keep)
+    assert names(kept) == ["last.ckpt", *(f"update-{n:08}.ckpt" for n in updates)]
+    assert torch.load(kept.folder.last, weights_only=True)["global_step"] == 4
+
+
+def test_a_run_that_overwrites_another_removes_its_checkpoints_when_it_has_its_own(tmp_path):
+    fit(tmp_path, 4)
+    assert names(fit(tmp_path, 1)) == ["last.ckpt", "update-00000001.ckpt"]
+
+
+def test_a_run_that_goes_on_from_an_older_checkpoint_drops_the_newer_ones(tmp_path):
+    kept = fit(tmp_path, 3, None)
+    again = fit(tmp_path, 2, None, ckpt_path=kept.folder.named(1))
+    assert names(again) == ["last.ckpt", "update-00000001.ckpt", "update-00000002.ckpt"]
+
+
+def test_a_plugin_of_the_user_s_is_left_alone(tmp_path):
+    class Own(DurableIO):
+        """Somebody's way to save."""
+
+    own = Own()
+    kept = fit(tmp_path, 1, plugins=[own])
+    assert kept.folder.last.is_file()
+
+
+def test_a_checkpoint_that_found_no_room_leaves_those_of_before(tmp_path):
+    """On a real file system of 2 MB, where it can be mounted."""
+    small = tmp_path / "small"
+    small.mkdir()
+    if os.geteuid() or os.system(f"mount -t tmpfs -o size=2m tmpfs {small} 2>/dev/null"):
+        pytest.skip("no file system can be mounted here")
+    try:
+        kept = fit(small, 1)
+        (small / "filler").write_bytes(bytes(2 * 2**20 - 40_000))
+        with pytest.raises(
+            SaveFailed, match=r"no room for a checkpoint in .*small/checkpoints: it needs 4\d\d,\d\d\d bytes"
+        ):
+            _fit_large(small)
+        assert names(kept) == ["last.ckpt", "update-00000001.ckpt"]
+        assert damage(kept.folder.last) is None
+    finally:
+        os.system(f"umount {small}")
+
+
+def _fit_large(root: Path) -> None:
+    class Large(Line):
+        def __init__(self) -> None:
+            super().__init__()
+            self.much = torch.nn.Parameter(torch.zeros(100_000))
+
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
+    L.Trainer(max_epochs=1, callbacks=[RunCheckpoint(root)], default_root_dir=root, **quiet).fit(Large())

@@ -1,0 +1,56 @@
+"""metrics.csv of a run that was killed."""
+
+import csv
+import os
+
+import pytest
+
+from callbacks.metrics_file import MetricsFile, rows_before
+
+
+def test_a_torn_last_row_of_the_metrics_does_not_count(tmp_path):
+    path = tmp_path / "metrics.csv"
+    path.write_text("a,step,b\n1,0,2\n1,1,2\n1,2,2\n1,")
+    assert rows_before(path, 2) == [["a", "step", "b"], ["1", "0", "2"], ["1", "1", "2"]]
+    path.write_text("")
+    assert rows_before(path, 2) == []
+
+
+@pytest.fixture
+def begun(tmp_path):
+    logger = MetricsFile(tmp_path, None)
+    for step in range(3):
+        logger.log_metrics({"loss": 0.5 * step}, step)
+    logger.save()
+    return tmp_path
+
+
+def rows(folder):
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_at_every_moment_of_a_resume_the_rows_of_before_are_on_disk(begun, monkeypatch):
+    seen, replace = [], os.replace
+
+    def looking(*args):
+        seen.append(len(rows(begun)))
+        replace(*args)
+        seen.append(len(rows(begun)))
+
+    monkeypatch.setattr(os, "replace", looking)
+    logger = MetricsFile(begun, 2)
+    seen.append(len(rows(begun)))
+    logger.log_metrics({"loss": 9.0}, 2)
+    logger.log_metrics({"val/success": 0.5}, 2)  # a new column: the file is written anew
+    logger.save()
+    assert seen == [3, 3, 2, 2, 2]
+    assert [row["step"] for row in rows(begun)] == ["0", "1", "2", "2"]
+    assert [row["val/success"] for row in rows(begun)] == ["", "", "", "0.5"]
+
+
+def test_a_new_run_begins_the_file_anew(begun):
+    logger = MetricsFile(begun, None)
+    logger.log_metrics({"other": 1.0}, 0)
+    logger.save()
+    assert rows(begun) == [{"other": "1.0", "step": "0"}]

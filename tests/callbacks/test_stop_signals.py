@@ -1,0 +1,90 @@
+"""Signals, and how ranks agree on them."""
+
+import os
+import signal
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from callbacks.ranks import gathered
+from callbacks.stop_signals import StopSignals, handlers_kept
+from cod_lightning.errors import Stopped
+from tests.played_run import PlayedData, PlayedModule, trainer
+from tests.two_ranks import on_two_ranks
+
+
+def watching(world_size: int) -> StopSignals:
+    stop = StopSignals()
+    environment = SimpleNamespace(cluster_environment=None)
+    fake = SimpleNamespace(world_size=world_size, _accelerator_connector=environment)
+    stop.setup(fake, None, "fit")  # pyright: ignore[reportArgumentType]
+    stop._droppable = False  # as from the first update on
+    return stop
+
+
+def test_two_ranks_stop_at_the_same_update_whichever_was_told(tmp_path):
+    def act(rank: int) -> str:
+        stop = watching(2)
+        for update in range(10):
+            if rank == 1 and update == 6:
+                os.kill(os.getpid(), signal.SIGTERM)  # between two agreements: noted, not acted upon
+            try:
+                stop.stop_if_told()
+            except Stopped as stopped:
+                return f"update {update}, code {stopped.code}"
+        return "never"
+
+    assert on_two_ranks(tmp_path, act) == ["update 6, code 143"] * 2
+
+
+def test_a_rank_that_gives_up_its_rollout_waits_for_the_other_which_stops_too(tmp_path):
+    def act(rank: int) -> str:
+        stop, done = watching(2), []
+        try:
+            for rollout in range(3):
+                with stop.droppable():
+                    if rank == 0 and rollout == 1:
+                        os.kill(os.getpid(), signal.SIGINT)
+                    time.sleep(0.05)
+                    done.append(rollout)
+                done.append(gathered(rank))  # what comes after a rollout is not reached by either
+        except Stopped as stopped:
+            return f"{done} {stopped.code}"
+        return "never"
+
+    assert on_two_ranks(tmp_path, act) == ["[0, [0, 1]] 130", "[0, [0, 1], 1] 130"]
+
+
+def test_a_rank_that_the_others_have_told_takes_its_own_first_signal_for_the_same(tmp_path):
+    def act(rank: int) -> str:
+        stop = watching(2)
+        if rank == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped):
+            stop.stop_if_told()
+        time.sleep(0.15)
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)  # would end it, were it the second
+        return f"still there, {gathered(rank)}"
+
+    assert on_two_ranks(tmp_path, act) == ["still there, [0, 1]"] * 2
+
+
+def test_an_evaluation_is_given_up_at_once(tmp_path):
+    class Told(PlayedData):
+        def val_dataloader(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+            return super().val_dataloader()
+
+    with handlers_kept(), pytest.raises(Stopped) as stopped:
+        trainer(tmp_path, [StopSignals()]).validate(PlayedModule(), Told())
+    assert stopped.value.code == 143
+
+
+def test_handlers_of_before_come_back():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    with handlers_kept():
+        watching(1)
+        assert signal.getsignal(signal.SIGTERM) != before[0]
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

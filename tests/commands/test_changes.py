@@ -1,0 +1,95 @@
+"""What may differ between a checkpoint's config and that of the run which goes on from it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from cod_lightning.commands.changes import check_changes
+from cod_lightning.errors import ConfigError
+from cod_lightning.models.checkpoint import read_checkpoint
+
+CONFIG = {
+    "seed_everything": 1,
+    "trainer": {"max_epochs": 3, "devices": 1, "precision": None, "logger": None},
+    "model": {
+        "lr": 0.002,
+        "policy": {"class_path": "a.TinyPolicy", "init_args": {"hidden_size": 64}},
+        "reweight": None,
+    },
+    "data": {
+        "env": {"class_path": "b.Levers", "init_args": {"max_turns": 2}},
+        "pack_size": 4,
+        "rollouts_per_epoch": 10,
+        "suites": [{"name": "held_out"}],
+    },
+}
+
+
+def kept(folder: Path, left: int = 0, **more) -> Path:
+    content = {"cod_lightning": {"version": "0"}, "RolloutDataModule": {"stream": {"left": left}}}
+    torch.save(content | {"run_config": {"config": CONFIG, "num_processes": 1}} | more, folder / "k.ckpt")
+    return folder / "k.ckpt"
+
+
+def changed(**values) -> str:
+    """The config with other values at `a__b` keys."""
+    config = yaml.safe_load(yaml.safe_dump(CONFIG))
+    for key, value in values.items():
+        at = config
+        *path, name = key.split("__")
+        for part in path:
+            at = at[part]
+        at[name] = value
+    return yaml.safe_dump(config)
+
+
+def test_how_long_where_and_what_is_logged_may_change(tmp_path, capsys):
+    config = changed(trainer__max_epochs=9, trainer__logger=False, trainer__devices="auto", data__suites=None)
+    check_changes(read_checkpoint(kept(tmp_path)), config, 1, accepted=False)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"data__pack_size": 8}, "data.pack_size: 4 -> 8"),
+        ({"model__policy__init_args": {"hidden_size": 32}}, "model.policy.hidden_size: 64 -> 32"),
+        (
+            {"model__policy": {"class_path": "a.PretrainedPolicy", "init_args": {}}},
+            "model.policy: TinyPolicy -> Pretrain",
+        ),
+        ({"data__env": {"class_path": "b.FrozenLake", "init_args": {}}}, "data.env: Levers -> FrozenLake"),
+        ({"seed_everything": 2}, "seed_everything: 1 -> 2"),
+        ({"model__reweight": {"trigger": 1.0}}, "model.reweight: null -> {'trigger': 1.0}"),
+        ({"trainer__precision": "bf16-true"}, "trainer.precision: null -> bf16-true"),
+    ],
+)
+def test_another_training_is_refused_with_what_changed(change, said, tmp_path):
+    with pytest.raises(ConfigError, match="Undo the changes, or add --accept_changes true") as refused:
+        check_changes(read_checkpoint(kept(tmp_path)), changed(**change), 1, accepted=False)
+    assert said in str(refused.value)
+
+
+def test_another_number_of_processes_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="number of processes: 1 -> 2"):
+        check_changes(read_checkpoint(kept(tmp_path)), changed(), 2, accepted=False)
+
+
+def test_accepted_changes_are_told(tmp_path, capsys):
+    config = changed(data__pack_size=8, data__rollouts_per_epoch=5)
+    check_changes(read_checkpoint(kept(tmp_path)), config, 2, accepted=True)
+    said = capsys.readouterr().err
+    for change in ("data.pack_size: 4 -> 8", "data.rollouts_per_epoch: 10 -> 5", "number of processes: 1 -> 2"):
+        assert change in said
+
+
+def test_an_epoch_that_was_begun_keeps_its_length(tmp_path):
+    with pytest.raises(ConfigError, match=r"from the end of an epoch, since data\.rollouts_per_epoch changed"):
+        check_changes(read_checkpoint(kept(tmp_path, left=3)), changed(data__rollouts_per_epoch=5), 1, accepted=True)
+
+
+def test_a_checkpoint_without_a_config_is_taken_with_a_warning(tmp_path, capsys):
+    check_changes(read_checkpoint(kept(tmp_path, run_config=None)), changed(), 1, accepted=False)
+    assert "does not hold its config" in capsys.readouterr().err

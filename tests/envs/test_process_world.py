@@ -1,0 +1,137 @@
+"""A world in worker processes: the same episodes, and nothing that it does takes the run down."""
+
+import copy
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.mixture import Mixture
+from cod_lightning.envs.process_world import ProcessWorld
+from cod_lightning.envs.ralph_loop import RalphLoop
+from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.deadlines import Deadlines
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.types import Split
+from tests.faulty_worlds import STEP_S, FaultyLevers, SlowLevers
+from tests.stubs import FunctionEngine
+
+MECHANISM = HintContext(protocol="compact")
+
+
+def lake():
+    return FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
+
+
+def play(world, num_packs=6, siblings=2, deadlines=Deadlines()):  # noqa: B008
+    """Words drawn by the request's own noise, so that siblings differ and a second run does not."""
+    chat = Chat(TinyPolicy().tokenizer(world.words() + MECHANISM.words()))
+    words = [chat.encode(word)[0] for word in world.words()]
+
+    def say(request):
+        return (words[request.noise_seed % len(words)], chat.end_of_turn)
+
+    speaker = Speaker(engine=FunctionEngine(say), chat=chat, window=400, max_new_tokens=4, deadlines=deadlines)
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
+    return run_groups(packs, siblings, world=world, mechanism=MECHANISM, speaker=speaker)
+
+
+def first_task(world, index=0, position=0):
+    return world.sample_pack(split=Split.TRAIN, index=index, num_tasks=3).tasks[position]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lake, lambda: Mixture({"a": lake(), "b": Levers(protocol="compact")}), lambda: FaultyLevers(("raises",), 2)],
+    ids=["lake", "mixture", "raises"],
+)
+def test_episodes_are_those_of_the_world_in_this_process_bit_for_bit(make):
+    assert play(ProcessWorld(make(), num_workers=3)) == play(make())
+
+
+def test_wrapped_again_or_within_a_mixture_it_is_still_the_same():
+    for wrap in (RalphLoop, lambda world: Mixture({"a": world})):
+        assert play(wrap(ProcessWorld(lake(), num_workers=2)), num_packs=2) == play(wrap(lake()), num_packs=2)
+
+
+def test_a_copy_goes_its_own_way_from_the_moment_it_was_made():
+    world = ProcessWorld(Levers(protocol="compact"), num_workers=1)
+    world.reset(options={"task": first_task(world)})
+    other = copy.deepcopy(world)
+    said = world.step("no such answer")
+    assert (said[2] or said[3], world.success) == (True, False)
+    assert other.step("no such answer") == said
+    with pytest.raises(EnvironmentFailure, match="AssertionError: the task is over"):
+        world.step("again")
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"), [("hangs", WorldHung), ("dies", WorldDied), ("raises", EnvironmentFailure)]
+)
+def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error):
+    world = ProcessWorld(FaultyLevers((fault,), 3), num_workers=1, step_s=0.3)
+    healthy = copy.deepcopy(world)
+    healthy.reset(options={"task": first_task(world, index=0)})  # the worker is there
+    begun = time.perf_counter()
+    with pytest.raises(error):  # pack 4 fails where its second task begins
+        copy.deepcopy(world).reset(options={"task": first_task(world, index=4, position=1)})
+    assert time.perf_counter() - begun < 5
+    assert healthy.step("no such answer")[2]
+
+
+def test_a_deadline_of_the_episode_kills_the_worker_that_is_still_at_it():
+    world = ProcessWorld(FaultyLevers(("hangs",), 2), num_workers=2, step_s=60)
+    copy.deepcopy(world).reset(options={"task": first_task(world, index=0)})  # a worker is there
+    begun = time.perf_counter()
+    groups = play(world, num_packs=2, siblings=1, deadlines=Deadlines(episode_s=2))
+    assert time.perf_counter() - begun < 20
+    assert [[e.fault for e in g.lifecycles[0].episodes if e.fault] for g in groups] == [[], ["EpisodeTimeout"]]
+
+
+def test_calls_of_many_lifecycles_run_side_by_side():
+    world = ProcessWorld(SlowLevers(), num_workers=8)
+    play(world, num_packs=8, siblings=1)  # starts the workers
+    begun = time.perf_counter()
+    groups = play(world, num_packs=8, siblings=1)
+    num_steps = sum(len(e.turns) for g in groups for e in g.lifecycles[0].solves)
+    assert time.perf_counter() - begun < num_steps * STEP_S / 2
+
+
+def test_a_worker_imports_neither_torch_nor_a_model():
+    code = (
+        "import sys; from cod_lightning.envs.process_world import ProcessWorld; from tests.faulty_worlds import Teller; "
+        "from cod_lightning.types import Split; world = ProcessWorld(Teller()); "
+        "pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3); "
+        "print(world.reset(options={'task': pack.tasks[0]})[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "torch: False, transformers: False\n", done.stderr
+
+
+def test_no_worker_outlives_its_world():
+    world = ProcessWorld(Levers(protocol="compact"), num_workers=1)
+    world.reset(options={"task": first_task(world)})
+    (worker,) = world._pool._all
+    del world
+    worker.process.join(5)
+    assert not worker.process.is_alive()
+
+
+def test_what_cannot_be_pickled_is_refused_before_anything_runs():
+    world = Levers(protocol="compact")
+    world.secret = lambda: 0
+    with pytest.raises(ConfigError, match=r"data\.env\.world is Levers; expected a world that can be pickled"):
+        ProcessWorld(world)
+
+
+@pytest.mark.parametrize(("key", "value"), [("num_workers", 0), ("step_s", 0.0), ("step_s", float("inf"))])
+def test_numbers_that_cannot_work_are_named(key, value):
+    with pytest.raises(ConfigError, match=rf"data\.env\.{key} is {value}"):
+        ProcessWorld(Levers(), **{key: value})

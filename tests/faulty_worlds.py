@@ -1,0 +1,83 @@
+"""Worlds with planted faults, in a module that worker processes can import without torch."""
+
+import os
+import sys
+import time
+from typing import Any
+
+from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.wrapped import WrappedWorld
+from cod_lightning.types import Pack, Split, Task
+
+HANG_S = 3600.0
+STEP_S = 0.1
+
+
+class FaultyLevers(WrappedWorld):
+    """Levers whose packs fail by their index: `(index - 1) % every` picks the fault, if any; the task goes by index, too.
+
+    Args:
+        faults: What happens where `(index - 1) % every` is the fault's place in the list: raises, hangs, dies, none.
+        every: Length of the round.
+    """
+
+    def __init__(self, faults: tuple[str, ...] = (), every: int = 1) -> None:
+        super().__init__(Levers(protocol="compact"))
+        self.faults, self.every = faults, every
+        self._fault, self._at_step = "", False
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        pack = self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
+        place = (index - 1) % self.every
+        if split is not Split.TRAIN or place >= len(self.faults):
+            return pack
+        marked = (index // self.every) % num_tasks
+        tasks = tuple(_marked(t, self.faults[place], index) if n == marked else t for n, t in enumerate(pack.tasks))
+        return Pack(id=pack.id, split=pack.split, world_seed=pack.world_seed, tasks=tasks)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        assert options is not None
+        _, self._fault, step = (*options["task"].id.split("!"), "", "")[:3]
+        self._at_step = step == "step"
+        if not self._at_step:
+            strike(self._fault)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        if self._at_step:
+            strike(self._fault)
+        return super().step(action)
+
+
+class SlowLevers(Levers):
+    """Levers that take their time."""
+
+    def __init__(self) -> None:
+        super().__init__(protocol="compact")
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        time.sleep(STEP_S)
+        return super().step(action)
+
+
+class Teller(Levers):
+    """Tells whether its process has torch."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        return f"torch: {'torch' in sys.modules}, transformers: {'transformers' in sys.modules}", {}
+
+
+def strike(fault: str) -> None:
+    """What the fault does."""
+    if fault == "raises":
+        raise RuntimeError("the world is broken")
+    if fault == "hangs":
+        time.sleep(HANG_S)
+    if fault == "dies":
+        os._exit(9)
+
+
+def _marked(task: Task, fault: str, index: int) -> Task:
+    where = "step" if index % 2 else "reset"
+    return Task(id=f"{task.id}!{fault}!{where}", seed=task.seed, spec=task.spec, repeat=task.repeat)

@@ -1,0 +1,142 @@
+"""Attempts, passes and replaced packs inside Lightning."""
+
+import math
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks.throughput import Throughput
+from callbacks.weight_sync import WeightSync
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.returns import TrajectoryCredit
+from cod_lightning.rollout.attempts import Anchors, Counterfactual
+from datamodules.rollout import RolloutDataModule
+from modules.grpo import GRPOModule
+from tests.stubs import PlainContext, WordWorld
+
+
+class Recorder(L.Callback):
+    """Keeps batches, and what was logged."""
+
+    def __init__(self):
+        self.batches, self.values, self.lr, self.rollouts = [], [], [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.batches.append(batch)
+        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items()})
+        self.lr.append(trainer.optimizers[0].param_groups[0]["lr"])
+        self.rollouts.append(trainer.datamodule.last_rollout)
+
+
+def fit(tmp_path, max_epochs=1, world=None, of_data=None, **module):
+    L.seed_everything(3, verbose=False)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    grpo = GRPOModule(policy, **({"lr": 1e-3} | module))
+    sizes = {"pack_size": 3, "group_size": 3, "packs_per_rollout": 4, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
+    data = RolloutDataModule(
+        world or WordWorld(max_turns=2),
+        PlainContext(),
+        TransformersEngine(),
+        **(sizes | (of_data or {})),
+        val_packs=2,
+        max_new_tokens=3,
+        seed=3,
+    )
+    recorder = Recorder()
+    trainer = L.Trainer(
+        max_epochs=max_epochs,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[WeightSync(), Throughput(), recorder],
+        default_root_dir=tmp_path,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(grpo, data)
+    return grpo, data, recorder
+
+
+def test_passes_train_on_the_samplers_tokens_with_one_sync_for_each_rollout(tmp_path):
+    _, data, recorder = fit(tmp_path, of_data={"passes_per_rollout": 3}, final_lr_fraction=0.0, lr=1e-2)
+    versions = [batch.policy_version.unique().tolist() for batch in recorder.batches]
+    assert len(versions) == 2 * 2 * 3
+    assert all(versions[i] == versions[0] and len(versions[i]) == 1 for i in range(6))
+    assert all(versions[i] == [versions[0][0] + 1] for i in range(6, 12))
+    gaps = [values["train/logprob_gap"] for values in recorder.values]
+    assert (
+        len(set(gaps[:6])) == len(set(gaps[6:])) == 1
+    )  # measured in the first update after a sync, repeated until the next
+    assert max(gaps) < 1e-5
+    assert recorder.lr[0] > recorder.lr[-1] == pytest.approx(0.0, abs=1e-9)
+    assert data.stream.num_packs == 8
+
+
+def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_rows(tmp_path):
+    extras = {"anchors": Anchors(attempts=3, fraction=1.0), "counterfactual": Counterfactual(fraction=1.0)}
+    module, _, recorder = fit(
+        tmp_path, of_data=extras | {"rollouts_per_epoch": 1, "updates_per_rollout": 1}, lr=1e-12, gradient_clip_val=None
+    )
+    (batch,) = recorder.batches
+    credit = module.advantages(batch.credit)
+    assert credit.attempts.abs().max() > 1e-3
+    module.model.zero_grad()
+    total = torch.zeros(())
+    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
+        x = batch.attempt[row].item()
+        advantage = credit.values[g, k, e] if x < 0 else credit.attempts[x]
+        ids = batch.token_ids[row, : batch.lengths[row]]
+        logprobs = torch.log_softmax(module.model(ids[None]).logits[0], dim=-1)
+        for t in batch.action_mask[row].nonzero().flatten().tolist():
+            total = total - advantage * logprobs[t - 1, ids[t]] / batch.num_action_tokens
+    total.backward()
+    expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))
+    logged = recorder.values[0]
+    assert logged["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
+    assert logged["rollout/num_attempts"] == 4 * 3 * 2 * (2 + 2)
+    assert 0 < logged["time/attempts_s"] < logged["time/rollout_s"]
+    assert recorder.rollouts[0].token_drift == 0
+
+
+class Unrewarding(WordWorld):
+    """In every other pack nobody is rewarded."""
+
+    def reset(self, *, seed=None, options=None):
+        self.worthless = int(options["task"].id.partition(".")[0]) % 2 == 1
+        return super().reset(options=options)
+
+    def step(self, action):
+        text, reward, *rest = super().step(action)
+        return text, reward * (not self.worthless), *rest
+
+
+def test_packs_without_signal_are_replaced_and_counted(tmp_path):
+    own = {"world": Unrewarding(), "credit": TrajectoryCredit(), "reweight": None}
+    plain = fit(tmp_path, of_data={"rollouts_per_epoch": 1, "group_size": 8}, **own)[2].values[0]
+    _, data, recorder = fit(tmp_path, of_data={"rollouts_per_epoch": 1, "group_size": 8, "resample_packs": 4}, **own)
+    values = recorder.values[0]
+    assert plain["train/zero_variance_packs"] >= 0.5
+    assert values["train/zero_variance_packs"] < plain["train/zero_variance_packs"]
+    assert values["train/resampled_packs"] == data.stream.num_packs - 4 > 0
+    assert values["train/resampled_share"] == pytest.approx((data.stream.num_packs - 4) / data.stream.num_packs)
+    assert recorder.rollouts[0].num_lifecycles == 8 * recorder.rollouts[0].num_packs == 8 * data.stream.num_packs
+
+
+def test_with_group_scaling_credit_for_the_trajectory_is_one_number_for_every_segment_of_a_lifecycle(tmp_path):
+    """DCPO: the total of a lifecycle, normalised over siblings, on every row between two edits of the context."""
+    module, _, recorder = fit(
+        tmp_path, of_data={"rollouts_per_epoch": 1}, credit=TrajectoryCredit(), scale="group", reweight=None
+    )
+    batch = recorder.batches[0]
+    rows = module.advantages(batch.credit).spread(batch)
+    seen = set()
+    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
+        totals = batch.credit.solve_rewards[g].sum(dim=-1)
+        expected = (totals[k] - totals.mean()) / totals.std(correction=0) if totals.std(correction=0) > 0 else 0.0
+        tokens = rows[row][batch.action_mask[row]]
+        torch.testing.assert_close(tokens, torch.full_like(tokens, float(expected)), atol=1e-5, rtol=1e-5)
+        seen.add(e)
+    assert seen == set(range(5))

@@ -1,0 +1,141 @@
+"""Attempts from a snapshot: same moment, other noise, and a lifecycle that does not notice."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.batch import collate, credit_table
+from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.transcript import dump, load
+from cod_lightning.types import AttemptKind, EpisodeStatus, Split
+from tests.stubs import WORDS, FunctionEngine, PlainContext, WordWorld
+
+
+class Ledger(WordWorld):
+    """Carries over how many turns were ever played in it, and shows it first."""
+
+    played = 0
+
+    def reset(self, *, seed=None, options=None):
+        text, info = super().reset(options=options)
+        return f"w{self.played} {text}", info
+
+    def step(self, action):
+        self.played += 1
+        return super().step(action)
+
+
+CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
+
+
+def speak(request):
+    """Words that the request's noise decides."""
+    return (*CHAT.encode(random.Random(request.noise_seed).choice(WORDS[:6])), CHAT.end_of_turn)
+
+
+def live(branching=None, world=None, engine=None, num_tasks=4, siblings=2):
+    world = world or Ledger()
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(2)]
+    speaker = Speaker(engine=engine or FunctionEngine(speak), chat=CHAT, window=96, max_new_tokens=4)
+    return run_groups(packs, siblings, world=world, mechanism=PlainContext(), speaker=speaker, branching=branching)
+
+
+EVERYWHERE = Branching(
+    anchors=Anchors(attempts=3, fraction=1.0), counterfactual=Counterfactual(attempts=2, fraction=1.0), seed=1
+)
+
+
+def lives(groups):
+    return [life for group in groups for life in group.lifecycles]
+
+
+def test_the_lifecycle_itself_is_the_same_with_attempts_and_without():
+    plain, branched = live(), live(EVERYWHERE)
+    assert [life.episodes for life in lives(plain)] == [life.episodes for life in lives(branched)]
+    assert all(not life.attempts for life in lives(plain))
+
+
+def test_attempts_share_task_world_and_context_and_differ_by_their_noise():
+    said = set()
+    for life in lives(live(EVERYWHERE)):
+        assert [a.episode.position for a in life.attempts] == [n for n in (1, 2, 3) for _ in range(4)]
+        for attempt in life.attempts:
+            solve = life.solves[attempt.episode.position]
+            assert attempt.episode.turns[0].observation == solve.turns[0].observation
+            if attempt.kind is AttemptKind.SAME_CONTEXT:
+                assert attempt.episode.turns[0].new_ids == solve.turns[0].new_ids
+                said.add([turn.response for turn in attempt.episode.turns] == [turn.response for turn in solve.turns])
+    assert False in said
+
+
+@pytest.mark.parametrize("instead", ["previous", "empty"])
+def test_without_its_context_means_the_one_before_the_rewrite_or_none(instead):
+    branching = replace(EVERYWHERE, counterfactual=Counterfactual(attempts=1, fraction=1.0, instead=instead))
+    for life in lives(live(branching)):
+        others = [a.episode for a in life.attempts if a.kind is AttemptKind.WITHOUT_CONTEXT]
+        before = [life.updates[e.position - 1].context_before if instead == "previous" else "" for e in others]
+        assert [e.context_before for e in others] == before
+        assert all(life.solves[e.position].context_before != "" for e in others)
+
+
+def test_fraction_and_positions_say_where_and_the_seed_decides():
+    everywhere = live(Branching(anchors=Anchors(attempts=2, fraction=1.0, positions=(2,))), siblings=4)
+    assert [a.episode.position for life in lives(everywhere) for a in life.attempts] == [2] * 8
+    half = Branching(anchors=Anchors(attempts=2, fraction=0.5), seed=3)
+    counts = [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
+    assert 10 < sum(counts) < 46  # of 56
+    assert counts == [len(life.attempts) for life in lives(live(half, num_tasks=8, siblings=4))]
+    other = [len(life.attempts) for life in lives(live(replace(half, seed=4), num_tasks=8, siblings=4))]
+    assert counts != other
+
+
+def test_an_attempt_that_fails_is_data_and_its_lifecycle_goes_on():
+    def fail(request):
+        if "+" in request.dialogue:
+            raise RuntimeError("no slot")
+        return speak(request)
+
+    groups = live(EVERYWHERE, engine=FunctionEngine(fail))
+    for life in lives(groups):
+        assert not life.failed
+        assert {a.episode.status for a in life.attempts} == {EpisodeStatus.FAILED}
+    table = credit_table(groups)
+    assert table.valid.all()
+    assert not table.attempts.valid.any()
+    assert RolloutStats.of(groups, 1.0, 0).num_failed == len(table.attempts.valid) == 48
+
+
+def test_rows_of_attempts_with_the_context_are_trained_on_and_the_others_only_measure():
+    groups = live(EVERYWHERE)
+    rows = segments_of(groups)
+    table = credit_table(groups)
+    index = {group.pack.id: g for g, group in enumerate(groups)}
+    batch = collate(rows, table, index, pad_id=0)
+    extra = batch.attempt >= 0
+    assert int(extra.sum()) == int(table.attempts.same_context.sum()) == 2 * 2 * 3 * 2
+    assert table.attempts.same_context[batch.attempt[extra]].all()
+    assert (table.attempts.of[batch.attempt[extra]] == batch.episode_index[extra]).all()
+    for row, x in zip(batch.action_mask[extra].sum(dim=1).tolist(), batch.attempt[extra].tolist(), strict=True):
+        assert row == int(table.attempts.action_counts[x])
+    assert count_drift(groups) == 0
+
+
+def test_attempts_are_written_down_and_read_again():
+    group = live(EVERYWHERE)[0]
+    assert load(dump(group)) == [group]
+
+
+def test_what_attempts_cost_is_counted():
+    plain, branched = RolloutStats.of(live(), 1.0, 0), RolloutStats.of(live(EVERYWHERE), 1.0, 0)
+    assert (plain.num_attempts, plain.attempt_share) == (0, 0.0)
+    assert branched.num_attempts == 4 * 3 * 4
+    more = branched.num_generated_tokens + branched.num_prompt_tokens
+    assert branched.num_attempt_tokens == more - plain.num_generated_tokens - plain.num_prompt_tokens
+    assert branched.attempt_share == branched.num_attempt_tokens / more

@@ -1,0 +1,242 @@
+"""Deadlines, completions that cannot be, and what a rollout says when too much fails."""
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+from cod_lightning.errors import ConfigError, TooManyFailures
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.deadlines import Deadlines
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.faults import count_faults, stop_if_too_many
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.types import EpisodeStatus, Split
+from tests.stubs import FunctionEngine, PlainContext, WordWorld
+
+CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
+SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
+
+
+class HangingEngine(FunctionEngine):
+    """Never answers some dialogues; remembers who was cancelled."""
+
+    def __init__(self, hangs):
+        super().__init__(lambda _: SAY_W1)
+        self.hangs, self.cancelled = hangs, []
+
+    async def generate(self, request):
+        if self.hangs(request.dialogue):
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                self.cancelled.append(request.dialogue)
+                raise
+        return await super().generate(request)
+
+
+def live(engine, world=None, deadlines=Deadlines(), num_siblings=3, num_tasks=2):  # noqa: B008
+    world = world or WordWorld()
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
+    speaker = Speaker(engine=engine, chat=CHAT, window=96, max_new_tokens=4, deadlines=deadlines)
+    begun = time.perf_counter()
+    (group,) = run_groups([pack], num_siblings, world=world, mechanism=PlainContext(), speaker=speaker)
+    assert time.perf_counter() - begun < 5
+    assert speaker.pulse.lines() == []
+    return group
+
+
+def faults(group):
+    return [[e.fault for e in life.episodes if e.status is EpisodeStatus.FAILED] for life in group.lifecycles]
+
+
+@pytest.mark.parametrize(
+    ("deadlines", "fault"),
+    [
+        (Deadlines(turn_s=0.2), "TurnTimeout"),
+        (Deadlines(episode_s=0.2), "EpisodeTimeout"),
+        (Deadlines(pack_s=0.2), "PackTimeout"),
+        (Deadlines(turn_s=30, episode_s=0.2, pack_s=30), "EpisodeTimeout"),
+    ],
+)
+@pytest.mark.parametrize("episode", [0, 1, 2])
+def test_an_engine_that_hangs_costs_one_lifecycle_and_gets_its_place_back(deadlines, fault, episode):
+    engine = HangingEngine(lambda dialogue: dialogue.endswith(f"#1.{episode}"))
+    group = live(engine, deadlines=deadlines)
+    assert faults(group) == [[], [fault], []]
+    assert [e.reward is None for e in group.lifecycles[1].episodes] == [e >= episode for e in range(3)]
+    assert engine.cancelled == [f"{group.pack.id}#1.{episode}"]
+    assert engine.cancelled[0] in engine.released
+
+
+def test_turns_before_the_deadline_are_kept():
+    engine = HangingEngine(lambda dialogue: len(engine.prompts) == 2)
+    group = live(engine, deadlines=Deadlines(episode_s=0.2), num_siblings=1)
+    assert len(group.lifecycles[0].episodes[0].turns) == 2
+
+
+def test_the_pack_s_clock_runs_over_all_its_episodes():
+    class Slow(FunctionEngine):
+        async def generate(self, request):
+            await asyncio.sleep(0.05)
+            return await super().generate(request)
+
+    group = live(Slow(lambda _: SAY_W1), deadlines=Deadlines(episode_s=30, pack_s=0.5), num_siblings=1, num_tasks=9)
+    ((fault,),) = faults(group)
+    assert fault == "PackTimeout"
+    assert group.lifecycles[0].episodes[0].status is EpisodeStatus.COMPLETED
+
+
+def test_without_deadlines_nobody_is_in_a_hurry():
+    class Slow(FunctionEngine):
+        async def generate(self, request):
+            await asyncio.sleep(0.05)
+            return await super().generate(request)
+
+    assert faults(live(Slow(lambda _: SAY_W1))) == [[], [], []]
+
+
+@pytest.mark.parametrize("key", ["turn_s", "episode_s", "pack_s", "stall_s"])
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_deadline_that_cannot_work_is_named(key, value):
+    with pytest.raises(ConfigError, match=rf"data\.deadlines\.{key} is {value}"):
+        Deadlines(**{key: value})
+
+
+GARBAGE = {
+    "no tokens": {"action_ids": (), "behaviour_logprobs": ()},
+    "5 tokens where 4": {"action_ids": (5, 6, 7, 8, 2), "behaviour_logprobs": (-1.0,) * 5},
+    "1 log-probs for 2 tokens": {"behaviour_logprobs": (-1.0,)},
+    "log-prob nan": {"behaviour_logprobs": (float("nan"), -1.0)},
+    "log-prob -inf": {"behaviour_logprobs": (-1.0, float("-inf"))},
+    "log-prob 0.5": {"behaviour_logprobs": (-1.0, 0.5)},
+    "log-probs of type str": {"behaviour_logprobs": ("-1", -1.0)},
+    "token id 100000, outside": {"action_ids": (100_000, 2)},
+    "token id -1, outside": {"action_ids": (-1, 2)},
+    "token ids of type NoneType": {"action_ids": (None, 2)},
+    "stop 'stop', policy version 0": {"stop": "stop"},
+    "other ids than those of the prompt": {"prompt_digest": 1},
+}
+
+
+class GarbageEngine(FunctionEngine):
+    """Changes what sibling 1 gets."""
+
+    def __init__(self, wrong):
+        super().__init__(lambda _: SAY_W1)
+        self.wrong = wrong
+
+    async def generate(self, request):
+        completion = await super().generate(request)
+        if "#1." not in request.dialogue:
+            return completion
+        return self.wrong if not isinstance(self.wrong, dict) else replace(completion, **self.wrong)
+
+
+@pytest.mark.parametrize("complaint", GARBAGE)
+def test_a_completion_that_cannot_be_costs_its_lifecycle_and_becomes_no_turn(complaint):
+    group = live(GarbageEngine(GARBAGE[complaint]))
+    assert faults(group) == [[], ["BadCompletion"], []]
+    (failed,) = (e for e in group.lifecycles[1].episodes if e.error)
+    assert complaint in failed.error
+    assert failed.turns == ()
+
+
+@pytest.mark.parametrize("wrong", [None, "w1", b"\xff"])
+def test_something_else_than_a_completion_is_named(wrong):
+    group = live(GarbageEngine(wrong))
+    assert f"a {type(wrong).__name__} instead of a Completion" in group.lifecycles[1].episodes[0].error
+
+
+def test_a_model_may_have_more_ids_than_its_tokenizer():
+    class Large(FunctionEngine):
+        async def generate(self, request):
+            return replace(await super().generate(request), action_ids=(CHAT.num_ids, 2))
+
+    pack = WordWorld().sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    for num_ids, failed in ((None, True), (CHAT.num_ids + 1, False)):
+        speaker = Speaker(engine=Large(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4, num_ids=num_ids)
+        (group,) = run_groups([pack], 1, world=WordWorld(), mechanism=PlainContext(), speaker=speaker)
+        assert group.lifecycles[0].failed == failed
+
+
+class Odd(WordWorld):
+    """Shows or says what no world may."""
+
+    def __init__(self, observation=None, status=None, raises=""):
+        super().__init__()
+        self.observation, self.odd_status, self.raises = observation, status, raises
+
+    def step(self, action):
+        said = super().step(action)
+        return (self.observation or said[0], *said[1:])
+
+    @property
+    def status(self):
+        if self.raises:
+            raise KeyError(self.raises)
+        return self.odd_status or EpisodeStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("world", "complaint"),
+    [
+        (Odd(observation=b"bytes"), "showed a bytes, not a string"),
+        (Odd(observation="half a \ud83d pair"), "UnicodeEncodeError"),
+        (Odd(status=EpisodeStatus.FAILED), "AssertionError"),
+        (Odd(status="won"), "ValueError: 'won' is not a valid EpisodeStatus"),
+        (Odd(raises="outcome"), "KeyError: 'outcome'"),
+    ],
+)
+def test_a_world_that_says_what_no_world_may_costs_its_lifecycle(world, complaint):
+    group = live(FunctionEngine(lambda _: SAY_W1), world)
+    assert faults(group) == [["EnvironmentFailure"]] * 3
+    assert complaint in group.lifecycles[0].episodes[0].error
+
+
+def test_a_release_that_raises_costs_a_lifecycle_and_not_the_run():
+    class Sticky(FunctionEngine):
+        def release(self, dialogue):
+            if dialogue.endswith(("#0.0", "#1.1")):
+                raise ConnectionError("gone")
+
+    group = live(Sticky(lambda _: SAY_W1))
+    assert faults(group) == [["EngineFailure"], ["EngineFailure"], []]
+
+
+def mixed_group():
+    def fails(request):
+        if "#1." in request.dialogue:
+            raise ConnectionError("gone")
+        return () if "#2." in request.dialogue else SAY_W1
+
+    return live(FunctionEngine(fails), num_siblings=4)
+
+
+def test_each_fault_is_counted_once_under_its_name():
+    stats = RolloutStats.of([mixed_group()], 1.0, 0)
+    assert stats.faults == {"BadCompletion": 1, "EngineFailure": 1}
+    assert (stats.num_failed, stats.num_lifecycles, stats.num_lost_groups) == (2, 4, 0)
+
+
+def test_too_many_failures_stop_with_each_fault_by_number_and_an_example():
+    group = mixed_group()
+    stop_if_too_many("train", [group], 0.5)
+    with pytest.raises(TooManyFailures) as caught:
+        stop_if_too_many("train", [group], 0.49)
+    told = str(caught.value)
+    assert told.startswith("2 of 4 lifecycles of the rollout 'train' failed, more than data.max_failed_fraction=0.49")
+    assert (
+        f"1 EngineFailure, for example {group.pack.id}#1, solve 0: FunctionEngine raised ConnectionError: gone" in told
+    )
+    assert f"1 BadCompletion, for example {group.pack.id}#2, solve 0: no tokens" in told
+
+
+def test_a_group_of_fewer_than_two_survivors_is_counted_as_lost():
+    group = mixed_group()
+    few = replace(group, lifecycles=group.lifecycles[:3])
+    assert RolloutStats.of([few], 1.0, 0).num_lost_groups == 1
+    assert count_faults([few]) == {"BadCompletion": 1, "EngineFailure": 1}

@@ -1,0 +1,59 @@
+"""A process that no longer moves ends, and says where it was."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.watchdog import EXIT_STALLED, Watchdog
+
+HANGS = """
+import sys, time
+from pathlib import Path
+from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.watchdog import Watchdog
+
+def decoding_forever():
+    time.sleep(60)
+
+pulse = Pulse()
+for sibling in range(40):
+    pulse.at(f"train/7#{sibling}.2", "engine")
+pulse.at("train/7#3.2", "world")
+with Watchdog(pulse, 0.4, Path(sys.argv[1]), "the rollout 'train'"):
+    decoding_forever()
+"""
+
+
+def test_it_dumps_the_stacks_names_who_hangs_and_exits_with_its_own_code(tmp_path):
+    file = tmp_path / "run" / "stalled.txt"
+    done = subprocess.run([sys.executable, "-c", HANGS, str(file)], capture_output=True, text=True, timeout=30)
+    assert done.returncode == EXIT_STALLED == 70
+    for text in (done.stderr, file.read_text()):
+        assert "nothing has moved for 0.4 s in the rollout 'train' (data.deadlines.stall_s)" in text
+        assert "in decoding_forever" in text
+        assert "--ckpt_path last" in text
+        first, *others = [line for line in text.splitlines() if "#" in line and ": in the" in line]
+        assert first.startswith("  train/7#3.2: in the world for ")
+        assert len(others) == 31
+        assert "and 8 more" in text
+
+
+def test_who_moves_now_and_then_is_left_alone(tmp_path):
+    pulse = Pulse()
+    with Watchdog(pulse, 0.4, tmp_path / "stalled.txt", "x"):
+        for _ in range(8):
+            time.sleep(0.1)
+            pulse.at("a", "engine")
+    time.sleep(0.5)  # and after it is over
+    assert not (tmp_path / "stalled.txt").exists()
+
+
+@pytest.mark.parametrize("stall_s", [None, 1800.0])
+def test_it_costs_no_wait_at_the_end(tmp_path, stall_s):
+    begun = time.perf_counter()
+    with Watchdog(Pulse(), stall_s, tmp_path / "stalled.txt", "x"):
+        pass
+    assert time.perf_counter() - begun < 1

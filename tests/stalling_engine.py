@@ -1,0 +1,24 @@
+"""An engine in this process that hangs once, if it is told where to leave a note of it."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from cod_lightning.engines.transformers import TransformersEngine
+
+
+class StallingEngine(TransformersEngine):
+    """Hangs in the decoding of a training rollout under policy version 2, unless the file named by STALLED_NOTE is there."""
+
+    def _forward(self, turns: Any) -> None:
+        note = Path(os.environ["STALLED_NOTE"])
+        if self.policy_version == 2 and any("/train/" in turn.request.dialogue for turn in turns) and not note.exists():
+            note.touch()
+            decoding_hangs()
+        super()._forward(turns)
+
+
+def decoding_hangs() -> None:
+    """As a device does that no longer answers."""
+    time.sleep(3600)
