@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python tests/soak/rank_stops.py [--stops 20] [--out docs/results/rank_stops.json]
 
-DDP and FSDP2 in turn. The signal goes to one rank or to both, at any moment between the first line of the log and the end of the run.
-Exits with 1 where a rank is not gone after 30 s, where ranks end with different codes, where no checkpoint is left
+DDP and FSDP2 in turn. The signal goes to one rank or to both, at any moment between the first line of the log and the end of
+the run. Exits with 1 where a rank is not gone after 30 s, where ranks end with different codes, where no checkpoint is left
 though an update was done, or where the weights are not those of the run that nobody stopped.
 """
 
