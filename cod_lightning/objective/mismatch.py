@@ -48,7 +48,7 @@ class MismatchSums:
         return MismatchSums(**added | {"max_gap": max(self.max_gap, other.max_gap)})
 
     def figures(self, *, ahead: bool = False) -> dict[str, float]:
-        """What is logged; under names of their own where rollouts are played ahead, by older weights than d's first half.
+        """What is logged; under other names where rollouts are played ahead, so that d is not the engine's doing alone.
 
         `mismatch_kl` estimates KL(engine || training) in nats by the mean of k3 = exp(d) - 1 - d, which is never negative
         (http://joschu.net/blog/kl-approx.html). `mismatch_ess` is the effective sample size as a share of the tokens,
