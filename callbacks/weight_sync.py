@@ -93,7 +93,7 @@ class WeightSync(Callback):
         self.policy_version += new
         begun = time.perf_counter()
         engine.wake("weights")
-        engine.update_weights(pl_module.whole_weights(), self.policy_version)
+        engine.update_weights(pl_module.synced_weights(adapter=engine.takes_adapters), self.policy_version)
         engine.wake("kv_cache")
         self.last_sync_s = time.perf_counter() - begun
         pl_module.updates_since_sync = 0

@@ -24,6 +24,7 @@ commands:
   validate     play the validation packs
   test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--suites)
   predict      play lifecycles and write them down, as JSON lines and as a Parquet table
+  plan         what a training would hold in memory, against what a device has (--gpu_gb)
   warm_start   supervised learning on scripted demonstrations
   sweep        train every combination of choices and seeds, and compare the runs in one table
   export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
@@ -47,7 +48,7 @@ examples:
 _LIGHTNING = ("fit", "validate", "test", "predict")
 _MODULES = dict.fromkeys(_LIGHTNING, "train") | {
     name: name
-    for name in ("warm_start", "export", "deploy", "context", "worlds", "play", "references", "report", "sweep")
+    for name in ("plan", "warm_start", "export", "deploy", "context", "worlds", "play", "references", "report", "sweep")
 }
 """Command -> the module of `commands` with its `run`."""
 

@@ -5,7 +5,8 @@ advantage recomputes it from a transcript.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning import __version__
+from cod_lightning.adapters import has_adapter, without_adapter
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy, output_layer
@@ -35,6 +37,7 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 from modules.combinations import check_combination
 from modules.old_logprobs import with_old_logprobs
+from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
@@ -90,6 +93,8 @@ class GRPOModule(PolicyModule):
         loss: Policy loss on tokens.
         mismatch: Correction where engine and training disagree on log-probs; null only measures it.
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
+        optimizer: AdamW with moments in float32 (`adamw`) or in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way
+            to activations (`paged_adamw`, `paged_adamw_8bit`); all but the first need bitsandbytes.
         lr: Learning rate of AdamW.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
@@ -97,7 +102,8 @@ class GRPOModule(PolicyModule):
         final_lr_fraction: Share of the learning rate that is left at the last update; it falls linearly. 1 keeps it constant.
         gradient_clip_val: Largest norm of an update's gradient; null leaves it alone.
         token_budget: Most tokens of a micro-batch, padding included. Changes memory and speed, not the gradient.
-        kl_coefficient: Weight of the divergence from the frozen initial policy, per token; 0 keeps no copy.
+        kl_coefficient: Weight of the divergence from the frozen initial policy, per token; above 0 a copy of that is kept, except
+            where an adapter is trained: without it, the model is the initial policy.
         kl_estimator: How the divergence is estimated from the sampled tokens.
         entropy_coefficient: Weight of the mean entropy of a token's distribution, which is made larger.
     """
@@ -112,6 +118,7 @@ class GRPOModule(PolicyModule):
         loss: PolicyLoss = REC(),  # noqa: B008
         mismatch: MismatchCorrection | None = None,
         filter_packs: bool = False,
+        optimizer: OptimizerName = "adamw",
         lr: float = 1e-6,
         betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 0.0,
@@ -131,6 +138,8 @@ class GRPOModule(PolicyModule):
         self.scale: Literal["none", "group", "batch"] = scale
         self.mismatch = mismatch
         self.reweight, self.loss, self.filter_packs = reweight, loss, filter_packs
+        check_optimizer(optimizer)
+        self.optimizer_name: OptimizerName = optimizer
         self.lr, self.betas, self.weight_decay, self.warmup_updates = lr, betas, weight_decay, warmup_updates
         self.final_lr_fraction = final_lr_fraction
         self.gradient_clip_val, self.token_budget = gradient_clip_val, token_budget
@@ -157,15 +166,14 @@ class GRPOModule(PolicyModule):
         """Build the policy once the DataModule has its tokenizer."""
         if self.model is None:
             model = self._made()
-            if self.kl_coefficient > 0:
+            if self.kl_coefficient > 0 and not has_adapter(model):
                 self.reference = self._shared_out(copy.deepcopy(model).eval().requires_grad_(False))
             self.model = self._shared_out(model)
 
     def configure_optimizers(self) -> Any:
         """AdamW with a linear warm-up and a linear fall."""
-        optimizer = torch.optim.AdamW(
-            self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
-        )
+        options: Any = {"lr": self.lr, "betas": self.betas, "weight_decay": self.weight_decay}
+        optimizer = make_optimizer(self.optimizer_name, self._model.parameters(), **options)
         total = float(self.trainer.estimated_stepping_batches)  # infinite where the run has no end
 
         def factor(update: int) -> float:
@@ -192,7 +200,7 @@ class GRPOModule(PolicyModule):
             advantages,
             self.loss,
             filter_packs=self.filter_packs,
-            every_row=self.reference is not None or self.entropy_coefficient > 0,
+            every_row=self.kl_coefficient > 0 or self.entropy_coefficient > 0,
             seed=derive_seed("marked tokens", self.global_step),
         )
         rows = update.rows
@@ -250,7 +258,7 @@ class GRPOModule(PolicyModule):
             out = self.loss(inputs)
             mismatch = apart if mismatch is None else mismatch + apart
             divergence, loss = self._divergence(part, logprobs), out.loss
-            if self.reference is not None:
+            if self.kl_coefficient > 0:
                 loss = loss + self.kl_coefficient * divergence / max(1, update.num_action_tokens)
             if self.entropy_coefficient > 0:
                 loss = loss - self.entropy_coefficient * entropy.sum() / max(1, update.num_action_tokens)
@@ -296,11 +304,20 @@ class GRPOModule(PolicyModule):
 
     def _divergence(self, part: Batch, logprobs: Float[Tensor, "B T"]) -> Float[Tensor, ""]:
         """Sum over action tokens; 0 without a reference."""
-        if self.reference is None:
+        if self.kl_coefficient == 0:
             return logprobs.new_zeros(())
-        with torch.no_grad():
-            reference, _ = self._logprobs(self.reference, part)
+        with torch.no_grad(), self._initial_policy() as initial:
+            reference, _ = self._logprobs(initial, part)
         return kl_to_reference(logprobs, reference, part.action_mask, self.kl_estimator)
+
+    @contextmanager
+    def _initial_policy(self) -> Iterator[PreTrainedModel]:
+        """The frozen copy, or the model without its adapter."""
+        if self.reference is not None:
+            yield self.reference
+            return
+        with without_adapter(self._model):
+            yield self._model
 
     def _stop_if_not_finite(self, loss: Tensor, logprobs: Float[Tensor, "B T"], part: Batch) -> None:
         """A clip compares with False where a log-probability is NaN and would hide it, so both are looked at."""
@@ -333,7 +350,7 @@ class GRPOModule(PolicyModule):
         if (metrics := totals.metrics) is not None:
             tokens = max(1.0, float(metrics.num_tokens))
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
-            if self.reference is not None:
+            if self.kl_coefficient > 0:
                 self.latest["divergence"] = totals.divergence / tokens
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
                 self.latest |= apart.figures(ahead=self.trainer.datamodule.max_staleness > 0)  # pyright: ignore
@@ -344,6 +361,7 @@ class GRPOModule(PolicyModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Say whose checkpoint this is."""
+        super().on_save_checkpoint(checkpoint)
         checkpoint["cod_lightning"] = {
             "version": __version__,
             "updates_since_sync": self.updates_since_sync,
@@ -352,6 +370,7 @@ class GRPOModule(PolicyModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on between the updates of a rollout."""
+        super().on_load_checkpoint(checkpoint)
         kept = checkpoint["cod_lightning"]
         self.updates_since_sync, self.latest = kept["updates_since_sync"], dict(kept["latest"])
 

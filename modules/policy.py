@@ -1,18 +1,20 @@
 """What the modules share: a policy on any number of ranks, and what of it keeps its precision when the weights are cast."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
 import lightning as L
 import torch
-from lightning.pytorch.strategies import ModelParallelStrategy, ParallelStrategy
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, ParallelStrategy
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, synced_weights
+from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models.base import Policy
 from cod_lightning.models.sharded import shard, whole_weights
 from cod_lightning.ranks import num_ranks
@@ -40,6 +42,29 @@ class PolicyModule(L.LightningModule):
     def _model(self) -> PreTrainedModel:
         assert self.model is not None, "configure_model() has not run"
         return self.model
+
+    @property
+    def strict_loading(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A checkpoint of an adapter has no other weights."""
+        return self.model is None or not has_adapter(self.model)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Of a model with an adapter, the adapter alone, and what it is on."""
+        if self.policy.base is not None:
+            weights = checkpoint["state_dict"]
+            checkpoint["state_dict"] = {n: w for n, w in weights.items() if not n.startswith("model.") or is_adapter(n)}
+            checkpoint["base"] = self.policy.base.saved()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse an adapter of another base, or of other layers."""
+        if self.policy.base is None:
+            return
+        self.policy.base.check(checkpoint.get("base"), "ckpt_path")
+        kept = {name for name in checkpoint["state_dict"] if is_adapter(name)}
+        if kept and kept != {f"model.{name}" for name in adapter_weights(self._model)}:
+            raise DataError(
+                "ckpt_path holds an adapter of other layers than model.policy.targets names. Use the config of its own run."
+            )
 
     # ------------------------------------------------------------------ on several ranks
 
@@ -69,6 +94,12 @@ class PolicyModule(L.LightningModule):
             if name.startswith("model."):
                 yield name.removeprefix("model."), tensor
 
+    def synced_weights(self, *, adapter: bool) -> Iterable[tuple[str, Tensor]]:
+        """What an engine is sent; of a model with an adapter that alone, if the engine takes one."""
+        if has_adapter(self._model):
+            return synced_weights(self._model, adapter=adapter).items()
+        return self.whole_weights()
+
     def _made(self) -> PreTrainedModel:
         """The policy's model, plain; the DataModule has its tokenizer."""
         return self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore[reportAttributeAccessIssue]
@@ -76,6 +107,9 @@ class PolicyModule(L.LightningModule):
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
         """The same model, its parameters shared out between ranks where the strategy wants it (FSDP2)."""
         strategy = self.trainer.strategy
+        if isinstance(strategy, ModelParallelStrategy | FSDPStrategy) and has_adapter(model):
+            expected = "ddp, since the parts of an adapter are not put together for the engine and for checkpoints"
+            raise ConfigError("trainer.strategy", type(strategy).__name__, expected, "Choose strategy=ddp.")
         if isinstance(strategy, ModelParallelStrategy):
             compute = torch.bfloat16 if self.trainer.precision == "bf16-mixed" else None
             shard(model, strategy.device_mesh["data_parallel"], compute)

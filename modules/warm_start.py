@@ -12,6 +12,7 @@ from cod_lightning.models.sharded import inside
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import gathered
+from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
 
 
@@ -20,6 +21,8 @@ class WarmStartModule(PolicyModule):
 
     Args:
         policy: How the model and its tokenizer are made.
+        optimizer: AdamW with moments in float32 (`adamw`) or in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way
+            to activations (`paged_adamw`, `paged_adamw_8bit`); all but the first need bitsandbytes.
         lr: Largest learning rate.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
@@ -30,6 +33,7 @@ class WarmStartModule(PolicyModule):
     def __init__(
         self,
         policy: Policy,
+        optimizer: OptimizerName = "adamw",
         lr: float = 3e-3,
         betas: tuple[float, float] = (0.9, 0.95),
         weight_decay: float = 0.0,
@@ -44,6 +48,8 @@ class WarmStartModule(PolicyModule):
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
             )
+        check_optimizer(optimizer)
+        self.optimizer_name: OptimizerName = optimizer
         self.policy, self.lr, self.betas, self.weight_decay = policy, lr, betas, weight_decay
         self.warmup_updates, self.gradient_clip_val = warmup_updates, gradient_clip_val
         self.model: PreTrainedModel | None = None
@@ -55,9 +61,8 @@ class WarmStartModule(PolicyModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 at the last update."""
-        optimizer = torch.optim.AdamW(
-            self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
-        )
+        options: Any = {"lr": self.lr, "betas": self.betas, "weight_decay": self.weight_decay}
+        optimizer = make_optimizer(self.optimizer_name, self._model.parameters(), **options)
         total = max(1, int(self.trainer.estimated_stepping_batches))
 
         def factor(update: int) -> float:

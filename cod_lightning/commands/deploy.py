@@ -10,6 +10,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from rich.console import Console
 from rich.text import Text
 
+from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.from_run import FromRunCLI, model_of, with_the_runs_config
 from cod_lightning.commands.train import quieten, start
@@ -78,7 +79,7 @@ def speaker_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temp
     model: Any = model_of(policy, data, ckpt_path)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     data.engine.bind(model.to(device).eval(), data.chat.stop_ids, policy.window)
-    data.engine.update_weights(model.state_dict().items(), 0)
+    data.engine.update_weights(synced_weights(model, adapter=data.engine.takes_adapters).items(), 0)
     return Speaker(
         engine=data.engine,
         chat=data.chat,

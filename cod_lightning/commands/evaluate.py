@@ -10,6 +10,7 @@ from rich.text import Text
 from safetensors.torch import load_file
 
 from callbacks import Evaluation
+from cod_lightning.adapters import adapter_weights, trained_weights
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.evaluation.conditions import PolicyLabel
 from cod_lightning.evaluation.results import read_results
@@ -39,12 +40,12 @@ def evaluate(
         trainer.test(module, data, ckpt_path=checkpoint, verbose=False)
     _pass(trainer, module, data, PolicyLabel.REFERENCE)
     if warm_start is not None:
-        trained = copy.deepcopy(module.model.state_dict())
-        load_whole(module.model, load_file(warm_start / "model.safetensors"))
+        trained = copy.deepcopy(trained_weights(module.model))
+        load_whole(module.model, _started_from(module.model, warm_start))
         try:
             _pass(trainer, module, data, PolicyLabel.WARM_START)
         finally:
-            module.model.load_state_dict(trained)
+            module.model.load_state_dict(trained, strict=False)
     if trainer.is_global_zero:
         _show(Path(trainer.default_root_dir) / "evaluation.json", evaluation, data, warm_start)
     evaluation.played.clear()
@@ -58,6 +59,12 @@ def _show(path: Path, evaluation: Evaluation, data: Any, warm_start: Path | None
     console.print(f"Written to {path}", highlight=False)
     if told := data.engine.report():
         console.print(Text(told))
+
+
+def _started_from(model: Any, warm_start: Path) -> dict[str, Any]:
+    """The weights of before training: with an adapter the base is still there, and an adapter of zeros adds nothing to it."""
+    adapter = adapter_weights(model)
+    return {n: w.detach() * 0 for n, w in adapter.items()} or load_file(warm_start / "model.safetensors")
 
 
 def _pass(trainer: Any, module: Any, data: Any, label: PolicyLabel) -> None:

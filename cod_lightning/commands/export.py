@@ -16,11 +16,14 @@ from lightning.pytorch.cli import LightningArgumentParser
 from transformers import GenerationConfig, PreTrainedModel
 
 from cod_lightning import __version__
+from cod_lightning.adapters import adapter_weights, write_adapter, write_adapter_config
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.from_run import FromRunCLI, model_of, run_folder, with_the_runs_config
 from cod_lightning.commands.train import quieten, start
 from cod_lightning.errors import ConfigError
+from cod_lightning.models.base_weights import BaseWeights
 from cod_lightning.models.checkpoint import Checkpoint, read_checkpoint
+from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.reports import card
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, Split
@@ -47,7 +50,13 @@ class ExportCLI(FromRunCLI):
             "--dtype",
             type=Literal["float32", "bfloat16", "float16"] | None,
             default=None,
-            help="Precision of the exported weights; null: the checkpoint's.",
+            help="Precision of the exported weights; null: the checkpoint's (adapter merged: its base's; into 4 bits: bfloat16).",
+        )
+        parser.add_argument(
+            "--adapter",
+            type=bool,
+            default=False,
+            help="Write the adapter alone, in peft's form, not merged into its base.",
         )
 
 
@@ -60,18 +69,29 @@ def run(argv: Sequence[str]) -> int:
     options, policy, data = cli.config, cli.model.policy, cli.datamodule
     if options.out is None:
         raise ConfigError("--out", "missing", "a folder to write", "Add --out DIR.")
+    if options.adapter and not isinstance(policy, LoRAPolicy):
+        raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
+    told = ""
     with replacing(Path(options.out), overwrite=options.overwrite) as folder:
         checkpoint = read_checkpoint(options.ckpt_path)
         model = model_of(policy, data, None)
-        dtype = checkpoint.load_into(model)
-        model.to(dtype if options.dtype is None else getattr(torch, options.dtype)).eval()  # pyright: ignore
-        _save(model, data, folder)
+        dtype = checkpoint.load_into(model, policy.base)
+        if options.dtype is not None:
+            dtype = getattr(torch, options.dtype)
+        if policy.base is None:
+            model.to(dtype).eval()  # pyright: ignore
+            _save(model, data, folder)
+        elif options.adapter:
+            _save_adapter(model, data, folder)
+        else:
+            model, told = _merged(model, policy.base, options.dtype and dtype)
+            _save(model, data, folder)
         config = {key: cli.asked[key] for key in _KEPT}
         config["trainer"]["default_root_dir"] = None
         (folder / RUN_CONFIG).write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
         facts = _facts(cli, checkpoint, model)
         (folder / "README.md").write_text(card.render(facts), encoding="utf-8")
-    print(f"wrote {options.out}")
+    print(f"wrote {options.out}{told}")
     return 0
 
 
@@ -97,6 +117,23 @@ def replacing(out: Path, *, overwrite: bool) -> Iterator[Path]:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _merged(model: PreTrainedModel, base: BaseWeights, dtype: torch.dtype | None) -> tuple[PreTrainedModel, str]:
+    """The plain model, and what a person has to know of it."""
+    if base.dtype == "nf4":
+        dtype = dtype or torch.bfloat16
+        name = str(dtype).removeprefix("torch.")
+        return merged(model, dtype).eval(), f": the adapter merged into its 4-bit base, dequantised, in {name}"
+    return merged(model, dtype).eval(), f": the adapter merged into {base.name}"
+
+
+def _save_adapter(model: PreTrainedModel, data: RolloutDataModule, folder: Path) -> None:
+    """The adapter, its tokenizer, and how the policy was sampled from."""
+    write_adapter(adapter_weights(model), folder)
+    write_adapter_config(model, folder)
+    _generation_config(data.chat, data.max_new_tokens).save_pretrained(folder)
+    data.chat.tokenizer.save_pretrained(folder)
 
 
 def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path) -> None:

@@ -50,8 +50,9 @@ class FromRunCLI(TrainCLI):
         super().before_instantiate_classes()
 
     def after_instantiate_classes(self) -> None:
-        """The warm start serves where there is no checkpoint."""
-        if self.config.ckpt_path is None or not self.model.policy.has_weights:
+        """The warm start serves where there is no checkpoint, or one of an adapter on it."""
+        policy = self.model.policy
+        if self.config.ckpt_path is None or not policy.has_weights or policy.waits_for_warm_start:
             super().after_instantiate_classes()
 
 
@@ -83,7 +84,7 @@ def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> 
     tokenizer: Any = data.chat.tokenizer
     model = policy.model(tokenizer)
     if ckpt_path is not None:
-        read_checkpoint(ckpt_path).load_into(model)
+        read_checkpoint(ckpt_path).load_into(model, policy.base)
     return model
 
 

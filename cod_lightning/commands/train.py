@@ -235,10 +235,16 @@ class TrainCLI(CodCLI):
                 self.datamodule.updates_per_rollout,
                 num_processes(config.trainer) or self.trainer.world_size,
             )
+        self.memory_plan = None
+        if self.subcommand == "fit":
+            from cod_lightning.commands.plan import announce
+
+            self.memory_plan = announce(self.model, self.datamodule, config.trainer)
         if config.warm_start:
             find_config(config.warm_start, key="warm_start")
-            self.datamodule.check_with(self.model.policy)
-            self.datamodule.check_suites()
+            if not self.model.policy.waits_for_warm_start:
+                self.datamodule.check_with(self.model.policy)
+                self.datamodule.check_suites()
             self.warm_start_folder = ensure_warm_start(config.warm_start, config.seed_everything, config.torch_threads)
             self.model.policy.weights = str(self.warm_start_folder)
 
@@ -251,6 +257,10 @@ class TrainCLI(CodCLI):
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then the page that shows the run."""
+        if self.memory_plan is not None:
+            from cod_lightning.commands.plan import measured_peak
+
+            print(f"Memory: at most {measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
         if self.trainer.is_global_zero:
             from cod_lightning.commands.report import run as run_report

@@ -14,9 +14,11 @@ import transformers
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from cod_lightning import __version__
+from cod_lightning.adapters import has_adapter
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.train import CodCLI, quieten, start
+from cod_lightning.models.lora import merged
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
 
@@ -98,9 +100,10 @@ def _fill_cache(argv: Sequence[str]) -> int:
 
 
 def _save(cli: WarmStartCLI, folder: Path) -> None:
-    weights = dict(cli.model.whole_weights())
+    model = cli.model.model
+    weights = None if has_adapter(model) else dict(cli.model.whole_weights())
     if cli.trainer.is_global_zero:
-        cli.model.plain_model().save_pretrained(folder, state_dict=weights)
+        (merged(model) if has_adapter(model) else cli.model.plain_model()).save_pretrained(folder, state_dict=weights)
         cli.datamodule.chat.tokenizer.save_pretrained(folder)
 
 

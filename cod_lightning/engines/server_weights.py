@@ -7,6 +7,7 @@ from typing import Literal
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import synced_weights
 from cod_lightning.engines.fleet import Server
 from cod_lightning.engines.server_turn import ServerLost
 from cod_lightning.engines.weight_folder import WeightFolder
@@ -34,7 +35,7 @@ class WeightSupply:
 
     def begin(self, model: PreTrainedModel) -> Path:
         """A folder that a server can be started from."""
-        return self._folder.write(model, model.state_dict().items(), "start")
+        return self._folder.write(model, synced_weights(model, adapter=False).items(), "start")
 
     def renew(self, model: PreTrainedModel, named: Sequence[tuple[str, Tensor]], label: str) -> None:
         """New weights, by a new name. Call `done` when all have them."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.noise import sample, uniforms
 from cod_lightning.engines.slots import SlotCache
@@ -47,10 +48,15 @@ class _Turn:
 class TransformersEngine(Engine):
     """Decodes from its own plain copy of a causal language model, never through sharded or wrapped modules.
 
+    Of a model with an adapter the copy has its own adapter over the same base weights, 4-bit ones too: no second base takes
+    memory, and nothing is merged or rounded, so log-probs are those of the training forward.
+
     Args:
         max_dialogues: Dialogues that hold a cache slot at a time; further ones wait for a free slot. Bounds memory.
         prefill_tokens: Padded prompt tokens of one prefill pass; larger joins are split, shortest prompts first.
     """
+
+    takes_adapters = True
 
     def __init__(self, max_dialogues: int = 512, prefill_tokens: int = 8192) -> None:
         for key, value in {"max_dialogues": max_dialogues, "prefill_tokens": prefill_tokens}.items():
@@ -75,7 +81,8 @@ class TransformersEngine(Engine):
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Take a plain copy of the model's architecture and weights; `stop_ids` end a turn."""
         assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
-        self._model = copy.deepcopy(model).eval().requires_grad_(False)
+        memo = share_base(model) if has_adapter(model) else {}
+        self._model = copy.deepcopy(model, memo).eval().requires_grad_(False)
         self._stop_ids = frozenset(stop_ids)
         self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
@@ -86,7 +93,7 @@ class TransformersEngine(Engine):
         if self._dialogues:
             raise EngineFailure(f"{len(self._dialogues)} dialogues are live; weights change only between rollouts")
         own = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
-        missing = set(own) - _derived(model)
+        missing = set(adapter_weights(model)) or set(own) - _derived(model)
         with torch.no_grad():
             for name, tensor in weights:
                 own[name].copy_(tensor)

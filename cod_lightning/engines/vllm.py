@@ -11,7 +11,9 @@ from typing import Literal
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import has_adapter, plain_weights, trained_weights
 from cod_lightning.engines.base import Completion, Engine, Request, digest
+from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
 from cod_lightning.engines.vllm_start import Start, start
 from cod_lightning.engines.vllm_versions import check_versions
@@ -35,8 +37,11 @@ class VLLMEngine(Engine):
         gpu_memory_utilization: Share of the GPU's memory for vLLM's weights and cache; training has the rest.
         kv_cache_gb: Size of the cache in GiB; null is what the share above leaves, on a CPU 1.
         enforce_eager: Leave out compilation and CUDA graphs; null does so on a CPU.
+        max_lora_rank: Largest rank of an adapter that vLLM has room for; null takes the least that fits the policy's.
         sleep: Give the memory of weights and cache back while training goes on; on a CPU nothing is given back.
     """
+
+    takes_adapters = True
 
     def __init__(
         self,
@@ -45,14 +50,17 @@ class VLLMEngine(Engine):
         gpu_memory_utilization: float = 0.4,
         kv_cache_gb: float | None = None,
         enforce_eager: bool | None = None,
+        max_lora_rank: int | None = None,
         sleep: bool = False,
     ) -> None:
         _check(max_num_seqs, gpu_memory_utilization, kv_cache_gb)
         check_versions()
         self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
+        self.max_lora_rank = max_lora_rank
         self.sleeps, self.asleep = sleep, False
         self._driver: Driver | None = None
+        self._adapter: AdapterFolder | None = None
         self._names: frozenset[str] = frozenset()
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
@@ -68,14 +76,19 @@ class VLLMEngine(Engine):
             gpu_memory_utilization=self.gpu_memory_utilization,
             kv_cache_gb=self.kv_cache_gb,
             enforce_eager=self.enforce_eager,
+            lora_rank=room_for(model, self.max_lora_rank) if has_adapter(model) else None,
             sleep=self.sleeps,
         )
         self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
         self._driver = Driver(start(model, how), sorted(stop_ids))
-        self._names = frozenset(model.state_dict())
+        self._names = frozenset(trained_weights(model))
+        self._adapter = None
+        if has_adapter(model):
+            self._adapter = AdapterFolder(model)
+            self._reload(plain_weights(model, merge=False))  # the base, once and for all
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
-        """Take all weights by name and forget all cached prefixes. Refused while turns are in flight.
+        """Take all weights by name, or all of the adapter, and forget all cached prefixes. Refused while turns are in flight.
 
         Tied weights come under both names: on a CPU vLLM repacks an output layer of its own, which otherwise would stay as it was.
         """
@@ -86,18 +99,21 @@ class VLLMEngine(Engine):
         named = [(name, tensor.detach()) for name, tensor in weights]
         if missing := self._names - {name for name, _ in named}:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
-        self._reload(named)
+        if self._adapter is None:
+            self._reload(named)
+        else:
+            driver.adapter = self._adapter.load(driver.llm, dict(named))
         self._forget_prefixes()
         self.policy_version = policy_version
 
     def sleep(self) -> None:
-        """All of it: the next sync brings every weight again."""
+        """All of it: the next sync brings every weight again, except a base under an adapter, which waits in the CPU's memory."""
         if self.sleeps and not self.asleep:
             driver = self._bound()
             if driver.num_live:
                 raise EngineFailure(f"{driver.num_live} turns are in flight; the engine sleeps only between rollouts")
             driver.forget()
-            driver.llm.sleep(level=2)
+            driver.llm.sleep(level=2 if self._adapter is None else 1)
             self.asleep = True
 
     def wake(self, part: Literal["weights", "kv_cache"]) -> None:
@@ -128,7 +144,7 @@ class VLLMEngine(Engine):
             prompt_digest=digest(output.prompt_token_ids),
         )
 
-    def _reload(self, named: list[tuple[str, Tensor]]) -> None:
+    def _reload(self, named: Iterable[tuple[str, Tensor]]) -> None:
         """vLLM's own way: it undoes and redoes what it made of weights (merged, repacked), where plain copies would not."""
         self._bound().llm.collective_rpc("reload_weights", kwargs={"weights_iterator": named})
 

@@ -10,6 +10,7 @@ from cod_lightning.engines.base import Request
 from cod_lightning.errors import EngineFailure
 
 if TYPE_CHECKING:
+    from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
     from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
 
 
@@ -31,6 +32,8 @@ class Driver:
 
     def __init__(self, llm: "LLMEngine", stop_ids: list[int]) -> None:
         self.llm, self.stop_ids = llm, stop_ids
+        self.adapter: "LoRARequest | None" = None
+        """What every request is sampled with, beside the base."""
         self._num_requests = 0
         self._waiting: list[_Turn] = []
         self._in_flight: dict[str, _Turn] = {}
@@ -83,7 +86,7 @@ class Driver:
             name = str(self._num_requests)
             prompt: Any = {"type": "token", "prompt_token_ids": list(turn.request.prompt_ids)}
             try:
-                self.llm.add_request(name, prompt, self._sampling(turn.request))
+                self.llm.add_request(name, prompt, self._sampling(turn.request), lora_request=self.adapter)
             except Exception as error:  # its own fault, say a prompt beyond the window
                 turn.future.set_exception(EngineFailure(f"vLLM refused the request: {error}"))
             else:

@@ -14,6 +14,7 @@ from typing import Literal
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import plain_names
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.endpoint_access import key_of
 from cod_lightning.engines.fleet import Fleet, OneServer, Server
@@ -124,7 +125,7 @@ class VLLMServerEngine(Engine):
         self.check()
         self.close()
         self._model, self._stop_ids = model, sorted(stop_ids)
-        self._names = frozenset(model.state_dict())
+        self._names = plain_names(model)
         longest = window or int(model.config.get_text_config().max_position_embeddings)
         self._supply = WeightSupply(self.weights, self.weights_folder)
         servers = [Server(self._client(url)) for url in own_share(self.urls)]

@@ -34,6 +34,8 @@ class Start:
     gpu_memory_utilization: float
     kv_cache_gb: float | None
     enforce_eager: bool | None
+    lora_rank: int | None = None
+    """Largest rank of an adapter that can be served; None serves none."""
     sleep: bool = False
     """Whether its memory can be given back meanwhile; a GPU's only."""
 
@@ -41,7 +43,7 @@ class Start:
 def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
     """A running vLLM for the model's architecture, its weights still random: the first sync brings the right ones."""
     _prepare_environment()
-    with _process_left_alone(), tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
+    with _process_left_alone(), tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
         from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
         from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
@@ -64,6 +66,7 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
                     logprobs_mode="processed_logprobs",  # after temperature and top-p: what was sampled from
                     disable_log_stats=True,
                     seed=0,  # every request brings its own
+                    **_for_adapter(how),
                     **options,
                 )
             )
@@ -100,6 +103,12 @@ def _for_gpu(how: Start) -> dict[str, Any]:
     }
 
 
+def _for_adapter(how: Start) -> dict[str, Any]:
+    if how.lora_rank is None:
+        return {}
+    return {"enable_lora": True, "max_lora_rank": how.lora_rank, "max_loras": 1, "max_cpu_loras": 1}
+
+
 def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
     config = model.config.get_text_config()
     longest = getattr(config, "max_position_embeddings", how.window)
@@ -121,6 +130,7 @@ def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
 def _write_config(model: PreTrainedModel, folder: Path) -> None:
     """The model's config, which is all that vLLM reads: weights come by sync, and no text ever goes through it."""
     config = type(model.config).from_dict(model.config.to_dict())
+    config.__dict__.pop("quantization_config", None)  # 4-bit weights are handed over dequantised
     config.architectures = [type(model).__name__]
     config.save_pretrained(folder)
 
@@ -133,7 +143,8 @@ def _prepare_environment() -> None:
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
 
 
-def _memory_folder() -> str | None:
+def memory_folder() -> str | None:
+    """Where files live in memory, if anywhere."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 

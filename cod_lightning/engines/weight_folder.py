@@ -57,6 +57,7 @@ class WeightFolder:
 def write_config(model: PreTrainedModel, folder: Path) -> None:
     """The model's config, with the class that vLLM is to look up."""
     config = type(model.config).from_dict(model.config.to_dict())
+    config.__dict__.pop("quantization_config", None)  # 4-bit weights are handed over dequantised
     config.architectures = [type(model).__name__]
     config.save_pretrained(folder)
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from cod_lightning.models.base_weights import BaseWeights
+
 
 def output_layer(model: PreTrainedModel) -> nn.Module:
     """The layer from last hidden states to vocabulary logits."""
@@ -21,6 +23,11 @@ class Policy(ABC):
     """Most tokens of a prompt and its response together."""
     has_weights: bool = True
     """False for a model that is somewhere else: it can be evaluated and deployed, not trained."""
+
+    base: BaseWeights | None = None
+    """What an adapter is on, once the model is made; None where all weights are trained."""
+    waits_for_warm_start: bool = False
+    """Whether there is no tokenizer before the warm start has run."""
 
     @abstractmethod
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:

@@ -13,7 +13,9 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import adapter_weights
 from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.models.base_weights import BaseWeights
 from cod_lightning.models.checkpoint_check import EXTRA, METADATA
 
 _PREFIXES = ("state_dict.", "model.")
@@ -53,11 +55,22 @@ class Checkpoint:
         except (Exception, CheckpointException) as error:  # torch's own is a BaseException
             raise _unreadable(self.path, error) from error
 
-    def load_into(self, model: PreTrainedModel) -> torch.dtype:
-        """Give the model these weights and return the precision they are kept in."""
+    def load_into(self, model: PreTrainedModel, base: BaseWeights | None = None) -> torch.dtype:
+        """Give the model these weights and return the precision they are kept in. Those of an adapter belong on `base`."""
         weights = self.weights()
+        if base is not None:
+            base.check(self.content.get("base"), self.path)
+            if weights.keys() != adapter_weights(model).keys():
+                raise DataError(
+                    f"{self.path} holds an adapter of other layers than model.policy.targets. Use its own run's config."
+                )
+        elif "base" in self.content:
+            raise DataError(
+                f"{self.path} holds an adapter for {self.content['base']['name']}, not the weights of a whole model. "
+                "Choose model=lora or model=qlora, or use the config of its own run."
+            )
         try:
-            model.load_state_dict(weights)
+            model.load_state_dict(weights, strict=base is None)
         except RuntimeError as error:
             said = " ".join(str(error).split())[:300]
             raise DataError(

@@ -1,10 +1,17 @@
 """A policy from any causal language model in Hugging Face form, local or from the hub."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 from cod_lightning.errors import DataError
 from cod_lightning.models.base import Policy
@@ -38,18 +45,32 @@ class PretrainedPolicy(Policy):
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The checkpoint with scaled-dot-product attention."""
         try:
-            model = AutoModelForCausalLM.from_pretrained(self.path, dtype=self.dtype, attn_implementation="sdpa")
+            model = AutoModelForCausalLM.from_pretrained(
+                self.path, dtype=self.dtype, attn_implementation="sdpa", **self.load_options()
+            )
         except (OSError, ValueError) as error:
             raise _unreadable("model.policy.path", self.path, error) from error
         if self.gradient_checkpointing:
-            model.gradient_checkpointing_enable()
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return model.train()
+
+    def load_options(self) -> dict[str, Any]:
+        """What else the weights are read with."""
+        return {}
 
 
 def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
     try:
         return AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise _unreadable(key, path, error) from error
+
+
+def read_config(path: str, key: str) -> PreTrainedConfig:
+    """The config of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
+    try:
+        return AutoConfig.from_pretrained(path)
     except (OSError, ValueError) as error:
         raise _unreadable(key, path, error) from error
 

@@ -61,7 +61,10 @@ def whole_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def load_whole(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Give the model plain weights that every rank has; names that are missing keep theirs, as tied ones do."""
-    set_model_state_dict(model, dict(weights), options=StateDictOptions(full_state_dict=True, strict=False))
+    if isinstance(model, FSDPModule):
+        set_model_state_dict(model, dict(weights), options=StateDictOptions(full_state_dict=True, strict=False))
+    else:
+        model.load_state_dict(weights, strict=False)
 
 
 def _call(model: PreTrainedModel, function: Callable[[], T]) -> T:

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from cod_lightning.objective import logprobs
 from cod_lightning.objective.logprobs import action_logprobs, token_logprobs
+from tests.benchmarks import bench_logprobs as bench
 
 
 @pytest.fixture
@@ -93,3 +95,57 @@ def test_a_token_that_cannot_be_sampled_has_no_part_in_the_entropy_or_its_gradie
     entropy.sum().backward()
     assert entropy[0, 1].item() == pytest.approx(0.6931472)
     assert hidden.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+@pytest.mark.parametrize("entropy_gradient", [False, True])
+def test_recomputed_scores_give_the_gradients_of_kept_ones(case, chunk, entropy_gradient):
+    layer, hidden, ids, mask = case
+    weights = torch.randn(2, *ids.shape)
+    found = []
+    for recompute in (False, True):
+        values = action_logprobs(
+            hidden, layer, ids, mask, chunk=chunk, entropy_gradient=entropy_gradient, recompute=recompute
+        )
+        loss = sum((v * w).sum() for v, w in zip(values, weights, strict=True))
+        found.append((*values, *torch.autograd.grad(loss, [hidden, *layer.parameters()])))
+    for kept, recomputed in zip(*found, strict=True):
+        torch.testing.assert_close(recomputed, kept, rtol=1e-6, atol=1e-6)
+
+
+def test_scores_are_recomputed_where_they_are_large_and_only_there(case, monkeypatch):
+    layer, hidden, ids, mask = case
+    called = []
+    recomputing = logprobs.checkpoint
+    monkeypatch.setattr(logprobs, "checkpoint", lambda *args, **kw: called.append(1) or recomputing(*args, **kw))
+    action_logprobs(hidden, layer, ids, mask)
+    assert not called
+    monkeypatch.setattr(logprobs, "_LARGE", 4 * 23 * int(mask.sum()))
+    action_logprobs(hidden, layer, ids, mask)
+    assert called
+    with torch.no_grad():
+        called.clear()
+        action_logprobs(hidden, layer, ids, mask)
+    assert not called
+
+
+@pytest.mark.slow
+def test_at_a_vocabulary_of_152k_gradients_are_those_of_the_dense_way():
+    found = []
+    for way in ("dense", "recomputed"):
+        hidden, layer, ids, mask = bench.case(200)
+        values = bench.logprobs_of(way, hidden, layer, ids, mask)
+        found.append(torch.autograd.grad(values.sum(), [hidden, layer.weight]))
+    for dense, recomputed in zip(*found, strict=True):
+        torch.testing.assert_close(recomputed, dense, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_memory_at_4096_tokens_is_less_than_a_tenth_of_the_dense_way():
+    """The dense way needs 7 GiB there, so it is measured at an eighth of the tokens; ours does not grow with them."""
+    dense = 8 * bench.measure("dense", 512)["extra_gib"]
+    few, more = (bench.measure("recomputed", n)["extra_gib"] for n in (512, 1024))
+    print(f"dense {dense:.2f} GiB, recomputed {few:.2f} and {more:.2f} GiB")
+    assert few > 0.1  # a chunk's scores and their gradient
+    assert more == pytest.approx(few, rel=0.1)
+    assert more <= dense / 10

@@ -1,0 +1,144 @@
+"""LoRA adapters inside a transformers model: which weights are theirs, how the rest is called, how they are switched off.
+
+peft puts them in place: a layer `q_proj` becomes `q_proj.base_layer` beside `q_proj.lora_A.default` and `q_proj.lora_B.default`.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+ADAPTER = "default"
+"""The name that peft gives to the only adapter of a model."""
+_OWN = (".lora_A.", ".lora_B.")
+
+
+def is_adapter(name: str) -> bool:
+    """Whether a weight of that name belongs to an adapter.
+
+    >>> is_adapter("model.layers.0.mlp.up_proj.lora_A.default.weight"), is_adapter("model.norm.weight")
+    (True, False)
+    """
+    return any(own in name for own in _OWN)
+
+
+def has_adapter(model: nn.Module) -> bool:
+    """Whether the model is trained through an adapter."""
+    return any(is_adapter(name) for name, _ in model.named_parameters())
+
+
+def adapter_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The adapter's weights by their names in the model."""
+    return {name: weight for name, weight in model.named_parameters() if is_adapter(name)}
+
+
+def trained_weights(model: nn.Module) -> dict[str, Tensor]:
+    """What changes in training, and so what an engine has to be sent: the adapter where there is one, else everything."""
+    return adapter_weights(model) or model.state_dict()
+
+
+def synced_weights(model: nn.Module, *, adapter: bool) -> dict[str, Tensor]:
+    """What a sync hands to an engine: to one that takes an adapter the adapter, to any other all weights with it merged in."""
+    return dict(plain_weights(model, merge=True)) if has_adapter(model) and not adapter else trained_weights(model)
+
+
+def plain_names(model: nn.Module) -> frozenset[str]:
+    """Names of all weights of the model as they would be without an adapter."""
+    if not has_adapter(model):
+        return frozenset(model.state_dict())
+    names = (name for name, _ in model.named_parameters(remove_duplicate=False) if not is_adapter(name))
+    return frozenset(name.replace(".base_layer.", ".") for name in names)
+
+
+def adapter_rank(model: Any) -> int:
+    """The adapter's rank."""
+    return int(model.peft_config[ADAPTER].r)
+
+
+@contextmanager
+def without_adapter(model: nn.Module) -> Iterator[None]:
+    """The model as it was before training, for as long as the context lasts; no copy is made."""
+    layers = [module for _, module in _layers(model)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+def plain_weights(model: nn.Module, *, merge: bool) -> Iterator[tuple[str, Tensor]]:
+    """Every weight of the model under its name without adapters, 4-bit ones dequantised; with `merge` the adapter is added in.
+
+    W + (alpha / rank) B A, computed in float32 and rounded once to the dtype of W (of a 4-bit weight: what it was quantised from).
+    """
+    deltas = {f"{name}.base_layer.weight": layer for name, layer in _layers(model)} if merge else {}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        if is_adapter(name):
+            continue
+        value = dequantised(weight).detach()
+        if name in deltas:
+            value = (value.float() + deltas[name].get_delta_weight(ADAPTER).float()).to(value.dtype).detach()
+        yield name.replace(".base_layer.", "."), value
+
+
+def dequantised(weight: Tensor) -> Tensor:
+    """A 4-bit weight as the forward pass sees it; any other as it is."""
+    state = getattr(weight, "quant_state", None)
+    if state is None:
+        return weight
+    from bitsandbytes.functional import dequantize_4bit
+
+    return dequantize_4bit(weight.data, state)
+
+
+def is_four_bit(model: nn.Module) -> bool:
+    """Whether weights of the model are kept in 4 bits."""
+    return any(getattr(weight, "quant_state", None) is not None for weight in model.parameters())
+
+
+def write_adapter(weights: dict[str, Tensor], folder: Path) -> None:
+    """The weights of an adapter as peft and vLLM read them, into `adapter_model.safetensors`."""
+    named = {
+        f"base_model.model.{name.replace(f'.{ADAPTER}.', '.')}": weight.detach().cpu().contiguous()
+        for name, weight in weights.items()
+    }
+    save_file(named, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def write_adapter_config(model: Any, folder: Path) -> None:
+    """Rank, alpha, targets and the name of the base, as peft and vLLM read them, into `adapter_config.json`."""
+    config = model.peft_config[ADAPTER].to_dict()
+    config["target_modules"] = sorted(config["target_modules"])
+    config["inference_mode"] = True
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8")
+
+
+def share_base(model: nn.Module) -> dict[int, Any]:
+    """A memo for `copy.deepcopy`, with which the copy has an adapter of its own over the very same base weights."""
+    memo: dict[int, Any] = {}
+    for name, weight in model.named_parameters():
+        if not is_adapter(name):
+            memo[id(weight)] = weight
+            if (state := getattr(weight, "quant_state", None)) is not None:
+                memo[id(state)] = state
+    return memo
+
+
+def _layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Names and modules of the layers that have an adapter."""
+    for name, module in model.named_modules():
+        if isinstance(getattr(module, "lora_A", None), nn.ModuleDict):
+            yield name, module
+
+
+def as_float32(model: nn.Module) -> None:
+    """Keep the adapter in float32 whatever the base is in: at small learning rates bfloat16 would round updates away."""
+    for weight in adapter_weights(model).values():
+        weight.data = weight.data.to(torch.float32)

@@ -1,0 +1,118 @@
+"""A frozen checkpoint with a low-rank adapter, which alone is trained (LoRA, arXiv 2106.09685)."""
+
+import logging
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from cod_lightning.adapters import ADAPTER, as_float32, plain_weights
+from cod_lightning.errors import ConfigError
+from cod_lightning.models.base_weights import base_weights
+from cod_lightning.models.extras import require
+from cod_lightning.models.pretrained import PretrainedPolicy
+
+
+class LoRAPolicy(PretrainedPolicy):
+    """A checkpoint whose weights stay as they are, with an adapter W + (alpha / rank) B A on its linear layers.
+
+    The adapter is kept in float32 and has no dropout, so that the engine's log-probs are those of training. Checkpoints hold the
+    adapter only.
+
+    Args:
+        path: Folder or hub name of the base, for example Qwen/Qwen3-8B; null: the warm start's.
+        rank: Rank of the adapter.
+        alpha: The adapter counts alpha / rank times.
+        targets: Names of the layers that get one, for example [q_proj, v_proj]; null: every linear layer but the output layer.
+        dtype: Precision of the base.
+        window: Most tokens of a prompt and its response together; at most what the model was made for.
+        gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
+    """
+
+    def __init__(
+        self,
+        path: str | None = None,
+        rank: int = 32,
+        alpha: int = 64,
+        targets: list[str] | None = None,
+        dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16",
+        window: int = 12_000,
+        gradient_checkpointing: bool = False,
+    ) -> None:
+        super().__init__(path or "", dtype, window, gradient_checkpointing)
+        require("peft", "model.policy", type(self).__name__)
+        logging.getLogger("bitsandbytes").setLevel(
+            logging.ERROR
+        )  # peft loads it; it names a package that it can do without
+        for key, value in {"rank": rank, "alpha": alpha}.items():
+            if value < 1:
+                raise ConfigError(f"model.policy.{key}", value, "at least 1", "32 and alpha=64 are the defaults.")
+        self.rank, self.alpha, self.targets = rank, alpha, targets
+        self.waits_for_warm_start = not self.path
+
+    @property
+    def weights(self) -> str:
+        """Where the base comes from; a warm start sets it."""
+        return self.path
+
+    @weights.setter
+    def weights(self, folder: str) -> None:
+        self.path = folder
+
+    def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
+        """The base's own."""
+        if not self.path:
+            raise ConfigError(
+                "model.policy.path", "null", "a folder or hub name", "Name one, or set warm_start, which writes one."
+            )
+        return super().tokenizer(words)
+
+    def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        """The frozen base with a new adapter, which changes nothing yet (B is 0)."""
+        from peft import LoraConfig
+
+        model = super().model(tokenizer)
+        self.base = base_weights(model, self.path)
+        _check_targets(model, self.targets)
+        model.add_adapter(
+            LoraConfig(
+                r=self.rank,
+                lora_alpha=self.alpha,
+                lora_dropout=0.0,
+                bias="none",
+                target_modules=self.targets or "all-linear",
+                base_model_name_or_path=self.path,
+            ),
+            ADAPTER,
+        )
+        as_float32(model)
+        if self.gradient_checkpointing:
+            model.enable_input_require_grads()  # else a checkpointed block has no input with a gradient
+        return model
+
+
+def merged(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrainedModel:
+    """A plain model of the same architecture with the adapter added to its weights, those of 4 bits dequantised.
+
+    `dtype` is what it is rounded to; null: what the base is in (of a 4-bit base: what it was quantised from).
+    """
+    config = type(model.config).from_dict(model.config.to_dict())
+    config.__dict__.pop("quantization_config", None)
+    weights = {name: weight.to("cpu") for name, weight in plain_weights(model, merge=True)}
+    with torch.device("meta"):
+        plain = type(model)(config)
+    plain.load_state_dict(weights, assign=True)
+    plain.tie_weights()
+    for name, buffer in model.named_buffers():  # rotary frequencies, which no state dict holds
+        owner, _, own = name.rpartition(".")
+        plain.get_submodule(owner.replace(".base_layer", "")).register_buffer(own, buffer.to("cpu"), persistent=False)
+    return plain.to(dtype or model.dtype).requires_grad_(True)  # pyright: ignore
+
+
+def _check_targets(model: PreTrainedModel, targets: list[str] | None) -> None:
+    layers = sorted({name.rpartition(".")[2] for name, m in model.named_modules() if hasattr(m, "in_features")})
+    for target in targets or ():
+        if target not in layers:
+            expected = f"of {', '.join(layers)}, the linear layers of {type(model).__name__}"
+            raise ConfigError("model.policy.targets", target, expected, "Name one of them, or leave it null.")

@@ -1,0 +1,255 @@
+"""What will sit in a device's memory during training, by arithmetic on a model that has shapes but no weights."""
+
+from dataclasses import dataclass
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from cod_lightning.adapters import is_adapter
+
+GIB = 2**30
+_NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Bytes of a weight in NF4 with double quantisation: 4 bits, 8 bits for 64 of them, a float32 for 256 of those."""
+_MOMENT_8BIT = 1 + 4 / 256
+"""Bytes of a moment in 8 bits: and a float32 for 256 of them."""
+_FEWER = "choose model=qlora, which keeps linear layers in 4 bits"
+_SHARED = "choose model=lora or model=qlora, whose engine shares the base"
+_CONTEXT = 0.8 * GIB
+"""What a CUDA context, its kernels and the allocator's gaps take. A guess."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSizes:
+    """A model's numbers of weights and widths."""
+
+    num_weights: int
+    num_linear_weights: int
+    """Of the linear layers but the output layer: those that NF4 stores in 4 bits."""
+    num_adapter_weights: int
+    num_layers: int
+    hidden: int
+    query: int
+    """Query heads times their width."""
+    key_value: int
+    """Key-value heads times their width."""
+    intermediate: int
+    vocabulary: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSizes:
+    """What of a run decides its memory."""
+
+    weight_bytes: int
+    """Of a weight that is not in 4 bits: 2 or 4."""
+    activation_bytes: int
+    autocast: bool = False
+    """Whether `trainer.precision` is a mixed one."""
+    four_bit: bool = False
+    eight_bit_moments: bool = False
+    has_reference: bool = False
+    """Whether a frozen copy of the initial policy is kept."""
+    gradient_checkpointing: bool = False
+    num_tokens: int
+    """Of the largest micro-batch."""
+    scores_bytes: int
+    """Of the log-probs of a micro-batch: all kept, or a chunk's."""
+    engine_copies_base: bool = True
+    """Whether the engine has base weights of its own, in `weight_bytes`."""
+    num_cached_tokens: int = 0
+    """Keys and values that the engine keeps, in tokens."""
+    engine_bytes: int | None = None
+    """All that the engine takes, where it is told how much to take."""
+    num_shards: int = 1
+    """Processes over which weights, gradients and moments are divided."""
+    on_gpu: bool = True
+
+
+@dataclass(frozen=True)
+class Item:
+    """One line of the plan."""
+
+    name: str
+    size: float
+    """bytes"""
+    how: str
+    """How it comes about."""
+    key: str
+    """What changes it."""
+    sure: bool = True
+    """Exact arithmetic; else an estimate, or a bound that a run may stay under."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The plan of one process on one device."""
+
+    items: tuple[Item, ...]
+    available: float
+    """bytes"""
+    device: str
+
+    @property
+    def total(self) -> float:
+        """bytes"""
+        return sum(item.size for item in self.items)
+
+    @property
+    def least(self) -> float:
+        """Bytes that are needed whatever the tokens do."""
+        return sum(item.size for item in self.items if item.sure)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the whole plan does."""
+        return self.total <= self.available
+
+    @property
+    def impossible(self) -> bool:
+        """Whether not even weights, gradients and moments do."""
+        return self.least > self.available
+
+    def advice(self) -> list[str]:
+        """What to change, the largest item first; empty where the plan fits."""
+        if self.fits:
+            return []
+        short = (self.total - self.available) / GIB
+        lines = [
+            f"  {item.name}, {item.size / GIB:.1f} GiB: {item.key}"
+            for item in sorted(self.items, key=lambda item: -item.size)
+            if item.key and item.size > 0.02 * self.total
+        ]
+        return [f"{short:.1f} GiB too much; from the largest item down:", *lines]
+
+
+def sizes_of(model: PreTrainedModel, rank: int = 0, targets: list[str] | None = None) -> ModelSizes:
+    """Of a model that may be on the meta device, for an adapter of that rank on those layers (None: all but the output layer)."""
+    config = model.config.get_text_config()
+    heads = config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    output = model.get_output_embeddings()
+    num_linear = num_adapter = 0
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and module is not output and not is_adapter(f"{name}."):
+            num_linear += module.in_features * module.out_features
+            if targets is None or name.rpartition(".")[2] in targets:
+                num_adapter += rank * (module.in_features + module.out_features)
+    return ModelSizes(
+        num_weights=sum(weight.numel() for weight in model.parameters()),
+        num_linear_weights=num_linear,
+        num_adapter_weights=num_adapter,
+        num_layers=config.num_hidden_layers,
+        hidden=config.hidden_size,
+        query=heads * width,
+        key_value=(getattr(config, "num_key_value_heads", None) or heads) * width,
+        intermediate=config.intermediate_size,
+        vocabulary=config.vocab_size,
+    )
+
+
+def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str) -> MemoryPlan:
+    """Each item by its formula."""
+    adapter = model.num_adapter_weights
+    trained, trained_bytes = (adapter, 4) if adapter else (model.num_weights, run.weight_bytes)
+    moments = 2 * (_MOMENT_8BIT if run.eight_bit_moments else trained_bytes)
+    plain = model.num_weights * run.weight_bytes
+    items = [
+        Item("weights", _base(model, run) / run.num_shards, _base_told(run), "" if run.four_bit else _FEWER),
+        Item("adapter", 4 * adapter / run.num_shards, f"{adapter / 1e6:.1f} M in float32", "lower model.policy.rank"),
+        Item(
+            "gradients",
+            trained * trained_bytes / run.num_shards,
+            f"{trained / 1e6:.1f} M x {trained_bytes} bytes",
+            "" if adapter else "choose model=lora or model=qlora, which train an adapter only",
+        ),
+        Item(
+            "optimizer",
+            trained * moments / run.num_shards,
+            f"2 moments of {'8 bits' if run.eight_bit_moments else f'{trained_bytes} bytes'}",
+            "" if run.eight_bit_moments else "set model.optimizer to adamw_8bit or paged_adamw_8bit",
+        ),
+        Item(
+            "reference",
+            plain / run.num_shards if run.has_reference else 0,
+            "frozen copy of the initial policy",
+            "set model.kl_coefficient to 0, or train an adapter, which needs no copy",
+        ),
+        *_engine(model, run, plain),
+        Item("log-prob scores", run.scores_bytes, "log-softmax over the vocabulary", "lower model.token_budget", False),
+        Item(
+            "activations",
+            activations(model, run),
+            f"{run.num_tokens} tokens" + (", checkpointed" if run.gradient_checkpointing else ""),
+            "lower model.token_budget and model.policy.window"
+            + ("" if run.gradient_checkpointing else ", or set model.policy.gradient_checkpointing"),
+            False,
+        ),
+    ]
+    if run.on_gpu:
+        items.append(Item("CUDA itself", _CONTEXT, "context, kernels, gaps; a guess", "", False))
+    return MemoryPlan(tuple(item for item in items if item.size > 0), available, device)
+
+
+def _base(model: ModelSizes, run: RunSizes) -> float:
+    four_bit = model.num_linear_weights if run.four_bit else 0
+    return four_bit * _NF4 + (model.num_weights - four_bit) * run.weight_bytes
+
+
+def _base_told(run: RunSizes) -> str:
+    return (
+        f"linear layers in NF4, the rest {run.weight_bytes} bytes" if run.four_bit else f"{run.weight_bytes} bytes each"
+    )
+
+
+def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[Item]:
+    if run.engine_bytes is not None:
+        told = "its share: weights and cache"
+        return [Item("engine", run.engine_bytes, told, "lower data.engine.gpu_memory_utilization or kv_cache_gb")]
+    copied = plain if run.engine_copies_base else 0
+    cached = 2 * model.num_layers * model.key_value * run.weight_bytes
+    return [
+        Item(
+            "engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", _SHARED if copied else ""
+        ),
+        Item(
+            "keys and values",
+            run.num_cached_tokens * cached,
+            f"at most {run.num_cached_tokens} tokens of {cached / 1024:.0f} KiB",
+            "lower data.engine.max_dialogues or model.policy.window",
+            False,
+        ),
+    ]
+
+
+def activations(model: ModelSizes, run: RunSizes) -> float:
+    """Bytes that a forward pass leaves for the backward pass: for the Llama and Qwen families, with fused attention.
+
+    With checkpointing each layer's input, and one layer's worth while that layer is gone through again. Tests compare a layer
+    with what autograd saves.
+    """
+    layer = _layer_activations(model, run)
+    kept = max(run.weight_bytes, run.activation_bytes) * model.hidden
+    per_token = model.num_layers * kept + layer if run.gradient_checkpointing else model.num_layers * layer
+    copies = 0.0
+    if run.autocast and run.weight_bytes > run.activation_bytes:  # weights are cast, and the casts are kept
+        copies = run.activation_bytes * model.num_linear_weights
+    return run.num_tokens * per_token + copies / (model.num_layers if run.gradient_checkpointing else 1)
+
+
+def _layer_activations(model: ModelSizes, run: RunSizes) -> float:
+    """Bytes of a token in a layer.
+
+    Inputs of linear layers; queries, keys and values before and after norm and rotation; gate, up and their product. In half
+    precision norms keep their input in float32. Over a frozen base weights ask for nothing, but each adapted layer keeps its own
+    input: in float32, which the adapter is in, except under autocast.
+    """
+    h, q, kv, i = model.hidden, model.query, model.key_value, model.intermediate
+    frozen = model.num_adapter_weights > 0
+    size = run.activation_bytes * (4 * h + 3 * q + 3 * kv + 4 * i + (0 if frozen else 2 * h + q + kv))
+    if run.activation_bytes == 2:
+        size += 2 * (2 * h + q + kv)
+        if frozen:
+            size += (2 if run.autocast else 4) * (5 * h + q + i) - 2 * (2 * h + i)
+        if run.autocast and run.weight_bytes == 4:
+            size += 8 * h
+    return size

@@ -1,0 +1,155 @@
+"""An adapter through the command line: planned, trained, tested, deployed, written out merged and alone."""
+
+import contextlib
+import io
+
+import pytest
+import torch
+import yaml
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, Qwen3Config
+
+from cod_lightning.cli import main
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.results import read_results
+from cod_lightning.models import TinyPolicy
+from tests.adapted import TINY
+
+pytestmark = pytest.mark.slow
+SMALL = (
+    *("--config", "experiment/qlora_smoke", "--warm_start", "null", "--torch_threads", "1"),
+    *("--data.rollouts_per_epoch", "1", "--data.packs_per_rollout", "4", "--data.group_size", "2"),
+    *("--data.val_packs", "4", "--trainer.max_epochs", "1"),
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base")
+    torch.manual_seed(0)
+    policy = TinyPolicy(**TINY)
+    tokenizer = policy.tokenizer(Levers(protocol="compact").words() + HintContext(protocol="compact").words())
+    policy.model(tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(base, tmp_path_factory):
+    """The folder of a run, with what it printed in `said.txt`."""
+    root = tmp_path_factory.mktemp("run") / "run"
+    suites = '[{"name": "held_out", "num_packs": 4}]'
+    arguments = ("--trainer.default_root_dir", str(root), "--model.policy.path", str(base), "--data.suites", suites)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        assert main(["fit", *SMALL, *arguments]) == 0
+    (root / "said.txt").write_text(said.getvalue())
+    return root
+
+
+def checkpoint(trained):
+    return str(trained / "checkpoints" / "last.ckpt")
+
+
+def test_the_run_says_what_it_will_take_and_what_it_took(trained):
+    said = (trained / "said.txt").read_text()
+    assert "linear layers in NF4" in said
+    assert "Memory: at most" in said
+    assert "GiB of RAM" in said
+
+
+def test_a_tested_checkpoint_has_the_figures_of_the_runs_end(trained, capsys):
+    before = read_results(trained / "evaluation.json")["suites"]["held_out"]["positions"]
+    assert main(["test", "--config", str(trained / "config.yaml"), "--ckpt_path", checkpoint(trained)]) == 0
+    assert read_results(trained / "evaluation.json")["suites"]["held_out"]["positions"] == before
+
+
+@pytest.mark.filterwarnings("ignore:.*merged.*")
+def test_an_adapter_is_written_merged_and_says_so_or_alone(trained, base, tmp_path, capsys):
+    argv = ["export", "--ckpt_path", checkpoint(trained)]
+    assert main([*argv, "--out", str(tmp_path / "merged")]) == 0
+    assert "the adapter merged into its 4-bit base, dequantised, in bfloat16" in capsys.readouterr().out
+    plain = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    assert plain.dtype == torch.bfloat16
+    assert "quantization_config" not in plain.config.to_dict()
+    assert main([*argv, "--out", str(tmp_path / "alone"), "--adapter", "true"]) == 0
+    names = {path.name for path in (tmp_path / "alone").iterdir()}
+    assert {"adapter_model.safetensors", "adapter_config.json", "tokenizer.json"} <= names
+    assert "model.safetensors" not in names
+    kept = torch.load(checkpoint(trained), weights_only=True)["state_dict"]
+    written = load_file(tmp_path / "alone" / "adapter_model.safetensors")
+    for name, weight in kept.items():
+        own = name.removeprefix("model.").replace(".default.", ".")
+        assert torch.equal(written[f"base_model.model.{own}"], weight), name
+    assert any(weight.any() for name, weight in kept.items() if "lora_B" in name)
+    with torch.no_grad():
+        model, ids = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), torch.tensor([[7, 8, 9]])
+        before = model(ids).logits
+        assert not torch.equal(before, PeftModel.from_pretrained(model, tmp_path / "alone")(ids).logits)
+
+
+def test_the_adapter_of_a_checkpoint_lives_on(trained, tmp_path, capsys):
+    argv = ["deploy", "--ckpt_path", checkpoint(trained), "--state", str(tmp_path / "state"), "--num_tasks", "2"]
+    assert main(argv) == 0
+    assert "task 1" in capsys.readouterr().out
+
+
+def test_an_adapter_is_asked_of_a_policy_that_has_none(trained, tmp_path, capsys):
+    argv = ["export", "--ckpt_path", checkpoint(trained), "--config", "smoke", "--out", str(tmp_path / "x")]
+    assert main([*argv, "--adapter", "true", "--warm_start", "null"]) == 2
+    assert "--adapter is true; expected false" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def eight_b(tmp_path_factory):
+    """A folder with nothing but the config of an 8B class model."""
+    folder = tmp_path_factory.mktemp("8b")
+    config = Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=4096,
+        num_hidden_layers=36,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=128,
+        intermediate_size=12_288,
+        tie_word_embeddings=False,
+    )
+    config.architectures = ["Qwen3ForCausalLM"]
+    config.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("name", "gigabytes"), [("qlora_single_gpu", "24"), ("lora_single_gpu", "80")])
+def test_the_shipped_configs_fit_the_gpu_that_they_are_for(name, gigabytes, eight_b, capsys):
+    argv = ["plan", "--config", f"experiment/{name}", "--model.policy.path", str(eight_b), "--gpu_gb", gigabytes]
+    assert main(argv) == 0
+    assert f"of {gigabytes}.0" in capsys.readouterr().out
+
+
+def test_a_plan_that_does_not_fit_names_the_keys(eight_b, capsys):
+    argv = ["plan", "--config", "experiment/frozen_lake_8b", "--model.policy.path", str(eight_b), "--gpu_gb", "24"]
+    assert main(argv) == 1
+    said = capsys.readouterr().out
+    assert "GiB too much" in said
+    assert "choose model=lora or model=qlora" in said
+
+
+def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(eight_b, tmp_path, capsys):
+    argv = ["fit", "--config", "experiment/frozen_lake_8b", "--model.policy.path", str(eight_b)]
+    cpu = ("--trainer.accelerator", "cpu", "--trainer.precision", "32-true", "--data.suites", "null")
+    assert main([*argv, *cpu, "--trainer.default_root_dir", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "expected weights, gradients and moments within" in said
+
+
+def test_a_tiny_policy_has_no_plan(capsys):
+    assert main(["plan", "--config", "smoke", "--gpu_gb", "24"]) == 2
+    assert "model.policy is TinyPolicy; expected a policy from a folder or the hub" in capsys.readouterr().err
+
+
+def test_a_run_keeps_the_settings_of_its_adapter(trained):
+    kept = yaml.safe_load((trained / "config.yaml").read_text())["model"]
+    assert kept["policy"]["init_args"]["rank"] == 8
+    assert kept["optimizer"] == "adamw_8bit"

@@ -1,0 +1,219 @@
+"""Policies with an adapter: what is trained, what is kept, and that 4 bits change neither gradients nor what is sampled."""
+
+import copy
+
+import pytest
+import torch
+
+from cod_lightning.adapters import (
+    adapter_weights,
+    dequantised,
+    has_adapter,
+    is_adapter,
+    plain_names,
+    plain_weights,
+    synced_weights,
+    without_adapter,
+)
+from cod_lightning.engines.self_test import SelfTest
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.engines.vllm_adapter import room_for
+from cod_lightning.errors import ConfigError, DataError, EngineMismatch
+from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
+from cod_lightning.models.base_weights import base_weights
+from cod_lightning.models.lora import merged
+from tests.adapted import adapted, step, write_base
+
+KINDS = pytest.mark.parametrize("kind", [LoRAPolicy, QLoRAPolicy])
+IDS = torch.randint(6, 40, (2, 60), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return write_base(tmp_path_factory.mktemp("base"))
+
+
+def gradients(model, training=True):
+    """Of the adapter, for the log-probs of fixed tokens."""
+    model.train(training).zero_grad()
+    logits = model(IDS).logits[:, :-1]
+    torch.log_softmax(logits.float(), -1).gather(2, IDS[:, 1:, None]).sum().backward()
+    return torch.cat([weight.grad.flatten() for weight in adapter_weights(model).values()])
+
+
+@KINDS
+def test_only_the_adapter_is_trained_and_it_is_in_float32(kind, base):
+    model = adapted(kind, base, dtype="bfloat16")
+    for name, weight in model.named_parameters():
+        assert weight.requires_grad == is_adapter(name)
+        assert not is_adapter(name) or weight.dtype == torch.float32
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_gradients_in_4_bits_are_those_of_the_dequantised_weights_also_after_a_validation(base):
+    model = adapted(QLoRAPolicy, base)
+    reference = adapted(LoRAPolicy, base)
+    with torch.no_grad():
+        plain = dict(plain_weights(model, merge=False))
+        for name, weight in reference.named_parameters():
+            weight.copy_(adapter_weights(model).get(name, plain.get(name.replace(".base_layer.", "."))))
+    expected = gradients(reference)
+    assert torch.cosine_similarity(gradients(model), expected, dim=0) >= 0.99
+    with torch.inference_mode():
+        model.eval()(IDS)
+    for _ in range(2):
+        assert torch.cosine_similarity(gradients(model), expected, dim=0) >= 0.99
+
+
+def test_the_cure_of_the_gradient_trap_is_needed_or_harmless(base):
+    """Where the CPU has AVX512-BF16, the switch is what keeps packed weights from being replaced."""
+    from bitsandbytes.nn.modules import Linear4bit
+
+    layers = [m for m in adapted(QLoRAPolicy, base).modules() if isinstance(m, Linear4bit)]
+    assert len(layers) == 14
+    assert not any(layer.support_avx512bf16_for_cpu for layer in layers)
+    assert all(layer.weight.quant_state.nested for layer in layers)
+    assert {layer.weight.quant_state.quant_type for layer in layers} == {"nf4"}
+
+
+@KINDS
+def test_checkpointed_activations_give_the_same_gradients(kind, base):
+    plain, less = adapted(kind, base), adapted(kind, base, gradient_checkpointing=True)
+    torch.testing.assert_close(gradients(less), gradients(plain), rtol=1e-4, atol=1e-5)
+    assert less.is_gradient_checkpointing
+
+
+@KINDS
+def test_without_its_adapter_the_model_is_the_base_and_then_itself_again(kind, base):
+    model = adapted(kind, base)
+    new: torch.nn.Module = kind(path=str(base), dtype="float32").model(None)  # pyright: ignore
+    with torch.no_grad():
+        before, initial = model(IDS).logits, new(IDS).logits
+        with without_adapter(model):
+            torch.testing.assert_close(model(IDS).logits, initial)
+        torch.testing.assert_close(model(IDS).logits, before)
+    assert not torch.allclose(before, initial, atol=1e-2)
+    assert all(weight.requires_grad for weight in adapter_weights(model).values())
+
+
+@KINDS
+def test_a_merged_model_is_plain_and_says_the_same(kind, base):
+    model = adapted(kind, base).eval()
+    plain = merged(model).eval()
+    assert not has_adapter(plain)
+    assert "quantization_config" not in plain.config.to_dict()
+    with torch.no_grad():
+        torch.testing.assert_close(plain(IDS).logits, model(IDS).logits, rtol=1e-4, atol=1e-4)
+    assert plain.get_output_embeddings().weight is plain.get_input_embeddings().weight
+
+
+def test_dequantised_weights_are_within_a_block_of_nf4_of_those_before(base):
+    model = adapted(QLoRAPolicy, base)
+    before = PretrainedPolicy(str(base), "float32").model(None)  # pyright: ignore
+    layer = "model.layers.0.mlp.up_proj"
+    found = dequantised(model.get_submodule(layer).base_layer.weight)
+    error = (found - before.get_submodule(layer).weight).abs().max() / found.abs().max()
+    assert 0.01 < error < 0.2  # the widest gap of NF4's 16 values is 0.30 of a block's largest
+
+
+@KINDS
+def test_the_engine_shares_the_base_and_decodes_the_adapter_exactly(kind, base):
+    model, engine = adapted(kind, base), TransformersEngine()
+    engine.bind(model, stop_ids=[2])
+    served = engine._bound_model()
+    for name, weight in model.named_parameters():
+        assert (served.get_parameter(name) is weight) == (not is_adapter(name))
+    for version in range(5):
+        step(model, version)
+        engine.update_weights(adapter_weights(model).items(), version)
+        assert SelfTest()(engine, model, window=256).size <= 1e-5
+    assert model.training
+    assert all(weight.requires_grad for weight in adapter_weights(model).values())
+
+
+@KINDS
+def test_an_engine_that_takes_no_adapters_is_sent_all_weights_merged(kind, base):
+    model = adapted(kind, base)
+    sent = synced_weights(model, adapter=False)
+    assert sent.keys() == plain_names(model) == merged(model).state_dict().keys()
+    engine, plain = TransformersEngine(), merged(model)
+    engine.bind(plain, stop_ids=[2])
+    engine.update_weights(sent.items(), 0)
+    assert SelfTest()(engine, model, window=256).size <= 1e-4
+
+
+@KINDS
+def test_an_adapter_that_was_not_synced_whole_is_found_out(kind, base):
+    model, engine = adapted(kind, base), TransformersEngine()
+    engine.bind(model, stop_ids=[2])
+    left_out = "model.layers.1.mlp.down_proj.lora_B.default.weight"
+    weights = adapter_weights(model) | {left_out: torch.zeros_like(adapter_weights(model)[left_out])}
+    engine.update_weights(weights.items(), 0)
+    with pytest.raises(EngineMismatch, match="its weights are not the trained ones"):
+        SelfTest()(engine, model, window=256)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rank": 0}, "model.policy.rank is 0; expected at least 1"),
+        ({"alpha": 0}, "model.policy.alpha is 0; expected at least 1"),
+        ({"targets": ["q_prj"]}, "model.policy.targets is q_prj; expected of down_proj, gate_proj"),
+        ({"path": None}, "model.policy.path is null; expected a folder or hub name"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_named(options, said, base):
+    with pytest.raises(ConfigError, match=said):
+        adapted(LoRAPolicy, base, **options)
+
+
+@pytest.mark.parametrize(("package", "kind"), [("peft", LoRAPolicy), ("bitsandbytes", QLoRAPolicy)])
+@pytest.mark.parametrize("installed", [None, "0.1"])
+def test_a_missing_or_old_package_is_named_with_the_remedy(package, kind, installed, monkeypatch):
+    from importlib.metadata import PackageNotFoundError, version
+
+    from cod_lightning.models import extras
+
+    def told(name):
+        if name != package:
+            return version(name)
+        if installed is None:
+            raise PackageNotFoundError
+        return installed
+
+    monkeypatch.setattr(extras, "version", told)
+    with pytest.raises(ConfigError, match=rf"{package}.*pip install 'cod-lightning\[qlora\]'"):
+        kind(path="anywhere")
+
+
+def test_vllm_is_started_for_the_rank_or_says_that_it_was_not(base):
+    model = adapted(LoRAPolicy, base, rank=12)
+    assert (room_for(model, None), room_for(model, 64)) == (16, 64)
+    with pytest.raises(ConfigError, match=r"model.policy.rank is 12; expected at most 8.*max_lora_rank"):
+        room_for(model, 8)
+    with pytest.raises(ConfigError, match=r"data.engine.max_lora_rank is 12; expected one of 8, 16"):
+        room_for(model, 12)
+
+
+def test_the_digest_of_a_base_tells_weights_and_precision_apart(base, tmp_path):
+    other = write_base(tmp_path, seed=1)
+    kept = base_weights(adapted(LoRAPolicy, base), "a")
+    assert base_weights(adapted(LoRAPolicy, base, rank=8), "b").digest == kept.digest
+    kept.check(kept.saved() | {"name": "moved"}, "last.ckpt")
+    for kind, folder, dtype, what in (
+        (LoRAPolicy, other, "float32", "weights"),
+        (QLoRAPolicy, base, "float32", "weights"),
+        (LoRAPolicy, base, "bfloat16", "weights"),
+    ):
+        found = base_weights(adapted(kind, folder, dtype=dtype), "here")
+        with pytest.raises(
+            DataError, match=f"last.ckpt holds an adapter for a in float32; the base here.*has other {what}"
+        ):
+            found.check(kept.saved(), "last.ckpt")
+
+
+def test_a_copy_of_the_model_is_no_part_of_another(base):
+    model = adapted(QLoRAPolicy, base)
+    other = copy.deepcopy(model)
+    step(other)
+    assert not torch.equal(gradients(model), gradients(other))
