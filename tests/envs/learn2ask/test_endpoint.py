@@ -12,6 +12,8 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.envs.learn2ask import EndpointJudge, Learn2Ask
 from cod_lightning.envs.learn2ask.endpoint import messages_of, verdict_of
 from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.rollout.deadlines import Deadlines
+from cod_lightning.rollout.pulse import Pulse
 from cod_lightning.types import EpisodeStatus, Split, StopReason, Turn
 
 GOOD = '{"format": 1, "content": 0.5, "note": "Be more direct."}'
@@ -158,7 +160,11 @@ def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing():
         def close(self):
             pass
 
-    speaker = SimpleNamespace(engine=None, open=lambda identity, messages: Dialogue())
+    speaker = SimpleNamespace(
+        engine=None, open=lambda identity, messages: dialogue, deadlines=Deadlines(), pulse=Pulse()
+    )
+    dialogue = Dialogue()
+    dialogue.identity, dialogue.speaker = "x", speaker
     with Server((500, b"")) as server:
         env = Learn2Ask(judge=server.judge(), stop_share=0.0)
         task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]
