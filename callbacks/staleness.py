@@ -20,7 +20,9 @@ class Staleness(Callback):
     def __init__(self) -> None:
         self._largest = self._mean = 0.0
 
-    def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         """Before the update's own sync."""
         engine: Engine = trainer.datamodule.engine  # pyright: ignore[reportAttributeAccessIssue]
         parts = gathered(_lags(batch, engine.policy_version))

@@ -301,7 +301,9 @@ class RolloutDataModule(ItemDataModule):
         rounds: list[Round] = []
 
         def play(packs: Sequence[Pack], replacing: bool) -> list[Group]:
-            rounds.append(self._timed("train", self._rolling("train", packs, self.group_size, self.branching), replacing))
+            rounds.append(
+                self._timed("train", self._rolling("train", packs, self.group_size, self.branching), replacing)
+            )
             return list(rounds[-1].groups)
 
         places, num_packs = replace(self.rollouts, play=play).places(first_pack)

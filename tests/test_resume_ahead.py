@@ -6,9 +6,12 @@ import threading
 from concurrent.futures import Future
 
 import pytest
+import torch
 
+from cod_lightning.models.checkpoint import read_checkpoint
 from datamodules.ahead import RolloutAhead
-from tests.forked_fit import EVERY, assert_the_same, checkpoint, fit, in_rollout, in_update, metrics, said
+from tests.forked_fit import EVERY, NUM_UPDATES, assert_the_same, checkpoint, fit, in_rollout, in_update, metrics, said
+from tests.test_ranks import rows, run, weights
 from tests.test_resume import draws, killed_after, noting_draws, send
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -78,3 +81,16 @@ def test_a_second_signal_ends_at_once_a_run_that_waits_for_a_rollout(tmp_path):
     folder = tmp_path / "run"
     assert fit(folder, *AHEAD, before=while_training_waits(twice)) == -signal.SIGTERM
     assert "SIGTERM: stopping after this update; once more stops at once" in said(folder)
+
+
+def test_two_ranks_with_rollouts_ahead_go_on_from_the_middle_of_one_as_if_nothing_had_happened(tmp_path):
+    more = (*AHEAD, "--data.suites", "null", "--trainer.max_epochs", "2")
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    run(whole, "ddp", *more)
+    run(folder, "ddp", *more, killed=True)
+    run(folder, "ddp", *more, "--ckpt_path", "last")
+    found, expected = read_checkpoint(folder / "checkpoints" / "last.ckpt"), weights(whole)
+    assert found.global_step == NUM_UPDATES
+    assert all(torch.equal(found.weights()[name], tensor) for name, tensor in expected.items())
+    assert rows(folder) == rows(whole)
+    assert {float(row["train/staleness"]) for row in rows(whole)[2:] if row["train/staleness"]} == {1.0}
