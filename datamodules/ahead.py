@@ -117,13 +117,13 @@ class RolloutAhead:
         self.settle()
         future = self._future
         parts = gathered(None if future is None or future.exception() else _plain(future.result()))
-        if None in parts:
+        kept = [part for part in parts if part is not None]
+        if len(kept) < len(parts):
             return None
-        first = parts[0]
-        rounds = [_joined(of_ranks) for of_ranks in zip(*(part["rounds"] for part in parts), strict=True)]
+        rounds = [_joined(of_ranks) for of_ranks in zip(*(part["rounds"] for part in kept), strict=True)]
         if any(one["num_failed"] > max_failed_fraction * one["num_lifecycles"] for one in rounds):
             return None
-        return {**first, "rounds": rounds}
+        return {**kept[0], "rounds": rounds}
 
     def restore(self, saved: dict[str, Any] | None) -> None:
         """Have it wait to be taken; another number of ranks shares its groups out anew."""

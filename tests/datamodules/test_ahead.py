@@ -262,12 +262,12 @@ def test_a_bound_that_one_engine_has_no_use_for_is_refused(bound):
 
 def test_what_cannot_be_together_with_it_is_refused():
     check_staleness(1, TransformersEngine(), 3, 1)
-    with pytest.raises(ConfigError, match=r"0 with data.engine.sleep"):
+    with pytest.raises(ConfigError, match=r"0 with data\.engine\.sleep"):
         check_staleness(1, VLLMServerEngine(sleep=True), 0, 1)
-    with pytest.raises(ConfigError, match=r"0 with data.resample_packs=3 on 2 ranks"):
+    with pytest.raises(ConfigError, match=r"0 with data\.resample_packs=3 on 2 ranks"):
         check_staleness(1, TransformersEngine(), 3, 2)
     policy = TinyPolicy()
     check_combination(GRPOModule(policy), made())
     check_combination(GRPOModule(policy, loss=RLOO()), made(0))
-    with pytest.raises(ConfigError, match="0 with model.loss=RLOO"):
+    with pytest.raises(ConfigError, match=r"0 with model\.loss=RLOO"):
         check_combination(GRPOModule(policy, loss=RLOO()), made())

@@ -91,7 +91,7 @@ def page(results: dict[str, Any]) -> str:
         "",
         f"`make soak` on {results['machine']}; each run with one thread of torch. Success on the held-out suite by position, 95 % "
         "intervals over packs in brackets. Training is updates and what they stood still for; the whole run also has",
-        "validations, the evaluation at the end and the start of Python. Load is `uptime`'s (1, 5, 15 minutes) at the end of a run.",
+        "validations, the evaluation at the end and the start of Python. Load is that of 1, 5 and 15 minutes, at the end of a run.",
         "",
         "| seed | bound | whole run, s | training, s | stood still, s | rollouts, s | load | success at 0 | 1 | 2 | 3 |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
