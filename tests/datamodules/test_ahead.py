@@ -1,5 +1,6 @@
 """Rollouts that are played while training goes on: by which weights, what of them is kept, and how they end."""
 
+import math
 import threading
 import time
 
@@ -32,10 +33,11 @@ class Recorder(L.Callback):
     """What every update had, and what listeners were told on which thread."""
 
     def __init__(self):
-        self.versions, self.values, self.told = [], [], []
+        self.versions, self.values, self.told, self.waited_s = [], [], [], []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self.versions.append(batch.policy_version.unique().tolist())
+        self.waited_s.append(float(trainer.callback_metrics.get("time/wait_s", math.nan)))
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if not k.startswith(TIMING)})
 
     def listen(self, label, step, groups):
@@ -133,6 +135,7 @@ def test_figures_and_weights_do_not_depend_on_who_is_faster(usual, tmp_path, eng
     module, recorder = fit(tmp_path, made(engine=engine()), more=more)
     assert recorder.values == usual[1].values
     assert recorder.told == usual[1].told
+    assert all(waited >= 0 for waited in recorder.waited_s)
     for one, other in zip(module.model.parameters(), usual[0].model.parameters(), strict=True):
         assert torch.equal(one, other)
 
