@@ -6,28 +6,66 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 
+class Ranks:
+    """A function on several ranks, each in a child of this process."""
+
+    def __init__(self, number: int, function: Callable[[], Any], folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        port = _free_port()
+        self.folder = folder
+        self.children = [_start(rank, number, port, function, folder) for rank in range(number)]
+        self._running = {child: rank for rank, child in enumerate(self.children)}
+
+    def signal(self, number: int, ranks: Sequence[int]) -> None:
+        """Send it to those of the ranks that are still there."""
+        for child, rank in self._running.items():
+            if rank in ranks:
+                os.kill(child, number)
+
+    def ended(self) -> bool:
+        """Whether all are gone; AssertionError where one failed."""
+        for child, rank in list(self._running.items()):
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                del self._running[child]
+                failed = self.folder / f"rank{rank}.failed"
+                assert status == 0, failed.read_text() if failed.exists() else f"rank {rank} ended with {status}"
+        return not self._running
+
+    def wait(self, limit_s: float) -> None:
+        """Until all are gone; ends them, and fails, where one fails or is still there after so many seconds."""
+        deadline = time.monotonic() + limit_s
+        try:
+            while not self.ended():
+                assert time.monotonic() < deadline, f"ranks {sorted(self._running.values())} hang"
+                time.sleep(0.01)
+        finally:
+            for child in self._running:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+    def results(self, limit_s: float) -> list[Any]:
+        """What the function returned on each rank."""
+        self.wait(limit_s)
+        return [pickle.loads((self.folder / f"rank{rank}.pickle").read_bytes()) for rank in range(len(self.children))]
+
+
 def on_ranks(
     number: int, function: Callable[[], Any], folder: Path, *, limit_s: float = 120.0, returns: bool = True
 ) -> list[Any]:
     """What the function returns on each of `number` ranks, if it `returns`; fails, and ends them all, where one fails or hangs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
-    children = {_start(rank, number, port, function, folder): rank for rank in range(number)}
-    try:
-        _wait(dict(children), folder, time.monotonic() + limit_s)
-    finally:
-        for child in children:
-            _end(child)
-    if not returns:
-        return []
-    return [pickle.loads((folder / f"rank{rank}.pickle").read_bytes()) for rank in range(number)]
+    ranks = Ranks(number, function, folder)
+    if returns:
+        return ranks.results(limit_s)
+    ranks.wait(limit_s)
+    return []
 
 
 def _start(rank: int, number: int, port: int, function: Callable[[], Any], folder: Path) -> int:
@@ -47,26 +85,6 @@ def _start(rank: int, number: int, port: int, function: Callable[[], Any], folde
         (folder / f"rank{rank}.failed").write_text(traceback.format_exc())
     finally:
         os._exit(status)
-
-
-def _wait(running: dict[int, int], folder: Path, deadline: float) -> None:
-    while running:
-        for child, rank in list(running.items()):
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                del running[child]
-                failed = folder / f"rank{rank}.failed"
-                assert status == 0, failed.read_text() if failed.exists() else f"rank {rank} ended with {status}"
-        assert time.monotonic() < deadline, f"ranks {sorted(running.values())} hang"
-        time.sleep(0.01)
-
-
-def _end(child: int) -> None:
-    try:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    except (ProcessLookupError, ChildProcessError):  # it has been waited for
-        pass
 
 
 def _free_port() -> int:

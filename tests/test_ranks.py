@@ -17,6 +17,7 @@ from cod_lightning.cli import main
 from cod_lightning.models.checkpoint import read_checkpoint
 from modules import GRPOModule
 from tests.forked import on_ranks
+from tests.soak.rank_stops import soak
 
 pytestmark = [
     pytest.mark.slow,
@@ -172,3 +173,9 @@ def test_its_checkpoint_is_tested_and_exported_in_one_process(two, tmp_path):
     assert tested["positions"] == fitted["positions"]
     assert tested["controls"] == fitted["controls"]
     assert (tmp_path / "exported" / "model.safetensors").is_file()
+
+
+def test_stopped_by_sigterm_both_ranks_end_soon_with_a_checkpoint_and_go_on(tmp_path):
+    found = soak(tmp_path, 2)
+    assert found["stops"] == 2
+    assert found["slowest_stop_s"] < 30
