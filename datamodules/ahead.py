@@ -107,6 +107,7 @@ class RolloutAhead:
         if future is not None and not future.done():
             self._pulse.give_up(GivenUp("the run is over"))
             wait([future], timeout=_LONGEST_FAREWELL_S)
+            self._pulse.give_up(None if future.done() else GivenUp("the run is over"))
 
     def saved(self, max_failed_fraction: float) -> dict[str, Any] | None:
         """The rollout of all ranks, once it is over, as its lifecycles' transcript; every rank has to ask.

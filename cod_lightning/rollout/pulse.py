@@ -12,8 +12,8 @@ class Pulse:
         self._where: dict[str, tuple[str, float]] = {}
         self._over: BaseException | None = None
 
-    def give_up(self, error: BaseException) -> None:
-        """From now on every mark raises this: whatever goes by this pulse ends with its current turn."""
+    def give_up(self, error: BaseException | None) -> None:
+        """From now on every mark raises this, so that whatever goes by this pulse ends with its current turn; None: no more."""
         self._over = error
 
     def at(self, identity: str, place: str) -> None:

@@ -224,11 +224,12 @@ class Long(Slow):
 
 
 def test_a_run_that_fails_does_not_wait_for_the_rest_of_a_rollout(tmp_path):
-    begun = time.monotonic()
+    data, begun = made(engine=Long()), time.monotonic()
     with pytest.raises(ZeroDivisionError):
-        fit(tmp_path, made(engine=Long()), more=[Stops(ZeroDivisionError())])
+        fit(tmp_path, data, more=[Stops(ZeroDivisionError())])
     assert time.monotonic() - begun < 0.2 * TURNS / 2
     assert not ahead_threads()
+    data._pulse.at("another rollout", "engine")
 
 
 def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path):
