@@ -60,6 +60,7 @@ class RolloutAhead:
     def __init__(self, play: Callable[[int], Played], pulse: Pulse) -> None:
         self._play, self._pulse = play, pulse
         self._future: Future[Played] | None = None
+        self._thread: threading.Thread | None = None
         self._waited_s = 0.0
 
     def begin(self, first_pack: int) -> None:
@@ -76,13 +77,15 @@ class RolloutAhead:
             else:
                 future.set_result(played)
 
-        threading.Thread(target=run, name="rollout ahead", daemon=True).start()
+        self._thread = threading.Thread(target=run, name="rollout ahead", daemon=True)
+        self._thread.start()
 
     def settle(self) -> None:
         """Wait for the rollout under way, if there is one: from here on the engine is free. Signals are heard meanwhile."""
         begun = time.perf_counter()
         if self._future is not None:
-            wait([self._future])
+            wait([self._future])  # `join` alone would hear no signal
+            self._ended()
         self._waited_s += time.perf_counter() - begun
 
     def take(self) -> Played | None:
@@ -96,6 +99,12 @@ class RolloutAhead:
         waited, self._waited_s = self._waited_s, 0.0
         return waited
 
+    def _ended(self) -> None:
+        """The thread has said its last word."""
+        if self._thread is not None:
+            self._thread.join()
+        self._thread = None
+
     def drop(self) -> None:
         """Wait for it and forget it."""
         self.settle()
@@ -107,7 +116,9 @@ class RolloutAhead:
         if future is not None and not future.done():
             self._pulse.give_up(GivenUp("the run is over"))
             wait([future], timeout=_LONGEST_FAREWELL_S)
-            self._pulse.give_up(None if future.done() else GivenUp("the run is over"))
+            if future.done():
+                self._pulse.give_up(None)
+                self._ended()
 
     def saved(self, max_failed_fraction: float) -> dict[str, Any] | None:
         """The rollout of all ranks, once it is over, as its lifecycles' transcript; every rank has to ask.
