@@ -21,6 +21,7 @@ from tests.forked_fit import (
     fit,
     in_rollout,
     in_update,
+    metrics,
     said,
 )
 from tests.soak.train_kills import soak

@@ -5,6 +5,7 @@ import resource
 import signal
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -49,12 +50,20 @@ class Large(L.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=0.01)
 
 
+class Rows:
+    """Rows of a rollout that nobody looks at."""
+
+    def of_packs(self, packs: Any) -> torch.Tensor:
+        return torch.zeros(1)
+
+
 class Updates(L.LightningDataModule):
     """Two updates of every rollout, which is given up on a signal."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.stream = TrainStream(lambda number: [torch.zeros(1)] * 2, 2, 2)  # pyright: ignore
+        rollout: Any = SimpleNamespace(batch=Rows(), shares=[[0], [1]], num_packs=2)
+        self.stream = TrainStream(lambda number, first_pack: rollout, 2, 2)
 
     def train_dataloader(self):
         return self.stream

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from cod_lightning.cli import main
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
+from cod_lightning.models.checkpoint_check import seal
 from tests.models.test_checkpoint import sharded
 
 pytestmark = pytest.mark.slow
@@ -151,7 +152,7 @@ def test_the_precision_can_be_chosen(run, out):
 def test_a_sharded_checkpoint_is_put_together(run, out, tmp_path):
     shutil.copytree(run, tmp_path / "copy")
     (tmp_path / "copy" / "checkpoints" / "last.ckpt").unlink()
-    sharded(tmp_path / "copy" / "checkpoints" / "last.ckpt", kept_model(run), "model")
+    seal(sharded(tmp_path / "copy" / "checkpoints" / "last.ckpt", kept_model(run), "model"), {})
     assert export(tmp_path / "copy", out) == 0
     exported = AutoModelForCausalLM.from_pretrained(out).state_dict()
     assert all(torch.equal(exported[name], value) for name, value in kept_model(run).state_dict().items())
