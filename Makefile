@@ -38,6 +38,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/train_kills.py --out docs/results/train_kills.json
 	PYTHONPATH=. .venv/bin/python tests/soak/rank_stops.py --out docs/results/rank_stops.json
 	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json
+	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
 bench: .venv/installed-test

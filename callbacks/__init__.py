@@ -6,6 +6,7 @@ from callbacks.mismatch_guard import MismatchGuard as MismatchGuard
 from callbacks.position_curve import PositionCurve as PositionCurve
 from callbacks.progress import Progress as Progress
 from callbacks.sample import Sample as Sample
+from callbacks.staleness import Staleness as Staleness
 from callbacks.throughput import Throughput as Throughput
 from callbacks.token_budget import TokenBudget as TokenBudget
 from callbacks.transcripts import Transcripts as Transcripts

@@ -98,7 +98,7 @@ class Board:
 
 
 def train_summary(metrics: Mapping[str, Any]) -> str:
-    """Reward by position, log-prob gap and entropy of the latest update; for a warm start its loss."""
+    """Reward by position, log-prob gap, staleness and entropy of the latest update; for a warm start its loss."""
     rewards = _by_position(metrics, "train/reward/position_")
     parts = [f"reward {_row(rewards)}"] if rewards else []
     for name, key, form in (
@@ -108,6 +108,8 @@ def train_summary(metrics: Mapping[str, Any]) -> str:
     ):
         if key in metrics:
             parts.append(f"{name} {float(metrics[key]):{form}}")
+    if lag := float(metrics.get("train/staleness", 0)):
+        parts.append(f"staleness {lag:g}")
     return "  ".join(parts)
 
 

@@ -29,6 +29,7 @@ class Throughput(Callback):
     `rollout/num_rewritten` and, for what happened at all, `faults/NAME` (lifecycles lost to it) come from the DataModule's
     `last_rollout` and repeat until the next rollout; `time/train_s` is the span of `training_step`, its optimizer step
     included, and `throughput/trained_tokens_s` divides the tokens of the module's `last_update` by it.
+    With `data.max_staleness` a rollout goes on beside updates, and `time/wait_s` is for how long training stood still for it.
     So do the costs of what a rollout may do besides: `train/resampled_packs`, played in place of packs without signal, and
     their share of all packs played; `rollout/num_attempts` and `rollout/attempt_tokens` of `data.anchors` and
     `data.counterfactual`, and `time/attempts_s`, the rollout's seconds by their share of its tokens.
@@ -63,7 +64,9 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
     if source is None or source.last_rollout is None:
         return {}
     rollout = _of_all_ranks(source.last_rollout)
+    waited = getattr(source, "waited_s", None)
     return {
+        **({} if waited is None else {"time/wait_s": max(gathered(waited))}),
         "time/rollout_s": rollout.seconds,
         "throughput/generated_tokens_s": rollout.num_generated_tokens / max(rollout.seconds, 1e-9),
         "rollout/token_drift": float(rollout.token_drift),

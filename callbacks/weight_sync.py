@@ -21,7 +21,7 @@ class WeightSync(Callback):
 
     The rollout that follows carries the version on every token. With `data.updates_per_rollout` or
     `data.passes_per_rollout` above 1 the later updates of a rollout train on tokens of the version before; the next sync
-    comes when the rollout is used up.
+    comes when the rollout is used up. One that is played ahead (`data.max_staleness`) is waited for first.
 
     Logs `time/sync_s` and, where the self-test ran, `engine/self_test_gap`: the largest difference (nats) between the engine's
     log-probs of a fixed prompt's continuation and the training forward's, on any rank. Both repeat until the next sync.
@@ -79,7 +79,9 @@ class WeightSync(Callback):
             pl_module.log("engine/self_test_gap", self.last_gap, on_step=True, on_epoch=False, batch_size=1)
 
     def _sync(self, trainer: L.Trainer, pl_module: Any, *, new: bool = True) -> None:
-        with trainer.datamodule.watched("a weight sync"):  # pyright: ignore[reportAttributeAccessIssue]
+        data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+        data.ahead.settle()
+        with data.watched("a weight sync"):
             self._sync_now(trainer, pl_module, new=new)
 
     def _sync_now(self, trainer: L.Trainer, pl_module: Any, *, new: bool) -> None:

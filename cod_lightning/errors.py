@@ -84,6 +84,10 @@ class SaveFailed(CodLightningError):
     """A checkpoint could not be written; those before are as they were. Names the folder, the reason and the remedy."""
 
 
+class GivenUp(BaseException):
+    """Nobody waits for this rollout any more; no `Exception`, so that no episode takes it for a fault."""
+
+
 class Stopped(SystemExit):
     """A signal asked the run to end, and it did so where it can go on; a `SystemExit`, so that nothing takes it for a failure.
 

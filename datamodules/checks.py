@@ -39,6 +39,24 @@ def check_reuse(passes: int, resample: int) -> None:
         raise ConfigError("data.resample_packs", resample, "at least 0", "0 keeps packs without signal.")
 
 
+def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:
+    """What a rollout that is played beside training needs."""
+    if max_staleness not in (0, 1):
+        raise ConfigError(
+            "data.max_staleness",
+            max_staleness,
+            "0 or 1: with one engine, which has one version of the weights at a time, rollouts further ahead would be older "
+            "and nobody would wait less",
+            "1 plays the next rollout while training goes on with this one.",
+        )
+    if max_staleness and engine.sleeps:
+        expected = "0 with data.engine.sleep, since the engine serves while training goes on"
+        raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
+    if max_staleness and resample and ranks > 1:
+        expected = f"0 with data.resample_packs={resample} on {ranks} ranks, which settle together what is replaced"
+        raise ConfigError("data.max_staleness", max_staleness, expected, "Leave one of them out.")
+
+
 def check_pair(engine: Engine, policy: Policy) -> None:
     """Engine and policy both have weights, or both have none."""
     if engine.has_weights != policy.has_weights:

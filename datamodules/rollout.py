@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,21 @@ from cod_lightning.rollout.faults import stop_if_too_many
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.pulse import Pulse
-from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.watchdog import Watchdog
 from cod_lightning.types import Group, Message, Pack, Role, Split
-from datamodules.checks import check_pair, check_reuse, check_sampling, check_sizes, check_trainable
+from datamodules.ahead import Played, RolloutAhead, Round
+from datamodules.checks import (
+    check_pair,
+    check_reuse,
+    check_sampling,
+    check_sizes,
+    check_staleness,
+    check_trainable,
+)
 from datamodules.items import ItemDataModule, SizedItems
 from datamodules.shares import check_shares
-from datamodules.train_stream import TrainStream
+from datamodules.train_stream import Rollout, TrainStream
 from datamodules.training_rollouts import TrainingRollouts
 
 GroupListener = Callable[[str, int, Sequence[Group]], None]
@@ -59,6 +67,8 @@ class RolloutDataModule(ItemDataModule):
         updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
         passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
+        max_staleness: Policy versions that a rollout may be behind the weights which begin to train on it. 0 waits for every
+            rollout; 1 plays the next one while training goes on with this one (docs/guides/asynchronous.md).
         anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
         counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
@@ -86,6 +96,7 @@ class RolloutDataModule(ItemDataModule):
         updates_per_rollout: int = 2,
         passes_per_rollout: int = 1,
         resample_packs: int = 0,
+        max_staleness: int = 0,
         anchors: Anchors | None = None,
         counterfactual: Counterfactual | None = None,
         rollouts_per_epoch: int = 10,
@@ -111,6 +122,7 @@ class RolloutDataModule(ItemDataModule):
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
+        self.max_staleness = max_staleness
         self.branching = Branching(anchors=anchors, counterfactual=counterfactual, seed=seed)
         self.rollouts_per_epoch, self.val_packs = rollouts_per_epoch, val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
@@ -130,12 +142,16 @@ class RolloutDataModule(ItemDataModule):
             seed=seed,
         )
         num_updates = updates_per_rollout * passes_per_rollout
-        self.stream = TrainStream(self.rollouts.roll_out, rollouts_per_epoch, num_updates)
+        self.stream = TrainStream(self._next_rollout, rollouts_per_epoch, num_updates)
         """The updates to come; where a training stops and goes on."""
         self.policy_label = str(PolicyLabel.TRAINED)
         """Who plays in `test`; decides which conditions of a suite run."""
         self.monitor = RolloutMonitor()
         self._pulse = Pulse()
+        self.ahead = RolloutAhead(self._play_ahead, self._pulse)
+        """The next rollout, with `max_staleness` above 0."""
+        self.waited_s: float | None = None
+        """Seconds that training stood still for the current rollout, with `max_staleness` above 0."""
         self.group_listeners: list[GroupListener] = []
         self.droppable: Callable[[], AbstractContextManager[None]] = nullcontext
         """Entered around every rollout, by every rank equally often; `StopSignals` gives up what goes on within."""
@@ -155,6 +171,7 @@ class RolloutDataModule(ItemDataModule):
         if stage == "fit":
             self.check_trainable()
             check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
+            check_staleness(self.max_staleness, self.engine, self.resample_packs, num_ranks())
         if stage in ("fit", "test"):
             self.check_suites()
 
@@ -197,14 +214,24 @@ class RolloutDataModule(ItemDataModule):
         assert self._chat is not None, "setup() has not run"
         return self._chat
 
+    def teardown(self, stage: str) -> None:
+        """A run that ended early, say for its budget, has begun a rollout in vain; the engine has to be free of it."""
+        self.ahead.drop()
+
+    def on_exception(self, exception: BaseException) -> None:
+        """No thread outlives the run."""
+        self.ahead.give_up()
+
     def state_dict(self) -> dict[str, Any]:
-        """Where the training updates stand, and the figures of the rollout that they come from."""
+        """Where the training updates stand, the figures of the rollout that they come from, and the rollout after it."""
         stats = None if self.last_rollout is None else asdict(self.last_rollout)
-        return {"stream": self.stream.saved(), "last_rollout": gathered(stats)}
+        ahead = self.ahead.saved(self.max_failed_fraction)
+        return {"stream": self.stream.saved(), "last_rollout": gathered(stats), "ahead": ahead}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on there."""
         self.stream.restore(state_dict["stream"])
+        self.ahead.restore(state_dict["ahead"])
         by_rank = state_dict["last_rollout"]
         stats = by_rank[rank()] if len(by_rank) == num_ranks() else by_rank[0]
         self.last_rollout = None if stats is None else RolloutStats(**stats)
@@ -244,13 +271,47 @@ class RolloutDataModule(ItemDataModule):
     def _train_packs(self, first: int, count: int) -> list[Pack]:
         return self._packs(self.env, Split.TRAIN, first, count, self.pack_size, self.seed)
 
+    def _next_rollout(self, rollout: int, first_pack: int) -> Rollout:
+        """What was played ahead, else what the engine's weights play now; the one after it begins."""
+        played = self.ahead.take()
+        if played is None:
+            made = self.rollouts.roll_out(rollout, first_pack)
+        else:
+            for one in played.rounds:
+                self._tell("train", one)
+            made = self.rollouts.made(rollout, played.places, played.num_packs)
+        if self.max_staleness:
+            own = self.last_rollout.seconds if played is None and self.last_rollout is not None else 0.0
+            self.waited_s = self.ahead.waited_s() + own
+            if self._another_follows():
+                self.ahead.begin(first_pack + made.num_packs)
+        return made
+
+    def _another_follows(self) -> bool:
+        """Whether the run will ask for a rollout after the one that it takes now, as far as the Trainer's limits tell."""
+        trainer, updates = self.trainer, self.updates_per_rollout * self.passes_per_rollout
+        assert trainer is not None, "the DataModule is not attached to a Trainer"
+        if 0 <= trainer.max_steps <= trainer.global_step + updates:
+            return False
+        endless = trainer.max_epochs is None or trainer.max_epochs < 0
+        return endless or self.stream.left > updates or trainer.current_epoch + 1 < (trainer.max_epochs or 0)
+
+    def _play_ahead(self, first_pack: int) -> Played:
+        """In a thread of its own: listeners, other ranks and signals are for the one who takes it."""
+        rounds: list[Round] = []
+
+        def play(packs: Sequence[Pack], replacing: bool) -> list[Group]:
+            rounds.append(
+                self._timed("train", self._rolling("train", packs, self.group_size, self.branching), replacing)
+            )
+            return list(rounds[-1].groups)
+
+        places, num_packs = replace(self.rollouts, play=play).places(first_pack)
+        return Played(places=places, num_packs=num_packs, rounds=rounds)
+
     def _train_groups(self, packs: Sequence[Pack], replacing: bool) -> list[Group]:
-        """With `replacing`, one more round of the rollout before, whose figures go on."""
-        before = self.last_rollout if replacing else None
-        groups = self._run("train", packs, self.group_size, self.branching, replacing=replacing)
-        if before is not None and self.last_rollout is not None:
-            self.last_rollout = before + self.last_rollout
-        return groups
+        roll = self._rolling("train", packs, self.group_size, self.branching)
+        return self._recorded("train", roll, replacing=replacing)
 
     def _has_signal(self, table: CreditTable) -> Bool[Tensor, " G"]:
         assert self.trainer is not None, "the DataModule is not attached to a Trainer"
@@ -259,7 +320,7 @@ class RolloutDataModule(ItemDataModule):
 
     def _validation_groups(self) -> Iterator[list[Group]]:
         packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)
-        yield self._run("validation", share(packs), 1)
+        yield self._recorded("validation", self._rolling("validation", share(packs), 1))
 
     @property
     def _predicted_at_once(self) -> int:
@@ -269,7 +330,7 @@ class RolloutDataModule(ItemDataModule):
         for first in range(0, self.val_packs, self._predicted_at_once):
             count = min(self._predicted_at_once, self.val_packs - first)
             packs = self._packs(self.env, Split.VALIDATION, first, count, self.pack_size, 0)
-            yield self._run("predict", share(packs), 1)
+            yield self._recorded("predict", self._rolling("predict", share(packs), 1))
 
     def _suite_groups(self, suite: Suite, condition: Condition) -> Iterator[list[Group]]:
         """Sampling noise goes by identity alone, not by version: a checkpoint has the same figures whenever it is tested."""
@@ -297,41 +358,43 @@ class RolloutDataModule(ItemDataModule):
     def _packs(self, env: TextEnv, split: Split, first: int, count: int, size: int, seed: int) -> list[Pack]:
         return [env.sample_pack(split=split, index=first + i, num_tasks=size, seed=seed) for i in range(count)]
 
-    def _run(
-        self,
-        label: str,
-        packs: Sequence[Pack],
-        num_siblings: int,
-        branching: Branching | None = None,
-        *,
-        replacing: bool = False,
-    ) -> list[Group]:
-        def roll() -> list[Group]:
-            return run_groups(
-                packs,
-                num_siblings,
-                world=self.env,
-                mechanism=self.context,
-                speaker=self._speaker(self.temperature),
-                monitor=self.monitor,
-                label=label,
-                branching=branching,
-            )
-
-        return self._recorded(label, roll, replacing=replacing)
+    def _rolling(
+        self, label: str, packs: Sequence[Pack], num_siblings: int, branching: Branching | None = None
+    ) -> Callable[[], list[Group]]:
+        return partial(
+            run_groups,
+            packs,
+            num_siblings,
+            world=self.env,
+            mechanism=self.context,
+            speaker=self._speaker(self.temperature),
+            monitor=self.monitor,
+            label=label,
+            branching=branching,
+        )
 
     def _recorded(self, label: str, roll: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
-        """A rollout of this rank, timed, and shown to whoever listens: of training its own groups, else all on rank 0."""
+        """A rollout of this rank, timed, and shown to whoever listens."""
+        self.ahead.settle()
+        with self.droppable():
+            played = self._timed(label, roll, replacing)
+        self._tell(label, played)
+        return list(played.groups)
+
+    def _timed(self, label: str, roll: Callable[[], list[Group]], replacing: bool) -> Round:
         start = time.perf_counter()
-        with self.droppable(), self.watched(f"the rollout '{label}'"):
+        with self.watched(f"the rollout '{label}'"):
             groups = roll()
-        seconds = time.perf_counter() - start
-        self.last_rollout = RolloutStats.of(groups, seconds, count_drift(groups), replacing=replacing)
-        shown = groups if label == "train" else gathered_at_first(groups)
+        return Round(groups=groups, seconds=time.perf_counter() - start, replacing=replacing)
+
+    def _tell(self, label: str, played: Round) -> None:
+        """Show it to whoever listens: of training this rank's groups, else all on rank 0. Figures of replacements are added."""
+        before = self.last_rollout if played.replacing else None
+        self.last_rollout = played.stats if before is None else before + played.stats
+        shown = played.groups if label == "train" else gathered_at_first(played.groups)
         for listener in self.group_listeners:
             listener(label, self._step(), shown)
-        stop_if_too_many(label, groups, self.max_failed_fraction)
-        return groups
+        stop_if_too_many(label, played.groups, self.max_failed_fraction)
 
     def watched(self, label: str) -> Watchdog:
         """Ends the process if nothing moves, for as long as a `with` block lasts."""

@@ -47,7 +47,7 @@ class TrainStream:
         self._batch: Batch | None = None
         self._shares: deque[Sequence[int]] = deque()
         """Of `_batch`, the updates still to come."""
-        self._left = 0
+        self.left = 0
         """Updates left in an epoch that was begun."""
         self.listeners: list[Callable[[], None]] = []
         """Called between two updates of an epoch: whatever the last one did, logging included, is done then."""
@@ -65,9 +65,9 @@ class TrainStream:
 
     def __iter__(self) -> Iterator[Sealed]:
         """The rest of an epoch that was begun, else the next one."""
-        self._left = self._left or self._length
+        self.left = self.left or self._length
         begun = False
-        while self._left:
+        while self.left:
             for listener in self.listeners if begun else ():
                 listener()
             begun = True
@@ -79,7 +79,7 @@ class TrainStream:
                 self.num_rollouts += 1
                 self.num_packs += rollout.num_packs
             assert self._batch is not None, "updates to come without their rows"
-            self._left -= 1
+            self.left -= 1
             update = self._batch.of_packs(self._shares.popleft())
             if not self.mid_rollout:
                 self._batch = None
@@ -107,7 +107,7 @@ class TrainStream:
         return {
             "num_rollouts": self.num_rollouts,
             "num_packs": self.num_packs,
-            "left": self._left,
+            "left": self.left,
             "shares": [list(share) for share in self._shares],
             "batch": None if whole is None else _plain(whole),
             "row_ranks": row_ranks,
@@ -115,7 +115,7 @@ class TrainStream:
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Go on where `saved` was called."""
-        self.num_rollouts, self.num_packs, self._left = saved["num_rollouts"], saved["num_packs"], saved["left"]
+        self.num_rollouts, self.num_packs, self.left = saved["num_rollouts"], saved["num_packs"], saved["left"]
         self._shares = deque(saved["shares"])
         self._batch = None if saved["batch"] is None else own_batch(_batch(saved["batch"]), saved["row_ranks"])
 

@@ -17,8 +17,8 @@ from datamodules.train_stream import Rollout
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A pack of a rollout, and who played it."""
+class Place:
+    """A pack of a rollout, played, and who has its group."""
 
     pack: Pack
     rank: int
@@ -46,12 +46,15 @@ class TrainingRollouts:
 
     def roll_out(self, rollout: int, first_pack: int) -> Rollout:
         """Play the packs from `first_pack` on; this rank's rows, every update with the credit table of all ranks' groups."""
-        places, num_packs = self._places(first_pack)
+        return self.made(rollout, *self.places(first_pack))
+
+    def made(self, rollout: int, places: Sequence[Place], num_packs: int) -> Rollout:
+        """The rollout made of these places. Every rank has to ask, and then learns of all ranks' rewards."""
         index = {place.pack.id: g for g, place in enumerate(places)}
         batch = collate(segments_of(_own(places)), _table(places), index, pad_id=self.pad_id())
         return Rollout(batch=batch, shares=self._shares(rollout), num_packs=num_packs)
 
-    def _places(self, first: int) -> tuple[list[_Place], int]:
+    def places(self, first: int) -> tuple[list[Place], int]:
         """The packs of a rollout, played, and how many it took.
 
         Dynamic sampling (DAPO, arXiv 2503.14476): packs in which no sibling did better than another are replaced by as many
@@ -59,8 +62,8 @@ class TrainingRollouts:
         packs without signal fill what is missing after the last round, so that every update has as many packs.
         """
         wanted, num_packs = self.packs_per_rollout, 0
-        kept: list[_Place] = []
-        silent: list[_Place] = []
+        kept: list[Place] = []
+        silent: list[Place] = []
         for number in range(1 + self.resample_packs):
             packs = self.sample_packs(first + num_packs, wanted - len(kept))
             places = self._played(packs, replacing=number > 0)
@@ -74,11 +77,11 @@ class TrainingRollouts:
                 break
         return (kept + silent)[:wanted], num_packs
 
-    def _played(self, packs: Sequence[Pack], *, replacing: bool) -> list[_Place]:
+    def _played(self, packs: Sequence[Pack], *, replacing: bool) -> list[Place]:
         """Each update's packs are shared out equally; replacements as they come."""
         ranks = owners(len(packs), 1 if replacing else self.updates_per_rollout)
         own = iter(self.play([pack for pack, of in zip(packs, ranks, strict=True) if of == rank()], replacing))
-        return [_Place(pack, of, next(own) if of == rank() else None) for pack, of in zip(packs, ranks, strict=True)]
+        return [Place(pack, of, next(own) if of == rank() else None) for pack, of in zip(packs, ranks, strict=True)]
 
     def _shares(self, rollout: int) -> list[list[int]]:
         """The packs of each update: in their order in the first pass, shuffled anew for every further one."""
@@ -92,9 +95,9 @@ class TrainingRollouts:
         return shares
 
 
-def _own(places: Sequence[_Place]) -> list[Group]:
+def _own(places: Sequence[Place]) -> list[Group]:
     return [place.group for place in places if place.group is not None]
 
 
-def _table(places: Sequence[_Place]) -> CreditTable:
+def _table(places: Sequence[Place]) -> CreditTable:
     return table_of_all(_own(places), [place.rank for place in places])

@@ -15,6 +15,7 @@ def check_combination(module: "GRPOModule", data: Any) -> None:
     """Raise `ConfigError` naming the key, and why. `data` is the RolloutDataModule."""
     module.credit.check(data.pack_size)
     _check_passes(module, data.passes_per_rollout)
+    _check_staleness(module, data.max_staleness)
     _check_branching(module, data.branching, data.pack_size)
     if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
         raise ConfigError(
@@ -32,6 +33,17 @@ def _check_passes(module: "GRPOModule", passes: int) -> None:
             passes,
             f"1 with model.loss={type(module.loss).__name__} as it is set, which neither clips nor weighs tokens by their "
             "ratio and so would push the same ones further in every pass",
+            "Choose loss=loop, grpo, cispo or rec.",
+        )
+
+
+def _check_staleness(module: "GRPOModule", max_staleness: int) -> None:
+    if max_staleness > 0 and not module.loss.reuses_tokens:
+        raise ConfigError(
+            "data.max_staleness",
+            max_staleness,
+            f"0 with model.loss={type(module.loss).__name__} as it is set, which neither clips nor weighs tokens by their "
+            "ratio and so would take those of older weights for the policy's own",
             "Choose loss=loop, grpo, cispo or rec.",
         )
 

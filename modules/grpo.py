@@ -353,7 +353,7 @@ class GRPOModule(PolicyModule):
             if self.kl_coefficient > 0:
                 self.latest["divergence"] = totals.divergence / tokens
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
-                self.latest |= apart.figures()
+                self.latest |= apart.figures(ahead=self.trainer.datamodule.max_staleness > 0)  # pyright: ignore
                 if self.mismatch is not None:
                     self.latest["mismatch_corrected"] = apart.num_corrected / tokens
         named = {f"train/{name}": value for name, value in {**values, **self.latest}.items()}

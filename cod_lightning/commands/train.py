@@ -24,6 +24,7 @@ from callbacks import (
     PositionCurve,
     Progress,
     Sample,
+    Staleness,
     Throughput,
     TokenBudget,
     Transcripts,
@@ -250,8 +251,9 @@ class TrainCLI(CodCLI):
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
         budget = TokenBudget(self._own().sampled_token_budget)
-        watching: list[Callback] = [Progress(), PositionCurve(), Sample(), Throughput(), budget]
-        return [WeightSync(), MismatchGuard(), *watching, Transcripts(), LifecycleTable(), Evaluation()]
+        watching: list[Callback] = [MismatchGuard(), Staleness(), Progress(), PositionCurve(), Sample(), budget]
+        timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
+        return [*timed, *watching, Transcripts(), LifecycleTable(), Evaluation()]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then the page that shows the run."""

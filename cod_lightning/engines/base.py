@@ -58,6 +58,8 @@ class Engine(ABC):
     """Number of the last weight sync; -1 while the engine has no trained weights."""
     has_weights: bool = True
     """False for an engine whose model is somewhere else: what it samples can be evaluated, not trained on."""
+    sleeps: bool = False
+    """Whether it gives memory back while training goes on, and serves nothing then."""
     takes_adapters: bool = False
     """Whether an adapter is synced as it is; else the sync brings all weights with the adapter merged in."""
     precision: str = "float32"

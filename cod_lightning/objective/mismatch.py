@@ -3,6 +3,10 @@
 With d_t = old_t - behaviour_t, the training forward's log-prob of a sampled token, by the weights that sampled it, less the
 engine's own (nats), exp(d_t) corrects the expectation, and its size says how far apart the two are. Old policy, not current:
 how far training has moved since is the loss's own ratio, which with a correction is policy / old.
+
+Where rollouts are played ahead (`data.max_staleness`) the weights that sampled are gone when training on it begins. Old are then
+those at its first update, and d is the lag and the engine together; a correction makes of the loss the decoupled one of Hilton
+et al. 2021 (arXiv 2110.00641), as AReaL has it (arXiv 2505.24298), its weight bounded.
 """
 
 from abc import ABC, abstractmethod
@@ -16,6 +20,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.objective.losses.base import LossInputs
 from cod_lightning.objective.losses.units import Units, log_ratio, units_of
 
+_NAMES = ("logprob_gap", "mismatch_kl", "mismatch_ess")
 _LARGEST = 20.0
 """Log-ratios beyond it count as it (e^20 = 5e8), so that one token cannot make a sum infinite."""
 
@@ -42,19 +47,20 @@ class MismatchSums:
         added = {name: value + getattr(other, name) for name, value in vars(self).items()}
         return MismatchSums(**added | {"max_gap": max(self.max_gap, other.max_gap)})
 
-    def figures(self) -> dict[str, float]:
-        """What is logged.
+    def figures(self, *, ahead: bool = False) -> dict[str, float]:
+        """What is logged; under other names where rollouts are played ahead, so that d is not the engine's doing alone.
 
         `mismatch_kl` estimates KL(engine || training) in nats by the mean of k3 = exp(d) - 1 - d, which is never negative
         (http://joschu.net/blog/kl-approx.html). `mismatch_ess` is the effective sample size as a share of the tokens,
         (sum w)^2 / (num sum w^2) with w = exp(d): 1 where the two agree.
         """
         num = max(1.0, self.num_tokens)
+        gap, kl, ess = ("staleness_gap", "staleness_kl", "staleness_ess") if ahead else _NAMES
         return {
-            "logprob_gap": self.sum_gap / num,
-            "max_logprob_gap": self.max_gap,
-            "mismatch_kl": self.sum_k3 / num,
-            "mismatch_ess": self.sum_weight**2 / (num * self.sum_squared_weight) if self.sum_squared_weight else 1.0,
+            gap: self.sum_gap / num,
+            f"max_{gap}": self.max_gap,
+            kl: self.sum_k3 / num,
+            ess: self.sum_weight**2 / (num * self.sum_squared_weight) if self.sum_squared_weight else 1.0,
         }
 
 

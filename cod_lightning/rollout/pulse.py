@@ -10,9 +10,16 @@ class Pulse:
         self.beats = 0
         """Rises with every mark."""
         self._where: dict[str, tuple[str, float]] = {}
+        self._over: BaseException | None = None
+
+    def give_up(self, error: BaseException | None) -> None:
+        """From now on every mark raises this, so that whatever goes by this pulse ends with its current turn; None: no more."""
+        self._over = error
 
     def at(self, identity: str, place: str) -> None:
         """The episode `identity` is now in the `engine` or in the `world`."""
+        if self._over is not None:
+            raise self._over
         self._where[identity] = (place, time.monotonic())
         self.beats += 1
 

@@ -79,7 +79,7 @@ def _curve(rows: Sequence[dict[str, float]]) -> Iterator[tuple[float, float]]:
 
 def _cost(rows: Sequence[dict[str, float]], record: JobRecord) -> Cost:
     updates = [row for row in rows if "tokens/sampled" in row]
-    rollouts = {row["tokens/sampled"]: row["time/rollout_s"] for row in reversed(updates)}
+    rollouts = {row["tokens/sampled"]: row.get("time/wait_s", row["time/rollout_s"]) for row in reversed(updates)}
     last = updates[-1] if updates else {}
     return Cost(
         updates=len(updates),

@@ -1,0 +1,44 @@
+"""Logs how far behind the trained weights those were that sampled."""
+
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+from cod_lightning.engines.base import Engine
+from cod_lightning.objective.batch import Batch
+from cod_lightning.ranks import gathered
+
+
+class Staleness(Callback):
+    """Logs `train/staleness`, the largest over an update's rows on all ranks, and `train/staleness_mean`, over its action tokens.
+
+    Counted in policy versions: syncs between the one whose weights sampled a row and the last one before the update. Updates of
+    one rollout do not count, so it is 0 where every rollout is waited for (`data.max_staleness` 0).
+    """
+
+    def __init__(self) -> None:
+        self._largest = self._mean = 0.0
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Before the update's own sync."""
+        engine: Engine = trainer.datamodule.engine  # pyright: ignore[reportAttributeAccessIssue]
+        parts = gathered(_lags(batch, engine.policy_version))
+        tokens = sum(num for num, _, _ in parts)
+        self._largest = max(largest for _, _, largest in parts)
+        self._mean = sum(total for _, total, _ in parts) / max(1, tokens)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """With the update's other figures."""
+        values = {"train/staleness": self._largest, "train/staleness_mean": self._mean}
+        pl_module.log_dict(values, on_step=True, on_epoch=False, batch_size=1)
+
+
+def _lags(batch: Batch, policy_version: int) -> tuple[int, float, float]:
+    """Action tokens, the sum of their lags, and the largest one."""
+    lags, tokens = policy_version - batch.policy_version, batch.action_mask.sum(dim=1)
+    return int(tokens.sum()), float((lags * tokens).sum()), float(lags.max()) if len(batch) else 0.0

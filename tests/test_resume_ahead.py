@@ -1,0 +1,96 @@
+"""With rollouts ahead, too, a run that was killed or stopped goes on as if nothing had happened."""
+
+import os
+import signal
+import threading
+from concurrent.futures import Future
+
+import pytest
+import torch
+
+from cod_lightning.models.checkpoint import read_checkpoint
+from datamodules.ahead import RolloutAhead
+from tests.forked_fit import EVERY, NUM_UPDATES, assert_the_same, checkpoint, fit, in_rollout, in_update, metrics, said
+from tests.test_ranks import rows, run, weights
+from tests.test_resume import draws, killed_after, noting_draws, send
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+AHEAD = ("--data.max_staleness", "1")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert fit(folder, *AHEAD, before=noting_draws(folder)) == 0, said(folder)
+    assert [float(row["train/staleness"]) for row in metrics(folder) if row["train/staleness"]] == [0] * 2 + [1] * 6
+    return folder
+
+
+def test_killed_after_some_updates_a_run_with_rollouts_ahead_goes_on_bit_for_bit(whole, tmp_path):
+    folder = tmp_path / "run"
+    for update in (1, 2, 3, 6):
+        assert fit(folder, *AHEAD, *EVERY, "--ckpt_path", "auto", before=killed_after(update)) == -signal.SIGKILL
+        assert checkpoint(folder)["global_step"] == update
+    assert fit(folder, *AHEAD, *EVERY, "--ckpt_path", "last") == 0, said(folder)
+    assert_the_same(folder, whole)
+
+
+def while_training_waits(act):
+    """As soon as training has nothing to do but wait for a rollout."""
+
+    def before():
+        settle, done = RolloutAhead.settle, []
+
+        def settling(self):
+            if not done and self._future is not None and not self._future.done():
+                done.append(act(self))
+            settle(self)
+
+        RolloutAhead.settle = settling
+
+    return before
+
+
+def test_stopped_by_signals_a_run_with_rollouts_ahead_goes_on_bit_for_bit(whole, tmp_path):
+    folder = tmp_path / "run"
+    stop = send(signal.SIGTERM)
+    stops = [
+        (in_rollout("train", stop), 0),  # the first one, which nothing is trained beside: given up
+        (in_update(1, stop), 1),
+        (while_training_waits(lambda _: stop()), 4),
+        (in_rollout("train", send(signal.SIGINT)), None),  # beside some update
+        (in_update(7, stop), 7),
+        (in_rollout("validation", stop), 8),
+    ]
+    for before, saved in stops:
+        code = fit(folder, *AHEAD, "--ckpt_path", "auto", before=noting_draws(folder, before))
+        assert code in (143, 130), said(folder)
+        assert saved in (None, 0) or checkpoint(folder)["global_step"] == saved
+    assert fit(folder, *AHEAD, "--ckpt_path", "auto", before=noting_draws(folder)) == 0, said(folder)
+    assert_the_same(folder, whole)
+    assert draws(folder) == draws(whole)
+
+
+def test_a_second_signal_ends_at_once_a_run_that_waits_for_a_rollout(tmp_path):
+    def twice(ahead):
+        ahead._future = Future()  # which is never over
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+
+    folder = tmp_path / "run"
+    assert fit(folder, *AHEAD, before=while_training_waits(twice)) == -signal.SIGTERM
+    assert "SIGTERM: stopping after this update; once more stops at once" in said(folder)
+
+
+def test_two_ranks_with_rollouts_ahead_go_on_from_the_middle_of_one_as_if_nothing_had_happened(tmp_path):
+    more = (*AHEAD, "--data.suites", "null", "--trainer.max_epochs", "2")
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    run(whole, "ddp", *more)
+    run(folder, "ddp", *more, killed=True)
+    run(folder, "ddp", *more, "--ckpt_path", "last")
+    found, expected = read_checkpoint(folder / "checkpoints" / "last.ckpt"), weights(whole)
+    assert found.global_step == NUM_UPDATES
+    assert all(torch.equal(found.weights()[name], tensor) for name, tensor in expected.items())
+    assert rows(folder) == rows(whole)
+    assert {float(row["train/staleness"]) for row in rows(whole)[2:] if row["train/staleness"]} == {1.0}
