@@ -43,6 +43,12 @@ def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
     assert cli.datamodule.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks
 
 
+@pytest.mark.parametrize("name", [name for name in config_names() if name.endswith(("_8b", "_single_gpu"))])
+def test_a_large_training_takes_another_engine_in_a_word(name):
+    cli = build(name, "engine=vllm_server", "--data.engine.init_args.urls", "[http://localhost:1]")
+    assert cli.datamodule.engine.urls
+
+
 def group_files(*groups):
     folder = config_folders()[0]
     return [path for group in groups for path in sorted((folder / group).glob("*.yaml"))]
