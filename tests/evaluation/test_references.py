@@ -20,6 +20,7 @@ def _row(comparison: Comparison, protocol: str = "natural", num_packs: int = 150
     return lives, summarise(comparison, lives), packs
 
 
+@pytest.mark.slow
 def test_memory_is_what_separates_the_scripted_policy_from_the_memoryless_one():
     random, memoryless, scripted, oracle = (_row(comparison)[1] for comparison in Comparison)
     assert memoryless.success[0] == scripted.success[0], "the first task has no context to hide"

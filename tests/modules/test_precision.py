@@ -94,6 +94,7 @@ def weights(model):
     return torch.cat([p.detach().float().flatten() for p in model.parameters()])
 
 
+@pytest.mark.slow
 @HALF
 def test_fit_validate_test_and_predict_run_in_half_precision(tmp_path, precision):
     module, data, lightning, watch = online(tmp_path, precision, kl_coefficient=0.1)

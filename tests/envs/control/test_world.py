@@ -293,6 +293,7 @@ def test_what_the_world_carries_over_lifts_later_tasks_without_any_note():
     assert min(with_memory[2:]) > max(without) + 0.03
 
 
+@pytest.mark.slow
 def test_with_noise_notes_still_pay_and_every_reference_can_play():
     parameters = {"process_noise": 0.1, "horizon_min": 8, "horizon_max": 16, "labels": "random", "num_packs": 40}
     first, *later = rewards(Reference.SCRIPTED, **parameters)
@@ -300,6 +301,7 @@ def test_with_noise_notes_still_pay_and_every_reference_can_play():
     assert min(rewards(Reference.SCRIPTED, memoryless=True, **parameters)) > 0.4
 
 
+@pytest.mark.slow
 def test_compact_play_is_a_guess_at_first_and_near_the_best_law_later():
     first, *later = rewards(Reference.SCRIPTED, num_packs=150, **COMPACT)
     assert 0.36 < first < 0.62

@@ -57,6 +57,7 @@ def test_a_step_leads_to_a_cell_beside_or_at_the_edge_nowhere(size, row, column,
     assert all(0 <= n < size for n in after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 4, 8])
 def test_no_lake_is_in_two_splits_whatever_the_seed(size):
     env = FrozenLakeObscure(size_min=size, size_max=size)

@@ -123,6 +123,7 @@ def test_a_hard_lake_is_planned_in_a_tenth_of_a_second():
     assert sorted(spent)[len(spent) // 2] < 0.1
 
 
+@pytest.mark.slow
 def test_rewards_by_position_are_those_of_the_reference():
     """Own figures of the reference's setting: 0.57, 0.89, 0.95, 0.96; ours lose at position 1 what a note cannot hold."""
     rewards = reward_by_position(FrozenLakeObscure(), Reference.SCRIPTED, "natural", num_packs=300)

@@ -34,6 +34,7 @@ def optima(make, num_packs: int) -> np.ndarray:
     return np.array([[env.optimum(task) for task in pack.tasks] for pack in packs])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["grid-natural", "grid-hard", "grid-compact", "grid-compact-hills"])
 def test_the_oracle_reaches_the_optimum_and_nobody_exceeds_it(name):
     make = WORLDS[name].make

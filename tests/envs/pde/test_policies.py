@@ -26,6 +26,7 @@ def _success(env: TextEnv, kind: Reference, protocol: str, packs: int) -> list[f
     return success_by_position(env, kind, protocol, packs)
 
 
+@pytest.mark.slow
 def test_scripted_success_rises_in_sentences_random_play_fails_and_the_oracle_never_does():
     env = natural(world_memory=False)
     first, *_, last = _success(env, Reference.SCRIPTED, "natural", 16)
@@ -36,6 +37,7 @@ def test_scripted_success_rises_in_sentences_random_play_fails_and_the_oracle_ne
     assert min(_success(env, Reference.ORACLE, "natural", 8)) == 1
 
 
+@pytest.mark.slow
 def test_scripted_success_rises_in_words():
     env = compact()
     first, *_, last = _success(env, Reference.SCRIPTED, "compact", 150)
