@@ -1,0 +1,101 @@
+"""Commands on a run's folder, and every command of the README, in processes of their own."""
+
+import json
+import re
+import shlex
+
+import pytest
+
+from cod_lightning.rollout.transcript import load
+from tests.command_line import ROOT, cod, rows
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+SHORT = ("--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "3", "--data.suites", "null")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory, cache):
+    """The folder of a run of a few updates, its warm start included."""
+    folder = tmp_path_factory.mktemp("short")
+    done = cod("fit", "--config", "smoke", *SHORT, cwd=folder, cache=cache)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder / "runs" / "smoke"
+
+
+def untimed(row):
+    return {k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))}
+
+
+@pytest.mark.parametrize("extra", [(), ("--model.token_budget", "700")])
+def test_the_same_seed_gives_the_same_metrics(short, cache, tmp_path, extra):
+    root = ("--trainer.default_root_dir", str(tmp_path / "again"))
+    done = cod("fit", "--config", "smoke", *SHORT, *root, *extra, cwd=tmp_path, cache=cache)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [[untimed(row) for row in rows(folder)] for folder in (short, tmp_path / "again")]
+    if not extra:
+        assert found[0] == found[1]
+    for one, other in zip(*found, strict=True):
+        for key, value in one.items():
+            assert (value == "") == (other[key] == "")
+            # 1e-4 relative: AdamW's first steps divide rounding by rounding, and a gradient norm shows it first
+            assert not value or float(value) == pytest.approx(float(other[key]), rel=1e-4, abs=1e-5), key
+
+
+def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_results(short, cache, tmp_path):
+    first, second = short / "checkpoints" / "last.ckpt", tmp_path / "copy.ckpt"
+    second.write_bytes(first.read_bytes())
+    suites = [
+        {"name": "loop", "num_packs": 32, "wrap": "ralph_loop"},
+        {"name": "long", "num_packs": 32, "pack_size": 9},
+    ]
+    (tmp_path / "mine.yaml").write_text(json.dumps(suites))
+    chosen = ("--ckpt_paths", f"[{first},{second}]", "--suites", "[mine.yaml]", "--trainer.default_root_dir", "t")
+    done = cod("test", "--config", "smoke", *chosen, cwd=tmp_path, cache=cache)
+    assert done.returncode == 0, done.stderr[-3000:]
+    results = json.loads((tmp_path / "t" / "evaluation.json").read_text())
+    assert results["suites"] == {}
+    one, other = (results["checkpoints"][str(path)] for path in (first, second))
+    assert list(one) == ["loop", "long"]
+    assert one["loop"]["positions"] == other["loop"]["positions"]
+    assert {"warm_start", "oracle", "blanked_context"} <= one["long"]["controls"].keys()
+
+
+@pytest.mark.parametrize("command", ["validate", "predict"])
+def test_a_checkpoint_plays_the_validation_packs(command, short, cache, tmp_path):
+    checkpoint = ("--ckpt_path", str(short / "checkpoints" / "last.ckpt"))
+    root = ("--trainer.default_root_dir", "played")
+    done = cod(command, "--config", "smoke", *root, *checkpoint, cwd=tmp_path, cache=cache)
+    assert done.returncode == 0, done.stderr[-3000:]
+    recorded = list((tmp_path / "played" / "lifecycles").glob("*.jsonl"))
+    assert len(recorded) == 1
+    assert len(load(recorded[0].read_text().splitlines())) == 256
+    assert (command == "predict") == recorded[0].with_name("predict.parquet").is_file()
+
+
+def readme_commands():
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```bash\n(.*?)```", text, flags=re.S)
+    lines = [line.partition("#")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("python -m cod_lightning")]
+
+
+@pytest.mark.parametrize("command", readme_commands())
+def test_a_command_of_the_readme_parses_and_builds(command, short, cache, tmp_path):
+    arguments = shlex.split(command)[3:]
+    (tmp_path / "mine.yaml").write_text("model: {lr: 0.5}\n")
+    (tmp_path / "runs").mkdir()
+    for name in ("quickstart", "smoke"):
+        (tmp_path / "runs" / name).symlink_to(short)
+    plain = arguments[0] in ("worlds", "play", "references")
+    if arguments[0] == "sweep":
+        arguments.append("--print_jobs")
+    elif not plain and "--help" not in arguments and "--print_config" not in arguments:
+        arguments.append("--print_config")
+    done = cod(*arguments, cwd=tmp_path, cache=cache)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout
