@@ -155,6 +155,7 @@ def _python(code: str, **environment: str) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_transcript_in_every_process():
     code = """
 from cod_lightning.envs.base import Reference

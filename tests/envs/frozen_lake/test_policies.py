@@ -123,6 +123,7 @@ def test_the_oracle_plays_a_lake_that_has_two_mappings_in_its_pack_by_what_both_
     assert oracle.note([], random.Random(0)) == "1=down 2=right 3=? 4=?"
 
 
+@pytest.mark.slow
 def test_without_a_shared_mapping_memory_does_not_pay():
     env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact", mapping_scope="per_task")
     by_position = success_by_position(env, Reference.SCRIPTED, "compact", num_packs=300)
