@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.ranks import num_ranks
 
 _LINES_SHOWN = 3
 _ERROR = re.compile(r"\w(Error|Exception): |error: ")
@@ -176,16 +176,6 @@ class ServerProcess:
         usual = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         kept = {name: value for name, value in os.environ.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"}
         return usual | kept | told
-
-
-def num_ranks() -> int:
-    """Processes that train, each with an engine of its own."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def own_rank() -> int:
-    """Which of them this is."""
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
 def check_local(num: int, how: LocalServers) -> None:

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 from cod_lightning.engines.fleet import Server
 from cod_lightning.engines.server_client import REMEDY, ServerClient, ServerFacts
-from cod_lightning.engines.server_process import LocalServers, ServerProcess, num_ranks, own_rank
+from cod_lightning.engines.server_process import LocalServers, ServerProcess
 from cod_lightning.engines.server_turn import ServerLost
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranks import num_ranks, rank
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -34,7 +35,7 @@ def own_share(urls: list[str]) -> list[str]:
     if urls and len(urls) < num_ranks():
         expected = f"at least {num_ranks()} servers, one for each rank that trains"
         raise ConfigError("data.engine.urls", urls, expected, "Name more, or train with fewer trainer.devices.")
-    return urls[own_rank() :: num_ranks()]
+    return urls[rank() :: num_ranks()]
 
 
 def check_settings(
@@ -104,7 +105,7 @@ def start_all(
             transfer=transfer,
             sleep=sleep,
         )
-        for index in range(num * own_rank(), num * (own_rank() + 1))
+        for index in range(num * rank(), num * (rank() + 1))
     ]
     servers = [Server(client(process.url), process) for process in processes]
     try:

@@ -268,7 +268,7 @@ def test_each_rank_has_servers_of_its_own(monkeypatch):
     monkeypatch.setattr(server_start, "num_ranks", lambda: 2)
     shares = []
     for rank in range(2):
-        monkeypatch.setattr(server_start, "own_rank", lambda rank=rank: rank)
+        monkeypatch.setattr(server_start, "rank", lambda rank=rank: rank)
         shares.append(server_start.own_share(["a", "b", "c"]))
     assert shares == [["a", "c"], ["b"]]
     with pytest.raises(ConfigError, match="at least 2 servers, one for each rank that trains"):
