@@ -1,6 +1,6 @@
 """What an evaluation found, as matplotlib figures: a panel for each suite."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cod_lightning.reports.panel_grid import grid
@@ -19,55 +19,46 @@ _WITHIN = 0.12
 
 def success_figure(runs: Sequence[Run]) -> "Figure | None":
     """Success by position with 95 % intervals; None where nothing was evaluated."""
-    names = _suites(runs, "rows")
-    if not names:
-        return None
-    figure, panels = grid(len(names), _SIZE)
-    for name, axes in zip(names, panels, strict=True):
+
+    def draw(axes: "Axes", name: str) -> None:
         for run, place, row in _rows(runs, name, "rows"):
             values, intervals = row["success"], row["success_ci95"]
             _line(axes, range(len(values)), values, intervals, **_style(runs, run, place, row))
         _finish(axes, "position in the pack", "success", title=name, ylim=(0, 1.02))
-    return figure
+
+    return _panels(runs, "rows", draw)
 
 
 def regret_figure(runs: Sequence[Run]) -> "Figure | None":
     """Reward of the oracle minus that of the trained policy, by position; None where no oracle played."""
-    names = _suites(runs, "regret")
-    if not names:
-        return None
-    figure, panels = grid(len(names), _SIZE)
-    for name, axes in zip(names, panels, strict=True):
+
+    def draw(axes: "Axes", name: str) -> None:
         for number, run, suite in _own(runs, name, "regret"):
             regret = suite["regret"]
             _line(axes, range(len(regret["y"])), regret["y"], regret["ci95"], color=f"C{number}", label=run.name)
         axes.axhline(0, color="0.6", linewidth=0.8, zorder=0)
         _finish(axes, "position in the pack", "regret in reward", title=f"{name}: regret to the oracle")
-    return figure
+
+    return _panels(runs, "regret", draw)
 
 
 def recovery_figure(runs: Sequence[Run]) -> "Figure | None":
     """Success around the first task under the new rule, at 0; None where no rule changed."""
-    names = _suites(runs, "recovery")
-    if not names:
-        return None
-    figure, panels = grid(len(names), _SIZE)
-    for name, axes in zip(names, panels, strict=True):
+
+    def draw(axes: "Axes", name: str) -> None:
         for run, place, row in _rows(runs, name, "recovery"):
             offsets = runs[run].suites[name]["recovery"]["offsets"]
             _line(axes, offsets, row["y"], row["ci95"], **_style(runs, run, place, row))
         axes.axvline(-0.5, color="0.4", linewidth=1, linestyle=(0, (4, 3)), zorder=0)
         _finish(axes, "tasks since the change", "success", title=f"{name}: the rule changes", ylim=(0, 1.02))
-    return figure
+
+    return _panels(runs, "recovery", draw)
 
 
 def change_figure(runs: Sequence[Run]) -> "Figure | None":
     """What the change does to the trained policy's success, paired within packs; None where no rule changed."""
-    names = _suites(runs, "recovery")
-    if not names:
-        return None
-    figure, panels = grid(len(names), _SIZE)
-    for name, axes in zip(names, panels, strict=True):
+
+    def draw(axes: "Axes", name: str) -> None:
         shown = list(_own(runs, name, "recovery"))
         for place, (number, run, suite) in enumerate(shown):
             found, shift = suite["recovery"]["differences"], (place - (len(shown) - 1) / 2) * _WITHIN
@@ -77,6 +68,18 @@ def change_figure(runs: Sequence[Run]) -> "Figure | None":
         _finish(axes, "", "difference in success", title=f"{name}: paired differences, trained policy", whole=False)
         axes.set_xticks([0, 1], ["first task after\n- last before", "last task of the pack\n- first after"])
         axes.set_xlim(-0.6, 1.6)
+
+    return _panels(runs, "recovery", draw)
+
+
+def _panels(runs: Sequence[Run], part: str, draw: "Callable[[Axes, str], None]") -> "Figure | None":
+    """A panel, drawn by `draw`, for each suite of which some run has that part; None where there is none."""
+    names = _suites(runs, part)
+    if not names:
+        return None
+    figure, panels = grid(len(names), _SIZE)
+    for name, axes in zip(names, panels, strict=True):
+        draw(axes, name)
     return figure
 
 
