@@ -14,14 +14,22 @@ from safetensors import safe_open
 class FakeVLLM:
     """Answers as vLLM does; its tokens come from the request's seed, each with log-prob -1.5."""
 
-    def __init__(self, *, dev_mode=True, scale_out=True, logprobs_mode="processed_logprobs", window=256) -> None:
+    def __init__(
+        self, *, dev_mode=True, scale_out=True, logprobs_mode="processed_logprobs", window=256, adapter_rank=0
+    ) -> None:
         self.dev_mode, self.scale_out, self.logprobs_mode, self.window = dev_mode, scale_out, logprobs_mode, window
+        self.adapter_rank = adapter_rank
+        """If not 0, it takes adapters while it runs."""
+        self.adapters: dict[str, frozenset[str]] = {}
+        """Those that it has, with the names of their weights."""
         self.dtype = "torch.float32"
         self.version = "default"
         self.after_s = 0.0
         self.status = 0
         """If not 0, what a turn is answered with."""
         self.dies_with_turn = False
+        self.most_loads = 1000
+        """Weights that it takes before it fails to."""
         self.prefix_cache_stuck = 0
         self.prompts: list[tuple[int, ...]] = []
         self.loaded: list[frozenset[str]] = []
@@ -39,6 +47,7 @@ class FakeVLLM:
     def come_back(self) -> None:
         """Listen, with the weights that it is always started with."""
         self.version = "default"
+        self.adapters.clear()
         self._server = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
@@ -62,9 +71,14 @@ class FakeVLLM:
             return 404, {"detail": "Not Found"}
         if path == "/server_info":
             model = {"logprobs_mode": self.logprobs_mode, "max_model_len": self.window, "dtype": self.dtype}
-            return 200, {"vllm_config": {"model_config": model}}
+            room = {"max_lora_rank": self.adapter_rank} if self.adapter_rank else None
+            return 200, {"vllm_config": {"model_config": model, "lora_config": room}}
+        if path.endswith("_lora_adapter"):
+            return self._adapter(path, body)
         if path == "/weight_info":
             return 200, {"weight_version": self.version}
+        if path == "/collective_rpc" and len(self.loaded) >= self.most_loads:
+            return 500, {"error": {"message": "no more weights", "code": 500}}
         if path == "/collective_rpc":
             with safe_open(f"{body['kwargs']['weights_path']}/model.safetensors", "pt") as file:
                 self.loaded.append(frozenset(file.keys()))
@@ -77,10 +91,25 @@ class FakeVLLM:
             return 200, {"success": True, "new_version": self.version}
         return 200, {"message": "done", "world_size": 1}
 
+    def _adapter(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if not self.adapter_rank:
+            return 404, {"detail": "Not Found"}
+        name = body["lora_name"]
+        if path == "/v1/unload_lora_adapter":
+            known = self.adapters.pop(name, None) is not None
+            return (200, "done") if known else (404, {"error": {"message": f"no adapter {name!r}", "code": 404}})
+        if not name or name in self.adapters:
+            return 400, {"error": {"message": f"the name {name!r} is empty or taken", "code": 400}}
+        with safe_open(f"{body['lora_path']}/adapter_model.safetensors", "pt") as file:
+            self.adapters[name] = frozenset(file.keys())
+        return 200, "done"
+
     def _turn(self, body: dict[str, Any]) -> tuple[int, Any]:
         if not self.scale_out:
             said = "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them."
             return 403, {"error": {"message": said, "code": 403}}
+        if (adapter := body.get("model")) and adapter not in self.adapters:
+            return 404, {"error": {"message": f"The model `{adapter}` does not exist.", "code": 404}}
         if self.status:
             return self.status, {"error": {"message": "it broke", "code": self.status}}
         with self._lock:
@@ -125,7 +154,7 @@ class FakeVLLM:
                 text = content if isinstance(content, str) else json.dumps(content)
                 try:
                     self.send_response(status)
-                    self.send_header("Content-Type", "application/json" if content else "text/plain")
+                    self.send_header("Content-Type", "text/plain" if isinstance(content, str) else "application/json")
                     self.send_header("Content-Length", str(len(text)))
                     self.send_header("Connection", "close")
                     self.end_headers()

@@ -5,6 +5,7 @@ Connections, time-outs and retries with growing pauses are the `openai` library'
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ class ServerFacts:
 
     window: int
     dtype: str
+    adapter_rank: int
+    """Largest rank of an adapter that it has room for; 0 where it takes none while it runs."""
 
 
 class ServerClient:
@@ -49,7 +52,8 @@ class ServerClient:
     def facts(self) -> ServerFacts:
         """Its settings. Raises `ConfigError` for those that would give wrong log-probs, `EngineFailure` if it cannot be asked."""
         try:
-            config = self._get("/server_info?config_format=json")["vllm_config"]["model_config"]
+            told = self._get("/server_info?config_format=json")["vllm_config"]
+            config, room = told["model_config"], told.get("lora_config") or {}
         except (ServerRefused, KeyError, TypeError):
             expected = "a vLLM server of version 0.32 or newer in development mode (/server_info is missing)"
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY) from None
@@ -63,7 +67,11 @@ class ServerClient:
         except ServerRefused as refusal:
             expected = f"a server that takes token ids at {GENERATE}; it said: {refusal}"
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY) from None
-        return ServerFacts(window=int(config["max_model_len"]), dtype=str(config["dtype"]).removeprefix("torch."))
+        return ServerFacts(
+            window=int(config["max_model_len"]),
+            dtype=str(config["dtype"]).removeprefix("torch."),
+            adapter_rank=int(room["max_lora_rank"]) if room and self._takes_adapters() else 0,
+        )
 
     def version(self) -> str:
         """Label of its weights; `default` after a start."""
@@ -72,6 +80,13 @@ class ServerClient:
     def load(self, folder: str, label: str) -> None:
         """Take the weights of a folder that the server can read."""
         self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": folder}})
+        self.settle(label)
+
+    def load_adapter(self, folder: str, label: str, before: str) -> None:
+        """Take the adapter of a folder that the server can read, by a name that it has never had; forget the one `before`."""
+        self._post("/v1/load_lora_adapter", {"lora_name": label, "lora_path": folder})
+        with suppress(ServerRefused):  # it was started since
+            self._post("/v1/unload_lora_adapter", {"lora_name": before})
         self.settle(label)
 
     def settle(self, label: str) -> None:
@@ -85,9 +100,9 @@ class ServerClient:
             time.sleep(0.1)
         self._post("/update_weight_version", {"new_version": label})
 
-    def sleep(self) -> None:
-        """Give weights and cache back until `wake`."""
-        self._post("/sleep?level=2&mode=abort")
+    def sleep(self, *, keep: bool) -> None:
+        """Give weights and cache back until `wake`; `keep` has the weights wait in the memory of the server's host."""
+        self._post(f"/sleep?level={1 if keep else 2}&mode=abort")
 
     def wake(self, part: str) -> None:
         """Make room for `weights` or the `kv_cache` again."""
@@ -100,7 +115,7 @@ class ServerClient:
         except EngineFailure:
             raise
         except Exception as error:
-            raise self._meant(error) from None
+            raise self._meant(error, lost=404) from None  # an adapter that it no longer knows
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """A control call of somebody else's, say of a weight transfer."""
@@ -129,13 +144,21 @@ class ServerClient:
     def _within(self, timeout_s: float | None = None) -> Any:
         return {"timeout": timeout_s or self._timeout_s}
 
-    def _meant(self, error: Exception) -> EngineFailure:
-        """What an exception of the library means."""
+    def _takes_adapters(self) -> bool:
+        """Whether it may be told of adapters while it runs: then a nameless one is a bad request, else the route is missing."""
+        try:
+            self._post("/v1/load_lora_adapter", {"lora_name": "", "lora_path": ""})
+        except ServerRefused as refusal:
+            return "HTTP 404" not in str(refusal)
+        return True
+
+    def _meant(self, error: Exception, lost: int | None = None) -> EngineFailure:
+        """What an exception of the library means; a status of `lost` means that the server is not what it was."""
         import openai
 
         if isinstance(error, openai.APIStatusError):
             said = without(self.key, _said(error))
-            kind = ServerRefused if error.status_code < 500 else ServerLost
+            kind = ServerRefused if error.status_code < 500 and error.status_code != lost else ServerLost
             return kind(f"{self.url} answered HTTP {error.status_code}: {said}")
         if isinstance(error, TimeoutError | openai.APITimeoutError):
             return ServerLost(f"{self.url} does not answer in time")

@@ -52,6 +52,7 @@ class ServerProcess:
     Args:
         model: Folder with the model's config and weights.
         log: File that takes what the server says.
+        adapter_rank: Largest rank of an adapter to have room for; 0 is for none.
     """
 
     def __init__(
@@ -66,10 +67,11 @@ class ServerProcess:
         key: str,
         transfer: bool = False,
         sleep: bool = False,
+        adapter_rank: int = 0,
     ) -> None:
         self.how, self.log = how, log
         self._index, self._key, self._model = index, key, model
-        self._transfer, self._sleep = transfer, sleep
+        self._transfer, self._sleep, self._adapter_rank = transfer, sleep, adapter_rank
         self._dtype, self._window = dtype, window
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -165,10 +167,14 @@ class ServerProcess:
             arguments += ["--enable-sleep-mode"] if self._sleep else []
         if self._transfer:
             arguments += ["--weight-transfer-config", '{"backend": "nccl"}']
+        if self._adapter_rank:
+            arguments += ["--enable-lora", "--max-lora-rank", str(self._adapter_rank)]
         return [*arguments, *how.arguments]
 
     def _environment(self) -> dict[str, str]:
         told = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1"}
+        if self._adapter_rank:
+            told["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
         if self._key:
             told["VLLM_API_KEY"] = self._key
         if self.how.devices:

@@ -11,7 +11,7 @@ from cod_lightning.engines.server_client import REMEDY, ServerClient, ServerFact
 from cod_lightning.engines.server_process import LocalServers, ServerProcess
 from cod_lightning.engines.server_turn import ServerLost
 from cod_lightning.errors import ConfigError
-from cod_lightning.ranks import num_ranks, rank
+from cod_lightning.ranks import rank
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -30,12 +30,10 @@ def checked_url(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
-def own_share(urls: list[str]) -> list[str]:
-    """This rank's servers: every rank has its own, since each brings its own weights."""
-    if urls and len(urls) < num_ranks():
-        expected = f"at least {num_ranks()} servers, one for each rank that trains"
-        raise ConfigError("data.engine.urls", urls, expected, "Name more, or train with fewer trainer.devices.")
-    return urls[rank() :: num_ranks()]
+def own_order(urls: list[str]) -> list[str]:
+    """All servers, from another one on for each rank: the first dialogues of all ranks do not meet at one server."""
+    first = rank() % len(urls) if urls else 0
+    return urls[first:] + urls[:first]
 
 
 def check_settings(
@@ -65,9 +63,17 @@ def check_settings(
             raise ConfigError(f"data.engine.{key}", value, "above 0 and finite", "Leave it out for the default.")
 
 
-def check_facts(facts: Mapping[str, ServerFacts], window: int) -> str:
-    """What all servers compute in. Raises `ConfigError` for a window that is too short, or two kinds of precision."""
+def check_facts(facts: Mapping[str, ServerFacts], window: int, adapter_rank: int) -> str:
+    """What all servers compute in. Raises `ConfigError` for a window or a room for adapters that is too small, or two kinds of
+    precision."""
     for url, told in facts.items():
+        if told.adapter_rank < adapter_rank:
+            expected = (
+                f"a server with room for adapters of rank {adapter_rank} (model.policy.rank), not {told.adapter_rank}"
+            )
+            flags = f"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank {adapter_rank} or more"
+            remedy = f"Start it with {flags}, or set data.engine.merge_adapters to send all weights."
+            raise ConfigError("data.engine.urls", url, expected, remedy)
         if told.window < window:
             expected = f"at least {window} (model.policy.window), not {told.window}"
             remedy = f"Start it with --max-model-len {window}, or lower model.policy.window."
@@ -90,6 +96,7 @@ def start_all(
     client: Callable[[str], ServerClient],
     transfer: bool,
     sleep: bool,
+    adapter_rank: int,
     key: str,
 ) -> list[Server]:
     """Servers on this machine, all of which answer. Raises `EngineFailure` with the end of the log of one that does not."""
@@ -104,6 +111,7 @@ def start_all(
             key=key,
             transfer=transfer,
             sleep=sleep,
+            adapter_rank=adapter_rank,
         )
         for index in range(num * rank(), num * (rank() + 1))
     ]

@@ -39,9 +39,14 @@ def turn_body(
     temperature: float,
     top_p: float,
     stop_ids: Sequence[int],
+    adapter: str = "",
 ) -> dict[str, Any]:
-    """A request for token ids and their log-probs; it ends at `stop_ids`, whatever the checkpoint's own settings say."""
+    """A request for token ids and their log-probs; it ends at `stop_ids`, whatever the checkpoint's own settings say.
+
+    `adapter` is the name by which the server was told of one; empty asks the model that it was started with.
+    """
     return {
+        **({"model": adapter} if adapter else {}),
         "token_ids": list(prompt_ids),
         "return_token_ids": True,
         "sampling_params": {

@@ -14,7 +14,7 @@ from typing import Literal
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import plain_names
+from cod_lightning.adapters import adapter_rank, adapter_weights, has_adapter, plain_names
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.endpoint_access import key_of
 from cod_lightning.engines.fleet import Fleet, OneServer, Server
@@ -26,15 +26,17 @@ from cod_lightning.engines.server_start import (
     check_settings,
     checked_url,
     on_all,
-    own_share,
+    own_order,
     see_reachable,
     start_all,
 )
 from cod_lightning.engines.server_turn import ServerAnswer, turn_body
 from cod_lightning.engines.server_watch import Watch
 from cod_lightning.engines.server_weights import WeightSupply
+from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.weight_nccl import NCCLTransfer
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
+from cod_lightning.ranks import gathered, rank
 
 _COLDEST = 0.01
 """Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
@@ -46,9 +48,12 @@ class VLLMServerEngine(Engine):
     Log-probabilities are those after temperature and top-p (`processed_logprobs`, which the server has to be started with), so
     they belong to the distribution that was sampled from. Every request carries its own seed.
 
+    Ranks share the servers that run already: rank 0 brings them the weights, once every rank has its turns back. One that was
+    started here serves the rank that started it.
+
     Args:
         urls: Addresses of servers that run already, for example [http://gpu2:8000]; null starts one here.
-        start: Servers to start on this machine, each in a process of its own; null is 1 without `urls`, else 0.
+        start: Servers to start on this machine for each rank, each in a process of its own; null is 1 without `urls`, else 0.
         local: How they are started.
         api_key_variable: Environment variable with the key that the servers ask for; empty or missing: none.
         weights: How a sync hands weights over: files in a folder that the servers can read, or NCCL from GPU to GPU.
@@ -58,6 +63,8 @@ class VLLMServerEngine(Engine):
         max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
         return_s: How long a turn waits while no server is up; the run ends after that.
         sync_timeout_s: Most time for one server to take new weights.
+        merge_adapters: Servers get all weights with the policy's adapter merged in, instead of the adapter alone; for those that
+            were started without room for one.
         sleep: Servers give their memory back while training goes on, for one that shares its GPU with training. A server that
             runs already needs --enable-sleep-mode.
     """
@@ -75,6 +82,7 @@ class VLLMServerEngine(Engine):
         max_retries: int = 2,
         return_s: float = 300.0,
         sync_timeout_s: float = 600.0,
+        merge_adapters: bool = False,
         sleep: bool = False,
     ) -> None:
         self.urls = [checked_url(url) for url in urls or ()]
@@ -93,6 +101,7 @@ class VLLMServerEngine(Engine):
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
         self.timeout_s, self.max_retries = timeout_s, max_retries
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
+        self.takes_adapters = not merge_adapters
         self.sleeps, self.asleep = sleep, False
         self.num_live = 0
         """Turns that somebody waits for."""
@@ -101,6 +110,8 @@ class VLLMServerEngine(Engine):
         self._model: PreTrainedModel | None = None
         self._stop_ids: list[int] = []
         self._names: frozenset[str] = frozenset()
+        self._adapted = False
+        """Whether servers are handed an adapter."""
         self._run = secrets.token_hex(4)
         self._watch: Watch | None = None
 
@@ -125,10 +136,13 @@ class VLLMServerEngine(Engine):
         self.check()
         self.close()
         self._model, self._stop_ids = model, sorted(stop_ids)
-        self._names = plain_names(model)
+        self._adapted = self.takes_adapters and has_adapter(model)
+        self._names = frozenset(adapter_weights(model)) if self._adapted else plain_names(model)
+        rank_needed = adapter_rank(model) if self._adapted else 0
         longest = window or int(model.config.get_text_config().max_position_embeddings)
-        self._supply = WeightSupply(self.weights, self.weights_folder)
-        servers = [Server(self._client(url)) for url in own_share(self.urls)]
+        self._run = gathered(self._run)[0]
+        self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted)
+        servers = [Server(self._client(url)) for url in own_order(self.urls)]
         if self.start:
             servers += start_all(
                 self.local,
@@ -140,11 +154,12 @@ class VLLMServerEngine(Engine):
                 client=self._client,
                 transfer=self.weights == "nccl",
                 sleep=self.sleeps,
+                adapter_rank=room_for(model, None) if self._adapted else 0,
                 key=key_of(self.api_key_variable),
             )
         self._fleet = Fleet(servers)
         facts = on_all(servers, lambda server: server.client.facts())
-        self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest)
+        self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest, rank_needed)
         self._watch = Watch(
             self._fleet,
             self._supply.bring_back,
@@ -164,42 +179,40 @@ class VLLMServerEngine(Engine):
     # ------------------------------------------------------------------ weights
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
-        """Hand all weights to every server and empty its prefix cache. Refused while turns are in flight.
+        """Hand all weights to every server and empty its prefix cache. Refused while turns are in flight; all ranks take part.
 
         At the first sync every server has to take them; later one that does not is left out until the next sync.
         """
         if self._model is None or self._supply is None:
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
-        if self.num_live:
-            raise EngineFailure(f"{self.num_live} turns are in flight; weights change only between rollouts")
+        self._see_idle("weights change")
         named = [(name, tensor.detach()) for name, tensor in weights]
         if missing := self._names - {name for name, _ in named}:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
         first, self.policy_version = self.policy_version < 0, policy_version
         self._fleet.forget()
-        self._supply.renew(self._model, named, self.label)
+        mine = self._mine()
+        self._supply.renew(self._model, named, self.label, give=bool(mine))
         try:
-            on_all(self._fleet.servers, lambda server: self._sync(server, strict=first))
+            on_all(mine, self._sync)
         finally:
             self._supply.done()
-        lost = [server for server in self._fleet.servers if not server.up]
-        if len(lost) == len(self._fleet.servers):
-            raise EngineFailure(f"no vLLM server took the weights: {self._fleet.troubles()}")
-        if lost:
-            warnings.warn(f"vLLM servers left out until the next sync: {self._fleet.troubles()}", stacklevel=2)
+        self._agree(mine, strict=first)
 
     def sleep(self) -> None:
-        """All of them: the next sync brings every weight again."""
+        """All of them, once no rank has a turn in flight: the next sync brings every weight again."""
         if self.sleeps and not self.asleep:
-            if self.num_live:
-                raise EngineFailure(f"{self.num_live} turns are in flight; servers sleep only between rollouts")
+            self._see_idle("servers sleep")
             self.asleep = True
-            on_all([server for server in self._fleet.servers if server.up], lambda server: server.client.sleep())
+            on_all(
+                [server for server in self._mine() if server.up], lambda server: server.client.sleep(keep=self._adapted)
+            )
 
     def wake(self, part: Literal["weights", "kv_cache"]) -> None:
         """One part after the other; with the second they serve again."""
         if self.asleep:
-            on_all([server for server in self._fleet.servers if server.up], lambda server: server.client.wake(part))
+            on_all([server for server in self._mine() if server.up], lambda server: server.client.wake(part))
+            gathered(part)
             self.asleep = part == "weights"
 
     @property
@@ -207,18 +220,40 @@ class VLLMServerEngine(Engine):
         """What servers call the weights of the last sync; another run's of the same version are not mistaken for them."""
         return f"{self._run}:{self.policy_version}"
 
-    def _sync(self, server: Server, *, strict: bool) -> None:
+    def _mine(self) -> list[Server]:
+        """Those that this rank brings weights: what it has started, and on rank 0 all others."""
+        return [server for server in self._fleet.servers if server.process is not None or rank() == 0]
+
+    def _see_idle(self, what: str) -> None:
+        """Every rank comes here with all its turns back, and none goes on before the last one came."""
+        if num_live := sum(gathered(self.num_live)):
+            raise EngineFailure(f"{num_live} turns are in flight; {what} only between rollouts")
+
+    def _sync(self, server: Server) -> None:
         assert self._supply is not None
         try:
             self._supply.give(server)
         except EngineFailure as failure:
             server.lose(str(failure))
-            if strict:
-                raise EngineFailure(
-                    f"{failure}. Was it started for another model, or can it not read data.engine.weights_folder?"
-                ) from None
         else:
             server.up, server.trouble = True, ""
+
+    def _agree(self, mine: Sequence[Server], *, strict: bool) -> None:
+        """Tell the other ranks which servers have the weights. All raise `EngineFailure` where one rank has none that serves."""
+        told = gathered({server.url: server.trouble for server in mine})
+        for server in self._fleet.servers:
+            if server not in mine:
+                server.trouble = told[0][server.url]
+                server.up = not server.trouble
+        lost = sorted({trouble for troubles in told for trouble in troubles.values() if trouble})
+        if strict and lost:
+            raise EngineFailure(
+                f"{'; '.join(lost)}. Was it started for another model, or can it not read data.engine.weights_folder?"
+            )
+        if not all(gathered(any(server.up for server in self._fleet.servers))):
+            raise EngineFailure(f"no vLLM server took the weights: {'; '.join(lost)}")
+        if own := self._fleet.troubles():
+            warnings.warn(f"vLLM servers left out until the next sync: {own}", stacklevel=3)
 
     # ------------------------------------------------------------------ turns
 
@@ -269,6 +304,7 @@ class VLLMServerEngine(Engine):
             temperature=request.temperature,
             top_p=request.top_p,
             stop_ids=self._stop_ids,
+            adapter=self.label if self._adapted else "",
         )
         return await self._watch.ask(request.dialogue, body, self.label)
 

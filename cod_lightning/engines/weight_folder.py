@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from cod_lightning.adapters import write_adapter, write_adapter_config
+
 _PREFIX = "cod_lightning-weights-"
 
 
@@ -36,14 +38,27 @@ class WeightFolder:
 
     def write(self, model_config: PreTrainedModel, weights: Iterable[tuple[str, Tensor]], label: str) -> Path:
         """Replace what is there. Every name has its own bytes, so that tied weights come under both."""
-        if self.current is not None:
-            shutil.rmtree(self.current, ignore_errors=True)
-        folder = self.root / label.replace(":", "-")
-        folder.mkdir()
+        folder = self._fresh(label)
         write_config(model_config, folder)
         save_file(_apart(weights), folder / "model.safetensors", metadata={"format": "pt"})
         os.chmod(folder / "model.safetensors", 0o644)
         self.current = folder
+        return folder
+
+    def write_adapter(self, model: PreTrainedModel, weights: Iterable[tuple[str, Tensor]], label: str) -> Path:
+        """Replace what is there by the model's adapter."""
+        folder = self._fresh(label)
+        write_adapter_config(model, folder)
+        write_adapter(dict(weights), folder)
+        os.chmod(folder / "adapter_model.safetensors", 0o644)
+        self.current = folder
+        return folder
+
+    def _fresh(self, label: str) -> Path:
+        if self.current is not None:
+            shutil.rmtree(self.current, ignore_errors=True)
+        folder = self.root / label.replace(":", "-")
+        folder.mkdir()
         return folder
 
     def close(self) -> None:

@@ -6,16 +6,20 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
+from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
 from cod_lightning.engines.base import Request, digest
 from cod_lightning.engines.vllm_server import VLLMServerEngine
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
-from cod_lightning.models import TinyPolicy
+from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import Split
+from tests.adapted import adapted, write_base
+from tests.forked import on_ranks
 from tests.stubs import PlainContext, WordWorld
 from tests.vllm_server import FakeVLLM
 
@@ -262,17 +266,139 @@ def test_the_self_test_asks_every_server(engine, two):
         assert server.prompts == [(3, 7, 5)]
 
 
-def test_each_rank_has_servers_of_its_own(monkeypatch):
-    from cod_lightning.engines import server_start
+def on_two_ranks(act, servers, model, folder):
+    """What `act` returns on each rank, given an engine that is bound and has weights."""
 
-    monkeypatch.setattr(server_start, "num_ranks", lambda: 2)
-    shares = []
-    for rank in range(2):
-        monkeypatch.setattr(server_start, "rank", lambda rank=rank: rank)
-        shares.append(server_start.own_share(["a", "b", "c"]))
-    assert shares == [["a", "c"], ["b"]]
-    with pytest.raises(ConfigError, match="at least 2 servers, one for each rank that trains"):
-        server_start.own_share(["a"])
+    def on_rank():
+        dist.init_process_group("gloo")
+        engine = engine_for(servers, model, folder / "weights", version=None)
+        try:
+            return act(engine)
+        finally:
+            dist.barrier()
+            engine.close()
+
+    return on_ranks(2, on_rank, folder)
+
+
+def test_two_ranks_share_one_server_and_rank_0_brings_it_the_weights(two, model, tmp_path):
+    shared = two[:1]
+
+    def sync_twice(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        engine.update_weights(model.state_dict().items(), 2)
+        (said,) = ask(engine, request())
+        return engine.label, said.action_ids
+
+    first, second = on_two_ranks(sync_twice, shared, model, tmp_path)
+    assert first == second
+    assert shared[0].version == first[0]
+    assert shared[0].calls["/collective_rpc"] == 2
+    assert shared[0].loaded == [frozenset(model.state_dict())] * 2
+
+
+def test_two_ranks_use_all_servers_each_beginning_at_another(two, model, tmp_path):
+    def first_home(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        return [str(replica) for replica in engine.replicas()]
+
+    homes = on_two_ranks(first_home, two, model, tmp_path)
+    assert homes[0] == homes[1][::-1]
+
+
+def test_weights_do_not_change_under_a_turn_that_another_rank_waits_for(two, model, tmp_path):
+    def with_a_turn_on_rank_1(engine):
+        engine.num_live = dist.get_rank()
+        with pytest.raises(EngineFailure, match="1 turns are in flight; weights change only between rollouts"):
+            engine.update_weights(model.state_dict().items(), 1)
+        return engine.policy_version
+
+    assert on_two_ranks(with_a_turn_on_rank_1, two[:1], model, tmp_path) == [-1, -1]
+    assert two[0].calls["/collective_rpc"] == 0
+
+
+def test_all_ranks_hear_that_a_shared_server_did_not_take_the_weights(two, model, tmp_path):
+    def at_a_later_sync(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        with pytest.raises(EngineFailure, match=f"no vLLM server took the weights: {two[0].url}"):
+            engine.update_weights(model.state_dict().items(), 2)
+
+    two[0].most_loads = 1
+    on_two_ranks(at_a_later_sync, two[:1], model, tmp_path)
+
+
+def test_a_rank_brings_a_shared_server_that_came_back_the_weights_that_rank_0_wrote(two, model, tmp_path):
+    def losing_it_on_rank_1(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        if dist.get_rank() == 1:
+            engine._fleet.servers[0].client.settle("default")  # as after a start
+            (said,) = ask(engine, request())
+            return len(said.action_ids)
+        return 0
+
+    assert on_two_ranks(losing_it_on_rank_1, two[:1], model, tmp_path) == [0, 4]
+    assert two[0].calls["/collective_rpc"] == 2
+
+
+@pytest.fixture(scope="module")
+def with_adapter(tmp_path_factory):
+    return adapted(LoRAPolicy, write_base(tmp_path_factory.mktemp("base")))
+
+
+@pytest.fixture
+def roomy():
+    server = FakeVLLM(adapter_rank=16)
+    yield server
+    server.die()
+
+
+def test_a_sync_of_an_adapter_sends_the_adapter_alone_by_a_new_name_each_time(roomy, with_adapter, tmp_path):
+    engine = engine_for([roomy], with_adapter, tmp_path, version=None)
+    for version in (1, 2):
+        engine.update_weights(adapter_weights(with_adapter).items(), version)
+        assert list(roomy.adapters) == [engine.label]
+    (said,) = ask(engine, request())
+    assert len(said.action_ids) == 4
+    assert roomy.calls["/collective_rpc"] == 0
+    assert roomy.calls["/reset_prefix_cache"] == 2
+    assert len(roomy.adapters[engine.label]) == len(adapter_weights(with_adapter))
+
+
+def test_a_server_that_comes_back_without_the_adapter_gets_it_before_it_serves(roomy, with_adapter, tmp_path):
+    engine = engine_for([roomy], with_adapter, tmp_path, version=None)
+    engine.update_weights(adapter_weights(with_adapter).items(), 1)
+    roomy.die()
+    roomy.come_back()
+    (said,) = ask(engine, request())
+    assert len(said.action_ids) == 4
+    assert list(roomy.adapters) == [engine.label]
+
+
+def test_a_left_out_part_of_an_adapter_is_refused(roomy, with_adapter, tmp_path):
+    engine = engine_for([roomy], with_adapter, tmp_path, version=None)
+    weights = adapter_weights(with_adapter)
+    left_out, _ = weights.popitem()
+    with pytest.raises(EngineFailure, match=f"left out .*{left_out}"):
+        engine.update_weights(weights.items(), 1)
+
+
+@pytest.mark.parametrize("room", [0, 2])
+def test_a_server_without_room_for_the_adapter_is_refused_with_the_flags_that_make_it(room, with_adapter, tmp_path):
+    server = FakeVLLM(adapter_rank=room)
+    with pytest.raises(ConfigError, match=rf"room for adapters of rank 4 \(model.policy.rank\), not {room}") as raised:
+        engine_for([server], with_adapter, tmp_path, version=None)
+    server.die()
+    for remedy in ("VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "--max-lora-rank 4", "data.engine.merge_adapters"):
+        assert remedy in str(raised.value)
+
+
+def test_a_server_without_room_for_the_adapter_takes_merged_weights_where_that_is_asked_for(
+    two, with_adapter, tmp_path
+):
+    engine = engine_for(two, with_adapter, tmp_path, version=None, merge_adapters=True)
+    assert not engine.takes_adapters
+    engine.update_weights(plain_weights(with_adapter, merge=True), 1)
+    assert two[0].loaded == [plain_names(with_adapter)]
 
 
 @pytest.mark.parametrize(

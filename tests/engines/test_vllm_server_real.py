@@ -58,11 +58,11 @@ def lifecycles(engine, tokenizer, num_packs=3):
     return run_groups(packs, 4, world=world, mechanism=PlainContext(), speaker=speaker)
 
 
-def test_log_probs_stay_within_1e_4_of_the_training_forward_over_10_syncs_by_files(engine, model):
+def test_log_probs_stay_within_1e_4_of_the_training_forward_over_20_syncs_by_files(engine, model):
     kept, largest = {n: t.clone() for n, t in model.state_dict().items()}, 0.0
     seconds = []
     try:
-        for version in range(8, 18):
+        for version in range(8, 28):
             model.load_state_dict(changed(model, 0.02, version))
             begun = time.perf_counter()
             engine.update_weights(model.state_dict().items(), version)
@@ -72,7 +72,7 @@ def test_log_probs_stay_within_1e_4_of_the_training_forward_over_10_syncs_by_fil
                 assert said.policy_version == version
     finally:
         model.load_state_dict(kept)
-    print(f"largest log-prob gap over 10 syncs: {largest:.1e}; slowest sync {max(seconds):.3f} s")
+    print(f"largest log-prob gap over 20 syncs: {largest:.1e}; slowest sync {max(seconds):.3f} s")
     assert largest <= 1e-4
 
 
