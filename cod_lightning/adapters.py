@@ -98,6 +98,12 @@ def dequantised(weight: Tensor) -> Tensor:
     return dequantize_4bit(weight.data, state)
 
 
+def stored_base(model: nn.Module) -> dict[str, Tensor]:
+    """The base as it is kept, under its names without adapters: 4-bit weights as bytes, beside them what makes numbers of those."""
+    stored = {name: weight for name, weight in model.state_dict().items() if not is_adapter(name)}
+    return {name.replace(".base_layer.", "."): weight.detach() for name, weight in stored.items()}
+
+
 def is_four_bit(model: nn.Module) -> bool:
     """Whether weights of the model are kept in 4 bits."""
     return any(getattr(weight, "quant_state", None) is not None for weight in model.parameters())

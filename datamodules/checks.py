@@ -1,8 +1,14 @@
 """What `data` refuses by its keys alone; combinations with the objective are in `modules/combinations.py`."""
 
+import copy
+
+from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
+from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.types import Message, Role, Task
 
 
 def check_sizes(
@@ -81,3 +87,18 @@ def check_sampling(temperature: float, top_p: float) -> None:
     for key, value in (("temperature", temperature), ("top_p", top_p)):
         if value != 1:
             raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")
+
+
+def check_window(
+    env: TextEnv, context: ContextMechanism, task: Task, window: int, chat: Chat, max_new_tokens: int
+) -> None:
+    """A first prompt and its response have room."""
+    world = copy.deepcopy(env)
+    observation, _ = world.reset(options={"task": task})
+    system = context.inject(world.rules, context.empty())
+    prompt = chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+    needed = len(prompt) + max_new_tokens
+    if needed > window:
+        expected = f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={max_new_tokens}"
+        remedy = "Raise the window or lower data.max_new_tokens."
+        raise ConfigError("model.policy.window", window, expected, remedy)

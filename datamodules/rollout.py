@@ -1,6 +1,5 @@
 """The online data of CoD-Train: packs become groups of lifecycles, groups become batches, one batch an optimizer update."""
 
-import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.engines.base import Engine
+from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError
@@ -36,7 +35,7 @@ from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.pulse import Pulse
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.watchdog import Watchdog
-from cod_lightning.types import Group, Message, Pack, Role, Split
+from cod_lightning.types import Group, Pack, Split
 from datamodules.ahead import Played, RolloutAhead, Round
 from datamodules.checks import (
     check_pair,
@@ -45,6 +44,7 @@ from datamodules.checks import (
     check_sizes,
     check_staleness,
     check_trainable,
+    check_window,
 )
 from datamodules.items import ItemDataModule, SizedItems
 from datamodules.shares import check_shares
@@ -179,10 +179,12 @@ class RolloutDataModule(ItemDataModule):
         """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window."""
         if self._chat is None:
             check_pair(self.engine, policy)
-            self.engine.check()
+            dtype = str(policy.dtype).removeprefix("torch.")
+            self.engine.check(Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype))
             tokenizer = policy.tokenizer(self.env.words() + self.context.words())
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
-            self._check_window(policy, chat)
+            first = self._packs(self.env, Split.TRAIN, 0, 1, self.pack_size, self.seed)[0].tasks[0]
+            check_window(self.env, self.context, first, policy.window, chat, self.max_new_tokens)
             self._chat = chat
 
     def check_trainable(self) -> None:
@@ -420,21 +422,6 @@ class RolloutDataModule(ItemDataModule):
 
     def _step(self) -> int:
         return self.trainer.global_step if self.trainer is not None else 0
-
-    def _check_window(self, policy: Policy, chat: Chat) -> None:
-        env = copy.deepcopy(self.env)
-        pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
-        observation, _ = env.reset(options={"task": pack.tasks[0]})
-        system = self.context.inject(env.rules, self.context.empty())
-        prompt = chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
-        needed = len(prompt) + self.max_new_tokens
-        if needed > policy.window:
-            raise ConfigError(
-                "model.policy.window",
-                policy.window,
-                f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={self.max_new_tokens}",
-                "Raise the window or lower data.max_new_tokens.",
-            )
 
 
 def _num_ids(module: Any) -> int | None:

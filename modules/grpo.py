@@ -7,7 +7,6 @@ advantage recomputes it from a transcript.
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter, without_adapter
-from cod_lightning.errors import ConfigError, NonFiniteLoss
+from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy, output_layer
 from cod_lightning.models.sharded import inside
@@ -35,47 +34,15 @@ from cod_lightning.objective.update import Update, plan_update
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
+from modules.checks import check_numbers, check_terms
 from modules.combinations import check_combination
 from modules.old_logprobs import with_old_logprobs
 from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
+from modules.totals import Totals, UpdateStats
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateStats:
-    """What an optimizer update was made of, on this rank."""
-
-    num_tokens: int
-    """Tokens that went through forward and backward, padding excluded."""
-    num_rows: int
-    num_dropped_rows: int
-    """Rows of zero advantage, which need no gradient, and those of filtered packs."""
-    num_micro_batches: int
-    """Passes forward and backward, the same on every rank; one with fewer of its own goes through empty ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Totals:
-    """Sums over the micro-batches of an update, on all ranks; None where there was none."""
-
-    metrics: LossMetrics | None
-    entropy: float
-    """nats"""
-    divergence: float
-    """Estimate of KL(policy || reference), nats."""
-    mismatch: MismatchSums | None = None
-
-    def __add__(self, other: "_Totals") -> "_Totals":
-        """Of both together."""
-        return _Totals(
-            _added(self.metrics, other.metrics),
-            self.entropy + other.entropy,
-            self.divergence + other.divergence,
-            _added(self.mismatch, other.mismatch),
-        )
 
 
 class GRPOModule(PolicyModule):
@@ -132,8 +99,8 @@ class GRPOModule(PolicyModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        _check(lr, token_budget, gradient_clip_val, final_lr_fraction)
-        _check_terms(kl_coefficient, kl_estimator, entropy_coefficient)
+        check_numbers(lr, token_budget, gradient_clip_val, final_lr_fraction)
+        check_terms(kl_coefficient, kl_estimator, entropy_coefficient)
         self.policy, self.credit, self.baseline = policy, credit, baseline
         self.scale: Literal["none", "group", "batch"] = scale
         self.mismatch = mismatch
@@ -218,7 +185,8 @@ class GRPOModule(PolicyModule):
             num_dropped_rows=len(batch.lengths) - len(rows),
             num_micro_batches=len(parts),
         )
-        silent = 1 - float(advantages.packs_with_signal()[advantages.valid.flatten(1).any(dim=1)].float().mean())
+        heard = advantages.packs_with_signal()[advantages.valid.flatten(1).any(dim=1)]
+        silent = 1 - float(heard.sum()) / max(1, len(heard))
         values = {"red_temperature": advantages.temperature, "gradient_norm": norm, "zero_variance_packs": silent}
         self._log_update(batch, totals, values)
 
@@ -230,7 +198,7 @@ class GRPOModule(PolicyModule):
         """Whether a pack has any advantage; RED changes nothing in that."""
         return credited(table, self.credit, self.baseline, self.scale).packs_with_signal()
 
-    def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> _Totals:
+    def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Totals:
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
         metrics: LossMetrics | None = None
         mismatch: MismatchSums | None = None
@@ -269,8 +237,8 @@ class GRPOModule(PolicyModule):
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
             divergence_sum += float(divergence.detach())
-        own = _Totals(None if metrics is None else metrics.cpu(), entropy_sum, divergence_sum, mismatch)
-        return sum(gathered(own), start=_Totals(None, 0.0, 0.0))
+        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, divergence_sum, mismatch)
+        return sum(gathered(own), start=Totals(None, 0.0, 0.0))
 
     def _pass_through(self, batch: Batch, *, last: bool) -> None:
         """Forward and backward of one token that weighs nothing: sharded layers are gathered by all ranks or by none."""
@@ -338,7 +306,7 @@ class GRPOModule(PolicyModule):
             "Lower model.lr, or look for log-probabilities of -inf in the batch."
         )
 
-    def _log_update(self, batch: Batch, totals: _Totals, values: dict[str, float]) -> None:
+    def _log_update(self, batch: Batch, totals: Totals, values: dict[str, float]) -> None:
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
         table = batch.credit
@@ -392,29 +360,3 @@ class GRPOModule(PolicyModule):
     def predict_step(self, groups: list[Group], batch_idx: int) -> int:
         """How many lifecycles were played; `Transcripts` writes them down (Lightning cannot keep records)."""
         return sum(len(group.lifecycles) for group in groups)
-
-
-def _added(one: Any, other: Any) -> Any:
-    """The sum; None counts for nothing."""
-    return other if one is None else one if other is None else one + other
-
-
-def _check(lr: float, token_budget: int, gradient_clip_val: float | None, final_lr_fraction: float) -> None:
-    if not 0 <= final_lr_fraction <= 1:
-        raise ConfigError("model.final_lr_fraction", final_lr_fraction, "in [0, 1]", "1 keeps the rate constant.")
-    if not lr > 0:
-        raise ConfigError("model.lr", lr, "a number above 0", "The paper's is 1e-6, a tiny policy's about 1e-3.")
-    if token_budget < 1:
-        raise ConfigError("model.token_budget", token_budget, "at least 1", "16384 is the default.")
-    if gradient_clip_val is not None and not gradient_clip_val > 0:
-        raise ConfigError("model.gradient_clip_val", gradient_clip_val, "above 0, or null", "1.0 is the default.")
-
-
-def _check_terms(kl_coefficient: float, kl_estimator: str, entropy_coefficient: float) -> None:
-    if kl_coefficient < 0:
-        raise ConfigError("model.kl_coefficient", kl_coefficient, "at least 0", "0 is the paper's.")
-    if kl_coefficient == 0 and kl_estimator != "k2":
-        expected = "left out while model.kl_coefficient is 0, since there is nothing to estimate"
-        raise ConfigError("model.kl_estimator", kl_estimator, expected, "Set both.")
-    if entropy_coefficient < 0:
-        raise ConfigError("model.entropy_coefficient", entropy_coefficient, "at least 0", "0.001 is a usual value.")

@@ -51,6 +51,18 @@ class Completion:
     """`digest` of the ids that were really conditioned on."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What an engine is to serve, as far as it matters to one."""
+
+    adapter_rank: int = 0
+    """Of the adapter; 0 without one."""
+    four_bit: bool = False
+    """Whether the base is kept in 4 bits."""
+    dtype: str = "float32"
+    """Of the other weights, by torch's name."""
+
+
 class Engine(ABC):
     """Samples turns. Raises `EngineFailure` for what it cannot serve; the rollout records it."""
 
@@ -74,7 +86,7 @@ class Engine(ABC):
     def release(self, dialogue: str) -> None:
         """The dialogue is over; whatever is kept for it may go."""
 
-    def check(self) -> None:
+    def check(self, served: Served) -> None:
         """Raise `ConfigError` or `EngineFailure` for what can be seen to be wrong before there is a model."""
 
     def replicas(self) -> "Sequence[Engine]":

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import plain_weights, synced_weights
+from cod_lightning.adapters import synced_weights
 from cod_lightning.engines.fleet import Server
 from cod_lightning.engines.server_turn import ServerLost
 from cod_lightning.engines.weight_folder import WeightFolder
@@ -40,10 +40,11 @@ class WeightSupply:
         self._named: Sequence[tuple[str, Tensor]] = ()
         self.label, self._before = "", ""
 
-    def begin(self, model: PreTrainedModel) -> Path:
-        """A folder that a server can be started from."""
-        base = plain_weights(model, merge=False) if self._adapter else synced_weights(model, adapter=False).items()
-        return self._start.write(model, base, "start")
+    def begin(self, model: PreTrainedModel, *, four_bit: bool) -> Path:
+        """A folder that a server can be started from; under an adapter the base, in its 4 bits if asked to."""
+        if self._adapter:
+            return self._start.write_base(model, four_bit=four_bit)
+        return self._start.write(model, synced_weights(model, adapter=False).items(), "start")
 
     def renew(self, model: PreTrainedModel, named: Sequence[tuple[str, Tensor]], label: str, *, give: bool) -> None:
         """New weights, by a new name. Call `done` when all have them. All ranks take part.

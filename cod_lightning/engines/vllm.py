@@ -6,13 +6,15 @@ keys and values belong to the weights before.
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Literal
 
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import has_adapter, plain_weights, trained_weights
-from cod_lightning.engines.base import Completion, Engine, Request, digest
+from cod_lightning.adapters import plain_weights, trained_weights
+from cod_lightning.engines.base import Completion, Engine, Request, Served, digest
+from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
 from cod_lightning.engines.vllm_start import Start, start
@@ -38,6 +40,8 @@ class VLLMEngine(Engine):
         kv_cache_gb: Size of the cache in GiB; null is what the share above leaves, on a CPU 1.
         enforce_eager: Leave out compilation and CUDA graphs; null does so on a CPU.
         max_lora_rank: Largest rank of an adapter that vLLM has room for; null takes the least that fits the policy's.
+        dequantise: Serve a base of 4 bits in `dtype`, in the memory of the whole model; else as it is, by the package
+            vllm-bnb-plugin, which computes in bfloat16.
         sleep: Give the memory of weights and cache back while training goes on; on a CPU nothing is given back.
     """
 
@@ -51,23 +55,34 @@ class VLLMEngine(Engine):
         kv_cache_gb: float | None = None,
         enforce_eager: bool | None = None,
         max_lora_rank: int | None = None,
+        dequantise: bool = False,
         sleep: bool = False,
     ) -> None:
         _check(max_num_seqs, gpu_memory_utilization, kv_cache_gb)
         check_versions()
         self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
-        self.max_lora_rank = max_lora_rank
+        self.max_lora_rank, self.dequantise = max_lora_rank, dequantise
         self.sleeps, self.asleep = sleep, False
         self._driver: Driver | None = None
         self._adapter: AdapterFolder | None = None
         self._names: frozenset[str] = frozenset()
+
+    def check(self, served: Served) -> None:
+        """Room for the adapter, and what a base in 4 bits needs."""
+        if served.adapter_rank:
+            room_for(served.adapter_rank, self.max_lora_rank)
+        if not self.dequantise:
+            check_four_bit(replace(served, dtype=self.dtype or served.dtype), type(self).__name__)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start vLLM for this model's architecture, with a window of `window` tokens."""
         if not isinstance(model, PreTrainedModel):
             expected = "a transformers model, whose architecture vLLM can look up"
             raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
+        served = served_of(model)
+        self.check(served)
+        four_bit = served.four_bit and not self.dequantise
         self.precision = self.dtype or str(model.dtype).removeprefix("torch.")
         how = Start(
             dtype=self.precision,
@@ -76,16 +91,18 @@ class VLLMEngine(Engine):
             gpu_memory_utilization=self.gpu_memory_utilization,
             kv_cache_gb=self.kv_cache_gb,
             enforce_eager=self.enforce_eager,
-            lora_rank=room_for(model, self.max_lora_rank) if has_adapter(model) else None,
+            lora_rank=room_for(served.adapter_rank, self.max_lora_rank) if served.adapter_rank else None,
+            four_bit=four_bit,
             sleep=self.sleeps,
         )
         self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
         self._driver = Driver(start(model, how), sorted(stop_ids))
         self._names = frozenset(trained_weights(model))
         self._adapter = None
-        if has_adapter(model):
+        if served.adapter_rank:
             self._adapter = AdapterFolder(model)
-            self._reload(plain_weights(model, merge=False))  # the base, once and for all
+            if not four_bit:
+                self._reload(plain_weights(model, merge=False))  # the base, once and for all
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
         """Take all weights by name, or all of the adapter, and forget all cached prefixes. Refused while turns are in flight.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from cod_lightning.adapters import adapter_rank, write_adapter, write_adapter_config
+from cod_lightning.adapters import write_adapter, write_adapter_config
 from cod_lightning.engines.vllm_start import memory_folder
 from cod_lightning.errors import ConfigError, EngineFailure
 
@@ -56,9 +56,8 @@ class AdapterFolder:
         return LoRARequest(f"sync-{number}", number, str(self.folder))
 
 
-def room_for(model: nn.Module, most: int | None) -> int:
+def room_for(rank: int, most: int | None) -> int:
     """The rank to start vLLM with. Raises `ConfigError` where the adapter's is larger than `most` or than any that vLLM knows."""
-    rank = adapter_rank(model)
     if most is not None and most not in _RANKS:
         ranks = ", ".join(map(str, _RANKS))
         raise ConfigError("data.engine.max_lora_rank", most, f"one of {ranks}, or null", "Null takes what fits.")

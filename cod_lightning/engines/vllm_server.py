@@ -7,6 +7,7 @@ others than those of the last sync is thrown away, and its server gets the right
 import secrets
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -14,10 +15,11 @@ from typing import Literal
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapter_rank, adapter_weights, has_adapter, plain_names
-from cod_lightning.engines.base import Completion, Engine, Request
+from cod_lightning.adapters import adapter_weights, plain_names
+from cod_lightning.engines.base import Completion, Engine, Request, Served
 from cod_lightning.engines.endpoint_access import key_of
 from cod_lightning.engines.fleet import Fleet, OneServer, Server
+from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.server_client import ServerClient
 from cod_lightning.engines.server_lines import Lines
 from cod_lightning.engines.server_process import LocalServers, check_local
@@ -65,6 +67,7 @@ class VLLMServerEngine(Engine):
         sync_timeout_s: Most time for one server to take new weights.
         merge_adapters: Servers get all weights with the policy's adapter merged in, instead of the adapter alone; for those that
             were started without room for one.
+        dequantise: Servers that are started here serve a base of 4 bits in full; else as it is, by the package vllm-bnb-plugin.
         sleep: Servers give their memory back while training goes on, for one that shares its GPU with training. A server that
             runs already needs --enable-sleep-mode.
     """
@@ -83,6 +86,7 @@ class VLLMServerEngine(Engine):
         return_s: float = 300.0,
         sync_timeout_s: float = 600.0,
         merge_adapters: bool = False,
+        dequantise: bool = False,
         sleep: bool = False,
     ) -> None:
         self.urls = [checked_url(url) for url in urls or ()]
@@ -101,7 +105,7 @@ class VLLMServerEngine(Engine):
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
         self.timeout_s, self.max_retries = timeout_s, max_retries
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
-        self.takes_adapters = not merge_adapters
+        self.takes_adapters, self.dequantise = not merge_adapters, dequantise
         self.sleeps, self.asleep = sleep, False
         self.num_live = 0
         """Turns that somebody waits for."""
@@ -117,13 +121,17 @@ class VLLMServerEngine(Engine):
 
     # ------------------------------------------------------------------ life
 
-    def check(self) -> None:
+    def check(self, served: Served) -> None:
         """Ask the servers that run already who they are; see that others could be started."""
         if find_spec("openai") is None:
             raise ConfigError("data.engine", type(self).__name__, "the library openai", "pip install openai.")
         key_of(self.api_key_variable)
         if self.start:
             check_local(self.start, self.local)
+            if self.takes_adapters and served.adapter_rank:
+                room_for(served.adapter_rank, None)
+            if self.takes_adapters and not self.dequantise:
+                check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
         if self.weights == "nccl":
             NCCLTransfer.check()
         on_all([self._client(url) for url in self.urls], see_reachable)
@@ -133,12 +141,13 @@ class VLLMServerEngine(Engine):
         if not isinstance(model, PreTrainedModel):
             expected = "a transformers model, whose architecture vLLM can look up"
             raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
-        self.check()
+        served = served_of(model)
+        self.check(served)
         self.close()
         self._model, self._stop_ids = model, sorted(stop_ids)
-        self._adapted = self.takes_adapters and has_adapter(model)
+        rank_needed = served.adapter_rank if self.takes_adapters else 0
+        self._adapted = rank_needed > 0
         self._names = frozenset(adapter_weights(model)) if self._adapted else plain_names(model)
-        rank_needed = adapter_rank(model) if self._adapted else 0
         longest = window or int(model.config.get_text_config().max_position_embeddings)
         self._run = gathered(self._run)[0]
         self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted)
@@ -147,14 +156,14 @@ class VLLMServerEngine(Engine):
             servers += start_all(
                 self.local,
                 self.start,
-                model=self._supply.begin(model),
+                model=self._supply.begin(model, four_bit=served.four_bit and not self.dequantise),
                 dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
                 window=longest,
                 logs=self.log_folder or Path(),
                 client=self._client,
                 transfer=self.weights == "nccl",
                 sleep=self.sleeps,
-                adapter_rank=room_for(model, None) if self._adapted else 0,
+                adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
                 key=key_of(self.api_key_variable),
             )
         self._fleet = Fleet(servers)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from cod_lightning.engines.weight_folder import write_config, write_four_bit
 from cod_lightning.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,12 +37,17 @@ class Start:
     enforce_eager: bool | None
     lora_rank: int | None = None
     """Largest rank of an adapter that can be served; None serves none."""
+    four_bit: bool = False
+    """Serve the model's base in its 4 bits."""
     sleep: bool = False
     """Whether its memory can be given back meanwhile; a GPU's only."""
 
 
 def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
-    """A running vLLM for the model's architecture, its weights still random: the first sync brings the right ones."""
+    """A running vLLM for the model's architecture, its weights still random: the first sync brings the right ones.
+
+    A base in 4 bits is there already, byte for byte the one that is trained on.
+    """
     _prepare_environment()
     with _process_left_alone(), tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
@@ -50,13 +56,13 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
 
         on_cpu = current_platform.is_cpu()
         _check(model, how, on_cpu=on_cpu)
-        _write_config(model, Path(folder))
+        (write_four_bit if how.four_bit else write_config)(model, Path(folder))
         options = _for_cpu(how) if on_cpu else _for_gpu(how)
         try:
             return LLMEngine.from_engine_args(
                 EngineArgs(
                     model=folder,
-                    load_format="dummy",
+                    load_format="bitsandbytes" if how.four_bit else "dummy",
                     skip_tokenizer_init=True,
                     generation_config="vllm",  # nothing of the checkpoint's own sampling habits
                     dtype=how.dtype,
@@ -125,14 +131,6 @@ def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
         expected = f"one of {', '.join(map(str, sizes))} for vLLM on a CPU"
         remedy = "Set hidden_size and num_heads of model.policy so, or choose engine=transformers."
         raise ConfigError("model.policy (hidden_size / num_heads)", size, expected, remedy)
-
-
-def _write_config(model: PreTrainedModel, folder: Path) -> None:
-    """The model's config, which is all that vLLM reads: weights come by sync, and no text ever goes through it."""
-    config = type(model.config).from_dict(model.config.to_dict())
-    config.__dict__.pop("quantization_config", None)  # 4-bit weights are handed over dequantised
-    config.architectures = [type(model).__name__]
-    config.save_pretrained(folder)
 
 
 def _prepare_environment() -> None:

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import write_adapter, write_adapter_config
+from cod_lightning.adapters import plain_weights, stored_base, write_adapter, write_adapter_config
 
 _PREFIX = "cod_lightning-weights-"
 
@@ -45,6 +45,14 @@ class WeightFolder:
         self.current = folder
         return folder
 
+    def write_base(self, model: PreTrainedModel, *, four_bit: bool) -> Path:
+        """Replace what is there by the base of a model with an adapter, in its 4 bits or dequantised."""
+        if not four_bit:
+            return self.write(model, plain_weights(model, merge=False), "start")
+        folder = self.current = self._fresh("start")
+        write_four_bit(model, folder)
+        return folder
+
     def write_adapter(self, model: PreTrainedModel, weights: Iterable[tuple[str, Tensor]], label: str) -> Path:
         """Replace what is there by the model's adapter."""
         folder = self._fresh(label)
@@ -69,10 +77,17 @@ class WeightFolder:
         self.current = None
 
 
-def write_config(model: PreTrainedModel, folder: Path) -> None:
-    """The model's config, with the class that vLLM is to look up."""
+def write_four_bit(model: PreTrainedModel, folder: Path) -> None:
+    """A checkpoint of the base in 4 bits, as bitsandbytes writes it."""
+    write_config(model, folder, four_bit=True)
+    save_file(_apart(stored_base(model).items()), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def write_config(model: PreTrainedModel, folder: Path, *, four_bit: bool = False) -> None:
+    """The model's config, with the class that vLLM is to look up; whether its weights are in 4 bits, too."""
     config = type(model.config).from_dict(model.config.to_dict())
-    config.__dict__.pop("quantization_config", None)  # 4-bit weights are handed over dequantised
+    if not four_bit:
+        config.__dict__.pop("quantization_config", None)
     config.architectures = [type(model).__name__]
     config.save_pretrained(folder)
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
@@ -26,6 +27,12 @@ class Policy(ABC):
 
     base: BaseWeights | None = None
     """What an adapter is on, once the model is made; None where all weights are trained."""
+    adapter_rank: int = 0
+    """Of the adapter that is trained; 0 where all weights are."""
+    four_bit: bool = False
+    """Whether the frozen base is kept in 4 bits."""
+    dtype: torch.dtype = torch.float32
+    """Of the model's weights, those of 4 bits and an adapter's apart."""
     waits_for_warm_start: bool = False
     """Whether there is no tokenizer before the warm start has run."""
 

@@ -48,7 +48,8 @@ class LoRAPolicy(PretrainedPolicy):
         for key, value in {"rank": rank, "alpha": alpha}.items():
             if value < 1:
                 raise ConfigError(f"model.policy.{key}", value, "at least 1", "32 and alpha=64 are the defaults.")
-        self.rank, self.alpha, self.targets = rank, alpha, targets
+        self.rank = self.adapter_rank = rank
+        self.alpha, self.targets = alpha, targets
         self.waits_for_warm_start = not self.path
 
     @property

@@ -25,6 +25,8 @@ class QLoRAPolicy(LoRAPolicy):
         gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
     """
 
+    four_bit = True
+
     def __init__(
         self,
         path: str | None = None,

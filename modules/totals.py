@@ -1,0 +1,46 @@
+"""What an optimizer update adds up to, over micro-batches and ranks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cod_lightning.objective.losses import LossMetrics
+from cod_lightning.objective.mismatch import MismatchSums
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStats:
+    """What an optimizer update was made of, on this rank."""
+
+    num_tokens: int
+    """Tokens that went through forward and backward, padding excluded."""
+    num_rows: int
+    num_dropped_rows: int
+    """Rows of zero advantage, which need no gradient, and those of filtered packs."""
+    num_micro_batches: int
+    """Passes forward and backward, the same on every rank; one with fewer of its own goes through empty ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the micro-batches of an update, on all ranks; None where there was none."""
+
+    metrics: LossMetrics | None
+    entropy: float
+    """nats"""
+    divergence: float
+    """Estimate of KL(policy || reference), nats."""
+    mismatch: MismatchSums | None = None
+
+    def __add__(self, other: "Totals") -> "Totals":
+        """Of both together."""
+        return Totals(
+            _added(self.metrics, other.metrics),
+            self.entropy + other.entropy,
+            self.divergence + other.divergence,
+            _added(self.mismatch, other.mismatch),
+        )
+
+
+def _added(one: Any, other: Any) -> Any:
+    """The sum; None counts for nothing."""
+    return other if one is None else one if other is None else one + other
