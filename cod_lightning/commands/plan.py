@@ -15,8 +15,8 @@ from cod_lightning.commands.train import TrainCLI, quieten, start
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.errors import ConfigError
-from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy
-from cod_lightning.models.memory_plan import GIB, MemoryPlan, ModelSizes, RunSizes, plan_memory, sizes_of
+from cod_lightning.models import LoRAPolicy, PretrainedPolicy
+from cod_lightning.models.memory_plan import GIB, MemoryPlan, ModelSizes, RunSizes, base_bytes, plan_memory, sizes_of
 from cod_lightning.models.pretrained import read_config
 from cod_lightning.objective.logprobs import scores_bytes
 from datamodules import RolloutDataModule
@@ -137,7 +137,7 @@ def _run_sizes(
     policy, engine, precision = module.policy, data.engine, str(trainer.precision or "32-true")
     assert isinstance(policy, PretrainedPolicy)
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4
-    autocast = "mixed" in precision
+    autocast, four_bit = "mixed" in precision, policy.four_bit
     num_tokens = max(module.token_budget, policy.window)
     adapter = isinstance(policy, LoRAPolicy)
     cached = engine.max_dialogues * policy.window if isinstance(engine, TransformersEngine) else 0
@@ -145,7 +145,7 @@ def _run_sizes(
         weight_bytes=weight_bytes,
         activation_bytes=2 if autocast else weight_bytes,
         autocast=autocast,
-        four_bit=isinstance(policy, QLoRAPolicy),
+        four_bit=four_bit,
         eight_bit_moments="8bit" in module.optimizer_name,
         has_reference=module.kl_coefficient > 0 and not adapter,
         gradient_checkpointing=policy.gradient_checkpointing,
@@ -153,7 +153,7 @@ def _run_sizes(
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
         num_cached_tokens=cached,
-        engine_bytes=_vllm_bytes(engine, sizes, weight_bytes, available, on_gpu)
+        engine_bytes=_vllm_bytes(engine, sizes, weight_bytes, available, four_bit=four_bit, on_gpu=on_gpu)
         if isinstance(engine, VLLMEngine)
         else None,
         num_shards=_num_shards(trainer),
@@ -161,11 +161,14 @@ def _run_sizes(
     )
 
 
-def _vllm_bytes(engine: VLLMEngine, sizes: ModelSizes, weight_bytes: int, available: float, on_gpu: bool) -> int:
+def _vllm_bytes(
+    engine: VLLMEngine, sizes: ModelSizes, weight_bytes: int, available: float, *, four_bit: bool, on_gpu: bool
+) -> int:
     """Its share of a GPU, else its own weights and its cache."""
     if on_gpu and engine.kv_cache_gb is None:
         return int(engine.gpu_memory_utilization * available)
-    return sizes.num_weights * weight_bytes + int((engine.kv_cache_gb or 1.0) * GIB)
+    weights = base_bytes(sizes, weight_bytes, four_bit=four_bit and not engine.dequantise)
+    return int(weights + (engine.kv_cache_gb or 1.0) * GIB)
 
 
 def _num_shards(trainer: Any) -> int:

@@ -59,7 +59,6 @@ class VLLMEngine(Engine):
         sleep: bool = False,
     ) -> None:
         _check(max_num_seqs, gpu_memory_utilization, kv_cache_gb)
-        check_versions()
         self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
         self.max_lora_rank, self.dequantise = max_lora_rank, dequantise
@@ -69,7 +68,8 @@ class VLLMEngine(Engine):
         self._names: frozenset[str] = frozenset()
 
     def check(self, served: Served) -> None:
-        """Room for the adapter, and what a base in 4 bits needs."""
+        """A vLLM that goes with what is installed, room for the adapter, and what a base in 4 bits needs."""
+        check_versions()
         if served.adapter_rank:
             room_for(served.adapter_rank, self.max_lora_rank)
         if not self.dequantise:

@@ -154,7 +154,12 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
     moments = 2 * (_MOMENT_8BIT if run.eight_bit_moments else trained_bytes)
     plain = model.num_weights * run.weight_bytes
     items = [
-        Item("weights", _base(model, run) / run.num_shards, _base_told(run), "" if run.four_bit else _FEWER),
+        Item(
+            "weights",
+            base_bytes(model, run.weight_bytes, four_bit=run.four_bit) / run.num_shards,
+            _base_told(run),
+            "" if run.four_bit else _FEWER,
+        ),
         Item("adapter", 4 * adapter / run.num_shards, f"{adapter / 1e6:.1f} M in float32", "lower model.policy.rank"),
         Item(
             "gradients",
@@ -190,9 +195,10 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
     return MemoryPlan(tuple(item for item in items if item.size > 0), available, device)
 
 
-def _base(model: ModelSizes, run: RunSizes) -> float:
-    four_bit = model.num_linear_weights if run.four_bit else 0
-    return four_bit * _NF4 + (model.num_weights - four_bit) * run.weight_bytes
+def base_bytes(model: ModelSizes, weight_bytes: int, *, four_bit: bool) -> float:
+    """Of all weights but an adapter's; `four_bit` has the linear layers in NF4."""
+    small = model.num_linear_weights if four_bit else 0
+    return small * _NF4 + (model.num_weights - small) * weight_bytes
 
 
 def _base_told(run: RunSizes) -> str:

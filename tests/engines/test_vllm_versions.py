@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from cod_lightning.engines import vllm_versions
+from cod_lightning.engines.base import Served
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError
@@ -46,10 +47,10 @@ def test_a_vllm_that_fits_is_accepted(environment):
     ],
     ids=["none", "both", "old", "other torch", "no transformers"],
 )
-def test_what_cannot_work_is_said_when_the_engine_is_made(installed, said, environment):
+def test_what_cannot_work_is_said_before_there_is_a_model(installed, said, environment):
     environment(**installed)
     with pytest.raises(ConfigError, match=said):
-        VLLMEngine()
+        VLLMEngine().check(Served())
 
 
 @pytest.mark.parametrize(
