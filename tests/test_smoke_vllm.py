@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cod_lightning.engines.server_client import ServerClient
+from cod_lightning.engines.server_process import LocalServers, ServerProcess
 from cod_lightning.rollout.transcript import load
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
@@ -96,3 +98,27 @@ def test_a_server_in_a_process_of_its_own_serves_whole_steps_and_goes_with_the_r
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", int(port[1])), timeout=1)
     assert not list(weights.iterdir())
+
+
+def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp_path, cache):
+    checkpoint = next(path.parent for path in cache.rglob("model.safetensors"))
+    how = LocalServers(max_num_seqs=64, kv_cache_gb=0.25)
+    server = ServerProcess(
+        how, index=0, model=checkpoint, dtype="float32", window=96, log=tmp_path / "server.log", key=""
+    )
+    server.start()
+    try:
+        server.wait(ServerClient(server.url, "", 60.0).healthy)
+        few = ("--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "2", "--data.packs_per_rollout", "8")
+        few += ("--data.val_packs", "8", "--data.engine.init_args.urls", f"[{server.url}]", "--torch_threads", "1")
+        done = fit("strategy=ddp", "--trainer.devices", "2", *few, cwd=tmp_path, cache=cache, engine="vllm_server")
+    finally:
+        server.stop()
+    assert done.returncode == 0, done.stderr[-3000:]
+    with (tmp_path / "runs" / "smoke" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    read = tmp_path / "runs" / "smoke", rows
+    assert values(read, "rollout/num_failed") == [0.0] * len(values(read, "rollout/num_failed"))
+    assert set(values(read, "rollout/token_drift")) == {0.0}
+    assert 0 < max(values(read, "train/max_logprob_gap")) <= 1e-4
+    assert 0 < max(values(read, "engine/self_test_gap")) <= 1e-4
