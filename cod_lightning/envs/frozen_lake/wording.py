@@ -3,19 +3,22 @@
 import re
 
 from cod_lightning.envs.facts import FactTable
-from cod_lightning.envs.frozen_lake.labels import FIXED, LakeFacts, LakeLabels
+from cod_lightning.envs.frozen_lake.labels import FIXED, LakeFacts, LakeLabels, MovedFacts
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell
 from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove, Shore
 
 
 class CompactLake(LakeWording):
-    """`O(0,1) G(2,2) @(0,0)`, then `3=up @(0,1)`, and at the end `goal 3=up`; answers are single words."""
+    """`O(0,1) G(2,2) @(1,1)`, then `3=up @(0,1)`, and at the end `goal 3=up`; answers are single words.
 
-    facts = FactTable("Direction", DIRECTIONS, compact=True)
+    Where effects are not named, a move is the word `3:(1,1)>(0,1)` instead.
+    """
 
-    def __init__(self, fixed_size: int | None = None, warns: bool = False) -> None:
-        self.fixed_size, self.warns = fixed_size, warns
-        """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings."""
+    def __init__(self, fixed_size: int | None = None, warns: bool = False, names_effects: bool = True) -> None:
+        self.fixed_size, self.warns, self.names_effects = fixed_size, warns, names_effects
+        """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings; whether moves are
+        told by their direction."""
+        self.facts = (FactTable if names_effects else MovedFacts)("Direction", DIRECTIONS, compact=True)
 
     def rules(self, max_turns: int) -> str:
         """One word."""
@@ -31,13 +34,12 @@ class CompactLake(LakeWording):
             holes = [_cell("O", hole) for hole in view.lake.holes()]
             size = [] if self.fixed_size else [f"{view.lake.size}x{view.lake.size}"]
             return " ".join([*size, *holes, _cell("G", view.lake.find("G")), here])
-        return f"{_effect(view.moves[-1])} {here}" if name_effects else here
+        return f"{_effect(view.moves[-1], name_effects)} {here}"
 
     def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
-        """The outcome, then every different effect in order of appearance (or the cells walked)."""
+        """The outcome, then every different effect, or move, in order of appearance."""
         del complaint
-        seen = [_effect(m) if name_effects else _cell("@", m.after) for m in view.moves]
-        return " ".join([outcome, *(dict.fromkeys(seen) if name_effects else seen)])
+        return " ".join([outcome, *dict.fromkeys(_effect(move, name_effects) for move in view.moves)])
 
     def respond(self, direction: str, code: int) -> str:
         """A thought, then the answer."""
@@ -55,14 +57,16 @@ class CompactLake(LakeWording):
         return _cells("@", observation)[-1]
 
     def words(self, size: int) -> tuple[str, ...]:
-        """Cells in their three roles, effects and facts, answers, thoughts, outcomes."""
+        """Cells in their three roles, facts, effects or moves, answers, thoughts, outcomes."""
         cells = [(r, c) for r in range(size) for c in range(size)]
+        stays = [f"{code}=stay" for code in self.facts.codes]
+        moves = [_move(code, cell, to) for code in self.facts.codes for cell in cells for to in _reached(cell, cells)]
         return (
             "lake",
             *(f"{n}x{n}" for n in range(3, size + 1) if not self.fixed_size),
             *(_cell(role, cell) for role in "OG@" for cell in cells),
             *self.facts.words(),
-            *(f"{code}=stay" for code in self.facts.codes),
+            *(stays if self.names_effects else moves),
             *(f"<answer>Direction_{code}</answer>" for code in self.facts.codes),
             *DIRECTIONS,
             *("goal", "hole", "late", "malformed", *["unread"][: self.warns]),
@@ -190,5 +194,16 @@ def _where(rows: list[list[str]], symbol: str) -> list[Cell]:
     return [(r, c) for r, row in enumerate(rows) for c, cell in enumerate(row) if cell == symbol]
 
 
-def _effect(move: LastMove) -> str:
+def _effect(move: LastMove, named: bool) -> str:
+    if not named:
+        return _move(move.code, move.before, move.after)
     return f"{move.code}={'stay' if move.before == move.after else move.direction}"
+
+
+def _move(code: int, before: Cell, after: Cell) -> str:
+    return f"{code}:({before[0]},{before[1]})>({after[0]},{after[1]})"
+
+
+def _reached(cell: Cell, cells: list[Cell]) -> list[Cell]:
+    """By one move: the neighbours, and the cell itself where the map ends."""
+    return [to for to in cells if abs(to[0] - cell[0]) + abs(to[1] - cell[1]) <= 1]

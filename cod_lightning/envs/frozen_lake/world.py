@@ -51,7 +51,6 @@ class FrozenLakeObscure(TextEnv):
         min_shortest_path: Maps whose shortest safe path is shorter are redrawn.
         length_penalty: A success with t turns is worth 1 - length_penalty * t / max_turns.
         feedback: Whether observations name the direction moved (effect) or only the cells (positions, as in the paper).
-            With compact words, positions leave nothing to note: an update prompt then shows no code.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         mappings: Which of the 24 mappings may be drawn, by index; null for all.
         teacher: How good the demonstrations of the warm start are.
@@ -227,4 +226,4 @@ class FrozenLakeObscure(TextEnv):
     def _worded(self, task: LakeTask) -> LakeWording:
         if self.parameters.protocol == "natural":
             return NaturalLake(task.labels, self.parameters.mapping_scope == "per_task")
-        return CompactLake(self.parameters.fixed_size, self.parameters.lenient)
+        return CompactLake(self.parameters.fixed_size, self.parameters.lenient, self.parameters.names_effects)

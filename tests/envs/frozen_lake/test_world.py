@@ -185,8 +185,10 @@ def test_the_size_is_shown_where_it_varies():
 
 def test_positions_leave_the_direction_out_in_both_protocols():
     env, _ = _started(feedback="positions")
-    assert _walk(env, RIGHT)[0] == "@(0,1)"
-    assert _walk(env, RIGHT, DOWN, DOWN)[0] == "goal @(0,1) @(0,2) @(1,2) @(2,2)"
+    assert _walk(env, RIGHT)[0] == "1:(0,0)>(0,1) @(0,1)"
+    walked = "1:(0,0)>(0,1) 1:(0,1)>(0,2) 2:(0,2)>(1,2) 2:(1,2)>(2,2)"
+    assert _walk(env, RIGHT, DOWN, DOWN)[0] == f"goal {walked}"
+    assert set(walked.split()) <= set(env.words())
     env, _ = _started(feedback="positions", protocol="natural")
     told = _walk(env, RIGHT)[0]
     assert "Direction 1 took you, from row 0, column 0 to row 0, column 1." in told
