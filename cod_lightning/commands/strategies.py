@@ -2,9 +2,25 @@
 
 from typing import Any
 
+import torch
+
 from cod_lightning.errors import ConfigError
 
 _SIZES = "trainer.strategy.init_args"
+
+
+def check_devices(trainer: Any) -> None:
+    """Refuse GPUs that are not there, by the keys of `trainer`."""
+    if trainer.accelerator not in ("gpu", "cuda"):
+        return
+    there = torch.cuda.device_count()
+    if not there:
+        expected = "cpu or auto, since torch sees no GPU here"
+        remedy = "Install a torch that was built for your GPU, or set it to cpu."
+        raise ConfigError("trainer.accelerator", trainer.accelerator, expected, remedy)
+    wanted = num_processes(trainer)
+    if wanted is not None and wanted // trainer.num_nodes > there:
+        raise ConfigError("trainer.devices", trainer.devices, f"at most {there}, the GPUs of this node", "Lower it.")
 
 
 def settle_strategy(trainer: Any) -> None:

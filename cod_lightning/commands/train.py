@@ -39,7 +39,7 @@ from cod_lightning.commands.changes import check_changes
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
-from cod_lightning.commands.strategies import num_processes, settle_strategy
+from cod_lightning.commands.strategies import check_devices, num_processes, settle_strategy
 from cod_lightning.commands.suite_files import chosen, suite_names
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
@@ -112,6 +112,7 @@ class CodCLI(LightningCLI):
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
         config = self._own()
         _refuse_trainer_flags(config.trainer)
+        check_devices(config.trainer)
         settle_strategy(config.trainer)
         if (every := config.checkpoint_every) is not None and every < 1:
             raise ConfigError("checkpoint_every", every, "at least 1", "Null writes one after every validation.")

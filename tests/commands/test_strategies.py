@@ -1,9 +1,10 @@
 """Device meshes are filled in or refused before anything is built."""
 
 import pytest
+import torch
 from jsonargparse import Namespace
 
-from cod_lightning.commands.strategies import num_processes, settle_strategy
+from cod_lightning.commands.strategies import check_devices, num_processes, settle_strategy
 from cod_lightning.errors import ConfigError
 
 FSDP2 = "lightning.pytorch.strategies.ModelParallelStrategy"
@@ -50,3 +51,23 @@ def test_other_strategies_have_no_mesh(name):
     keys = trainer("auto", strategy=name)
     settle_strategy(keys)
     assert keys.strategy == name
+
+
+def on(accelerator, devices=1):
+    return Namespace(accelerator=accelerator, devices=devices, num_nodes=1)
+
+
+def test_a_gpu_is_refused_where_torch_sees_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(ConfigError, match=r"trainer\.accelerator is gpu; expected cpu or auto, .*no GPU.*built for"):
+        check_devices(on("gpu"))
+    check_devices(on("auto"))
+    check_devices(on("cpu", devices=8))
+
+
+def test_more_gpus_than_a_node_has_are_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ConfigError, match=r"trainer\.devices is 4; expected at most 2"):
+        check_devices(on("gpu", devices=4))
+    check_devices(on("gpu", devices=2))
+    check_devices(on("gpu", devices="auto"))
