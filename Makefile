@@ -39,6 +39,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/rank_stops.py --out docs/results/rank_stops.json
 	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json
 	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
+	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
 bench: .venv/installed-test

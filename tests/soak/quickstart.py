@@ -21,9 +21,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run(config: str, seed: int, folder: Path) -> dict[str, Any]:
+def run(config: str, seed: int, folder: Path, *more: str) -> dict[str, Any]:
     """One training from nothing; its evaluation, seconds and peak memory (MiB)."""
-    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", config, "--seed_everything", str(seed)]
+    command = [sys.executable, "-m", "cod_lightning", "fit", "--config", config, "--seed_everything", str(seed), *more]
     environment = os.environ | {"COD_LIGHTNING_CACHE": str(folder / "cache")}
     begun = time.perf_counter()
     with (folder / "log.txt").open("w") as log:
