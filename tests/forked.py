@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 
 class Ranks:
@@ -66,6 +67,17 @@ def on_ranks(
         return ranks.results(limit_s)
     ranks.wait(limit_s)
     return []
+
+
+def on_two_ranks(folder: Path, act: Callable[[int], Any], *, grouped: bool = True) -> list[Any]:
+    """What `act` returns on rank 0 and 1; not `grouped`: it makes the group itself, from the environment, as under torchrun."""
+
+    def on_rank() -> Any:
+        if grouped:
+            dist.init_process_group("gloo")
+        return act(int(os.environ["RANK"]))
+
+    return on_ranks(2, on_rank, folder)
 
 
 def _start(rank: int, number: int, port: int, function: Callable[[], Any], folder: Path) -> int:

@@ -20,7 +20,7 @@ from cod_lightning.errors import SaveFailed, Stopped
 from cod_lightning.models.checkpoint_check import damage
 from datamodules.items import Sealed
 from datamodules.train_stream import TrainStream
-from tests.two_ranks import on_two_ranks
+from tests.forked import on_two_ranks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 

@@ -10,8 +10,8 @@ import pytest
 from callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.errors import Stopped
 from cod_lightning.ranks import gathered
+from tests.forked import on_two_ranks
 from tests.played_run import PlayedData, PlayedModule, trainer
-from tests.two_ranks import on_two_ranks
 
 
 def watching(world_size: int) -> StopSignals:

@@ -19,7 +19,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import Split
 from tests.adapted import adapted, write_base
-from tests.forked import on_ranks
+from tests.forked import on_two_ranks
 from tests.stubs import PlainContext, WordWorld
 from tests.vllm_server import FakeVLLM
 
@@ -266,11 +266,10 @@ def test_the_self_test_asks_every_server(engine, two):
         assert server.prompts == [(3, 7, 5)]
 
 
-def on_two_ranks(act, servers, model, folder):
-    """What `act` returns on each rank, given an engine that is bound and has weights."""
+def with_shared(act, servers, model, folder):
+    """What `act` returns on each of two ranks, given an engine that is bound and has no weights yet."""
 
-    def on_rank():
-        dist.init_process_group("gloo")
+    def on_rank(rank):
         engine = engine_for(servers, model, folder / "weights", version=None)
         try:
             return act(engine)
@@ -278,7 +277,7 @@ def on_two_ranks(act, servers, model, folder):
             dist.barrier()
             engine.close()
 
-    return on_ranks(2, on_rank, folder)
+    return on_two_ranks(folder, on_rank)
 
 
 def test_two_ranks_share_one_server_and_rank_0_brings_it_the_weights(two, model, tmp_path):
@@ -290,7 +289,7 @@ def test_two_ranks_share_one_server_and_rank_0_brings_it_the_weights(two, model,
         (said,) = ask(engine, request())
         return engine.label, said.action_ids
 
-    first, second = on_two_ranks(sync_twice, shared, model, tmp_path)
+    first, second = with_shared(sync_twice, shared, model, tmp_path)
     assert first == second
     assert shared[0].version == first[0]
     assert shared[0].calls["/collective_rpc"] == 2
@@ -302,7 +301,7 @@ def test_two_ranks_use_all_servers_each_beginning_at_another(two, model, tmp_pat
         engine.update_weights(model.state_dict().items(), 1)
         return [str(replica) for replica in engine.replicas()]
 
-    homes = on_two_ranks(first_home, two, model, tmp_path)
+    homes = with_shared(first_home, two, model, tmp_path)
     assert homes[0] == homes[1][::-1]
 
 
@@ -313,7 +312,7 @@ def test_weights_do_not_change_under_a_turn_that_another_rank_waits_for(two, mod
             engine.update_weights(model.state_dict().items(), 1)
         return engine.policy_version
 
-    assert on_two_ranks(with_a_turn_on_rank_1, two[:1], model, tmp_path) == [-1, -1]
+    assert with_shared(with_a_turn_on_rank_1, two[:1], model, tmp_path) == [-1, -1]
     assert two[0].calls["/collective_rpc"] == 0
 
 
@@ -324,7 +323,7 @@ def test_all_ranks_hear_that_a_shared_server_did_not_take_the_weights(two, model
             engine.update_weights(model.state_dict().items(), 2)
 
     two[0].most_loads = 1
-    on_two_ranks(at_a_later_sync, two[:1], model, tmp_path)
+    with_shared(at_a_later_sync, two[:1], model, tmp_path)
 
 
 def test_a_rank_brings_a_shared_server_that_came_back_the_weights_that_rank_0_wrote(two, model, tmp_path):
@@ -336,7 +335,7 @@ def test_a_rank_brings_a_shared_server_that_came_back_the_weights_that_rank_0_wr
             return len(said.action_ids)
         return 0
 
-    assert on_two_ranks(losing_it_on_rank_1, two[:1], model, tmp_path) == [0, 4]
+    assert with_shared(losing_it_on_rank_1, two[:1], model, tmp_path) == [0, 4]
     assert two[0].calls["/collective_rpc"] == 2
 
 
