@@ -14,7 +14,6 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from transformers.utils import logging as transformers_logging
 
 from callbacks import (
@@ -38,11 +37,11 @@ from callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.commands.changes import check_changes
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.refusals import check_shards, checkpoints_of, refuse_trainer_flags, refuse_weights
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.strategies import check_devices, num_processes, settle_strategy
 from cod_lightning.commands.suite_files import chosen, suite_names
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.base import Policy
 from cod_lightning.models.checkpoint import read_checkpoint
 from datamodules import RolloutDataModule
 from datamodules.shares import check_shares
@@ -111,7 +110,7 @@ class CodCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
         config = self._own()
-        _refuse_trainer_flags(config.trainer)
+        refuse_trainer_flags(config.trainer)
         check_devices(config.trainer)
         settle_strategy(config.trainer)
         if (every := config.checkpoint_every) is not None and every < 1:
@@ -152,7 +151,7 @@ class CodCLI(LightningCLI):
         if path := self._own().ckpt_path:
             count = trainer.num_devices * trainer.num_nodes
             check_changes(read_checkpoint(path), resolved, count, accepted=self._own().accept_changes)
-            _check_shards(path, trainer.strategy)
+            check_shards(path, trainer.strategy)
         return trainer
 
     def _resolved(self) -> str:
@@ -226,7 +225,7 @@ class TrainCLI(CodCLI):
 
         config = self._own()
         self.warm_start_folder: Path | None = None
-        _refuse_weights(self.model.policy, config)
+        refuse_weights(self.model.policy, config)
         if self.subcommand in ("fit", None):
             check_combination(self.model, self.datamodule)
         if self.subcommand == "fit":
@@ -339,49 +338,6 @@ def quieten() -> None:
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
-
-
-def _check_shards(path: str, strategy: Any) -> None:
-    """Training goes on from shards with the strategy that shares them out; everything else reads them as well."""
-    if Path(path).is_dir() and not isinstance(strategy, FSDPStrategy | ModelParallelStrategy):
-        expected = "a checkpoint in one file, or a strategy that shards, since this one holds shards of the optimizer"
-        raise ConfigError("ckpt_path", path, expected, "Choose strategy=fsdp2.")
-
-
-def _refuse_trainer_flags(trainer: Any) -> None:
-    for key in ("gradient_clip_val", "gradient_clip_algorithm"):
-        if (value := getattr(trainer, key)) is not None:
-            expected = "null, since the module clips itself"
-            raise ConfigError(f"trainer.{key}", value, expected, "Set model.gradient_clip_val.")
-    if trainer.accumulate_grad_batches != 1:
-        raise ConfigError(
-            "trainer.accumulate_grad_batches",
-            trainer.accumulate_grad_batches,
-            "1, since a batch is an optimizer update and the module splits it",
-            "Set model.token_budget for memory, data.packs_per_rollout and data.updates_per_rollout for batch size.",
-        )
-
-
-def _refuse_weights(policy: Policy, config: Any) -> None:
-    """A policy without weights has nothing to load them into."""
-    for key in ("warm_start", "ckpt_path"):
-        if not policy.has_weights and (value := config.get(key)):
-            expected = f"null, since {type(policy).__name__} has no weights here"
-            raise ConfigError(key, value, expected, "Leave it out, or choose a policy with weights.")
-
-
-def checkpoints_of(config: Any) -> list[str]:
-    """The checkpoints that `--ckpt_paths` names; none where it is not given."""
-    paths: list[str] = list(config.get("ckpt_paths") or ())
-    if paths and config.get("ckpt_path"):
-        raise ConfigError("ckpt_paths", paths, "null beside a ckpt_path", "Put all checkpoints into ckpt_paths.")
-    if len(set(paths)) != len(paths) or "last" in paths:
-        raise ConfigError(
-            "ckpt_paths", paths, "different files, each named in full", "Name each once, `last` by its path."
-        )
-    for path in paths:
-        named(path)
-    return paths
 
 
 def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
