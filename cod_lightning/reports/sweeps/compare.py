@@ -161,7 +161,7 @@ def _cost(costs: Sequence[Cost]) -> CellCost:
 def _command(cell: Cell) -> str:
     """What runs the cell again, with all its seeds."""
     record = cell.records[0]
-    set_by_hand = [line.lstrip("+") for line in record.overrides]
+    set_by_hand = [line.removeprefix("++") for line in record.overrides]  # a single + is the way to a group of its own
     axes = [line for line in set_by_hand if not line.startswith(f"{_SEED}=")]
     seeds = ",".join(map(str, sorted(one.seed for one in cell.records)))
     return shlex.join(["python", "-m", "cod_lightning", "sweep", "--config", record.config, *axes, f"{_SEED}={seeds}"])

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from cod_lightning.evaluation.schema import SuiteRecord
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.reports.sweeps.compare import compare
 from cod_lightning.reports.sweeps.page import page
-from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, write_record
+from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_jobs, write_record
 
 PACKS = 60
 CELL = Suite(name="held_out", controls=("blanked_context",), warm_start_temperatures=())
@@ -194,6 +195,16 @@ def test_the_page_says_what_won_by_how_much_and_how_to_run_it_again(root: Path) 
     assert "(lower)" in text
     command = "python -m cod_lightning sweep --config study/made credit=episode seed_everything=1,2,3"
     assert command in text
+
+
+def test_a_row_is_run_again_by_what_can_be_typed(root: Path) -> None:
+    """A value was made `++key=value` for Hydra and is typed without; a group that the config does not have is typed with +."""
+    for folder, record in read_jobs(root).items():
+        if record.setting.get("credit") == "episode":
+            typed = ("credit=episode", "+anchors=quarter", "++model.lr=1e-3", f"++seed_everything={record.seed}")
+            write_record(folder, replace(record, overrides=typed))
+    axes = "credit=episode +anchors=quarter model.lr=1e-3 seed_everything=1,2,3"
+    assert f"python -m cod_lightning sweep --config study/made {axes}" in page(compare([root]), "Title", "the command")
 
 
 @pytest.mark.parametrize("asked", ["credit=none", "env=levers", "nonsense"])
