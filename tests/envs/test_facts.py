@@ -12,13 +12,14 @@ from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 
-TABLES = (CompactLake.facts, NaturalLake.facts)
+TABLES = (CompactLake.facts, NaturalLake.facts, CompactLake(names_effects=False).facts)
 SOME_FACTS = st.dictionaries(st.integers(1, 4), st.sampled_from(CompactLake.facts.values))
 TRUTH = dict(enumerate(("up", "down", "left", "right"), start=1))
 
 
 def test_a_context_names_all_codes_in_order():
-    compact, natural = (table.write({3: "left", 1: "up"}) for table in TABLES)
+    compact, natural, moved = (table.write({3: "left", 1: "up"}) for table in TABLES)
+    assert moved == compact
     assert compact == "1=up 2=? 3=left 4=?"
     assert natural.splitlines() == [
         "- Direction 1: up",

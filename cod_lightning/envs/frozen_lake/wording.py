@@ -14,11 +14,14 @@ class CompactLake(LakeWording):
     Where effects are not named, a move is the word `3:(1,1)>(0,1)` instead.
     """
 
+    facts = FactTable("Direction", DIRECTIONS, compact=True)
+
     def __init__(self, fixed_size: int | None = None, warns: bool = False, names_effects: bool = True) -> None:
         self.fixed_size, self.warns, self.names_effects = fixed_size, warns, names_effects
         """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings; whether moves are
         told by their direction."""
-        self.facts = (FactTable if names_effects else MovedFacts)("Direction", DIRECTIONS, compact=True)
+        if not names_effects:
+            self.facts = MovedFacts("Direction", DIRECTIONS, compact=True)
 
     def rules(self, max_turns: int) -> str:
         """One word."""
