@@ -28,7 +28,7 @@ smoke: .venv/installed-test
 # Real vLLM on the CPU, in an environment of its own (2.5 GB; the script says why). 3: it cannot be had here.
 vllm:
 	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' tests/vllm/make_venv.sh .venv-vllm || exit $$?
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} .venv-vllm/bin/python -m pytest -q -m vllm -n 2 --dist loadfile $$(grep -rl --include='*.py' 'mark\.vllm' tests)
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} .venv-vllm/bin/python -m pytest -q -m vllm -n 3 --dist loadfile $$(grep -rl --include='*.py' 'mark\.vllm' tests)
 
 soak: .venv/installed-test
 	.venv/bin/python tests/soak/quickstart.py --out docs/results/quickstart.json

@@ -21,6 +21,7 @@ SHORT = ("--trainer.max_epochs", "2", "--data.suites", "null")
 
 def fit(*arguments, cwd, cache, engine="vllm"):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COD_LIGHTNING_CACHE": str(cache)}
+    environment.pop("VLLM_LOGGING_LEVEL", None)  # an engine within this process has set it
     command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", f"engine={engine}", *SHORT]
     command += arguments
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=550)
@@ -110,7 +111,16 @@ def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp
     try:
         server.wait(ServerClient(server.url, "", 60.0).healthy)
         few = ("--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "2", "--data.packs_per_rollout", "8")
-        few += ("--data.val_packs", "8", "--data.engine.init_args.urls", f"[{server.url}]", "--torch_threads", "1")
+        few += (
+            "--data.val_packs",
+            "4",
+            "--data.group_size",
+            "4",
+            "--data.engine.init_args.urls",
+            f"[{server.url}]",
+            "--torch_threads",
+            "1",
+        )
         done = fit("strategy=ddp", "--trainer.devices", "2", *few, cwd=tmp_path, cache=cache, engine="vllm_server")
     finally:
         server.stop()

@@ -11,7 +11,7 @@ from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.server_process import LocalServers
 from cod_lightning.engines.vllm_server import VLLMServerEngine
 from cod_lightning.errors import ConfigError, EngineMismatch
-from cod_lightning.models import LoRAPolicy, QLoRAPolicy
+from cod_lightning.models import LoRAPolicy
 from tests.adapted import adapted, step, write_base
 from tests.engines.test_vllm import ask, request
 
@@ -24,12 +24,12 @@ def base(tmp_path_factory):
     return write_base(tmp_path_factory.mktemp("base"))
 
 
-@pytest.fixture(scope="module", params=[LoRAPolicy, QLoRAPolicy])
-def started(request, base, tmp_path_factory):
+@pytest.fixture(scope="module")
+def started(base, tmp_path_factory):
     """An engine with a server of its own, and the model that it serves."""
-    model = adapted(request.param, base)
+    model = adapted(LoRAPolicy, base)
     how = LocalServers(max_num_seqs=64, kv_cache_gb=0.25)
-    engine = VLLMServerEngine(local=how, sleep=True, max_retries=0, dequantise=True)
+    engine = VLLMServerEngine(local=how, sleep=True, max_retries=0)
     engine.log_folder = tmp_path_factory.mktemp("logs")
     engine.bind(model, stop_ids=[2], window=256)
     yield engine, model
