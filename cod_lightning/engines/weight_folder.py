@@ -42,14 +42,13 @@ class WeightFolder:
         write_config(model_config, folder)
         save_file(_apart(weights), folder / "model.safetensors", metadata={"format": "pt"})
         os.chmod(folder / "model.safetensors", 0o644)
-        self.current = folder
         return folder
 
     def write_base(self, model: PreTrainedModel, *, four_bit: bool) -> Path:
         """Replace what is there by the base of a model with an adapter, in its 4 bits or dequantised."""
         if not four_bit:
             return self.write(model, plain_weights(model, merge=False), "start")
-        folder = self.current = self._fresh("start")
+        folder = self._fresh("start")
         write_four_bit(model, folder)
         return folder
 
@@ -59,15 +58,15 @@ class WeightFolder:
         write_adapter_config(model, folder)
         write_adapter(dict(weights), folder)
         os.chmod(folder / "adapter_model.safetensors", 0o644)
-        self.current = folder
         return folder
 
     def _fresh(self, label: str) -> Path:
+        """An empty folder in place of the current one."""
         if self.current is not None:
             shutil.rmtree(self.current, ignore_errors=True)
-        folder = self.root / label.replace(":", "-")
-        folder.mkdir()
-        return folder
+        self.current = self.root / label.replace(":", "-")
+        self.current.mkdir()
+        return self.current
 
     def close(self) -> None:
         """Remove it all."""
