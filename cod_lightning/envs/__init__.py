@@ -4,4 +4,5 @@ A world's class lives in its folder: `from cod_lightning.envs.levers import Leve
 """
 
 from cod_lightning.envs.base import TextEnv as TextEnv
+from cod_lightning.envs.facts import QuotingDials as QuotingDials
 from cod_lightning.envs.facts import TeacherDials as TeacherDials

@@ -89,7 +89,7 @@ class TeacherDials:
         )
 
     def __post_init__(self) -> None:
-        for field in fields(self):
+        for field in fields(TeacherDials):
             check_share(f"data.env.teacher.{field.name}", getattr(self, field.name), f"{field.default} is the default.")
         if self.context_true + self.context_junk > 1 + 1e-9:
             raise ConfigError(
@@ -98,6 +98,35 @@ class TeacherDials:
                 f"at most 1 - context_true ({self.context_true}), since both are shares of the same tasks",
                 "Lower one of them.",
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotingDials(TeacherDials):
+    """How good demonstrations are, of a world whose facts are a table."""
+
+    quotes: bool = False
+    """Whether a player repeats the fact that it goes by before its compact answer (`red 3=red <answer>Lever_3</answer>`, for a try
+    `red 3=? <answer>Lever_3</answer>`), so that a policy can say a fact that it sees before it has ever noted one."""
+
+    def described(self) -> str:
+        """Quoting is part of what they contain."""
+        told = " The player named the fact that it went by before each answer." if self.quotes else ""
+        return super().described() + told
+
+    def check(self, protocol: str) -> None:
+        """Quotes are words of the compact protocol."""
+        if self.quotes and protocol != "compact":
+            expected = f"false with data.env.protocol={protocol}, whose demonstrations are sentences"
+            raise ConfigError("data.env.teacher.quotes", True, expected, "Leave it out, or use protocol=compact.")
+
+    def said(self, response: str, known: Mapping[int, str], code: int) -> str:
+        """A compact response with that code for an answer, as this player says it.
+
+        >>> QuotingDials(quotes=True).said("red <answer>Lever_3</answer>", {3: "red"}, 3)
+        'red 3=red <answer>Lever_3</answer>'
+        """
+        thought, mark, answer = response.partition("<answer>")
+        return f"{thought}{code}={known.get(code, UNKNOWN)} {mark}{answer}" if self.quotes else response
 
 
 def noisy_facts(table: FactTable, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> dict[int, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
 from cod_lightning.envs.code_labels import statements
-from cod_lightning.envs.facts import TeacherDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
+from cod_lightning.envs.facts import QuotingDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
 from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, facts_of, meaning, told
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Lake
 from cod_lightning.envs.frozen_lake.packs import LakeTask
@@ -115,7 +115,7 @@ class LakeTeacher(Demonstrator):
     wording: LakeWording
     truths: Sequence[Mapping[int, str]]
     """The pack's mapping. Where every task has its own: all that an earlier task may have had."""
-    dials: TeacherDials
+    dials: QuotingDials
 
     def context(self, rng: random.Random) -> str:
         """True in part, junk, or none."""
@@ -126,7 +126,8 @@ class LakeTeacher(Demonstrator):
         """The next step."""
         trusting = rng.random() < self.dials.follow
         known = known_facts(self.wording.facts, messages, trust_context=trusting)
-        return step(self.wording, Seen.of(messages, self.wording), known, rng)
+        direction, code = stepped(self.wording, Seen.of(messages, self.wording), known, rng)
+        return self.dials.said(self.wording.respond(direction, code), known, code)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Each entry as the record has it with probability `note_accuracy`, else anything."""
@@ -135,11 +136,16 @@ class LakeTeacher(Demonstrator):
 
 
 def step(wording: LakeWording, seen: Seen, known: Mapping[int, str], rng: random.Random) -> str:
-    """Go along a shortest path with a known code if there is one, else try an unknown code."""
+    """An answer that goes along a shortest path with a known code if there is one, else tries an unknown code."""
+    return wording.respond(*stepped(wording, seen, known, rng))
+
+
+def stepped(wording: LakeWording, seen: Seen, known: Mapping[int, str], rng: random.Random) -> tuple[str, int]:
+    """The direction that it wants, and the code."""
     wanted = seen.forward() or list(DIRECTIONS)
     by_value = {value: code for code, value in known.items()}
     for direction in rng.sample(wanted, len(wanted)):
         if direction in by_value:
-            return wording.respond(direction, by_value[direction])
+            return direction, by_value[direction]
     unknown = [code for code in wording.facts.codes if code not in known] or list(wording.facts.codes)
-    return wording.respond(rng.choice(wanted), rng.choice(unknown))
+    return rng.choice(wanted), rng.choice(unknown)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.code_labels import NUMBERS
-from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, MAPPINGS, Lake, transitions
 from cod_lightning.envs.frozen_lake.packs import (
     LakeTask,
@@ -80,12 +80,13 @@ class FrozenLakeObscure(TextEnv):
         feedback: Literal["effect", "positions"] = "effect",
         protocol: Literal["natural", "compact"] = "natural",
         mappings: Sequence[int] | None = None,
-        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+        teacher: QuotingDials = QuotingDials(),  # noqa: B008  (frozen)
         mapping_scope: Scope = "per_pack",
         lenient: bool = False,
         stratify: bool = False,
         labels: Literal["fixed", "random"] = "fixed",
     ) -> None:
+        teacher.check(protocol)
         self.parameters = LakeParameters(
             size_min=size_min,
             size_max=size_max,

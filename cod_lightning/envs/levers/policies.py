@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
-from cod_lightning.envs.facts import TeacherDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
+from cod_lightning.envs.facts import QuotingDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
 from cod_lightning.envs.levers.wording import COLOURS, LeverWording
 from cod_lightning.types import Message
 
@@ -62,7 +62,7 @@ class LeverTeacher(Demonstrator):
 
     wording: LeverWording
     truth: Mapping[int, str]
-    dials: TeacherDials
+    dials: QuotingDials
 
     def context(self, rng: random.Random) -> str:
         """True in part, junk, or none."""
@@ -71,7 +71,9 @@ class LeverTeacher(Demonstrator):
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """The next pull."""
         trusting = rng.random() < self.dials.follow
-        return pull(self.wording, messages, known_facts(self.wording.facts, messages, trust_context=trusting), rng)
+        known = known_facts(self.wording.facts, messages, trust_context=trusting)
+        code = chosen(self.wording, messages, known, rng)
+        return self.dials.said(self.wording.respond(self.wording.goal_of(messages[1].content), code), known, code)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Each entry as the record has it with probability `note_accuracy`, else anything."""
@@ -80,8 +82,12 @@ class LeverTeacher(Demonstrator):
 
 
 def pull(wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
-    """The lever known to give the goal colour, else an unknown one."""
-    goal = wording.goal_of(messages[1].content)
+    """An answer with the lever known to give the goal colour, else an unknown one."""
+    return wording.respond(wording.goal_of(messages[1].content), chosen(wording, messages, known, rng))
+
+
+def chosen(wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> int:
+    """That lever."""
     by_colour = {colour: code for code, colour in known.items()}
     unknown = [code for code in wording.facts.codes if code not in known] or list(wording.facts.codes)
-    return wording.respond(goal, by_colour.get(goal) or rng.choice(unknown))
+    return by_colour.get(wording.goal_of(messages[1].content)) or rng.choice(unknown)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import CodeLabels, drawn_names
-from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.policies import LeverOracle, LeverTeacher, RandomLeverPolicy, ScriptedLeverPolicy
 from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
 from cod_lightning.envs.splits import split_of_text
@@ -57,13 +57,14 @@ class Levers(TextEnv):
         max_turns: int = 2,
         length_penalty: float = 0.0,
         protocol: Literal["natural", "compact"] = "natural",
-        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+        teacher: QuotingDials = QuotingDials(),  # noqa: B008  (frozen)
         labels: Literal["fixed", "random"] = "fixed",
     ) -> None:
         check_turns(max_turns, "2 is the default.")
         check_share("data.env.length_penalty", length_penalty, "0 is the default.")
         check_choice("data.env.protocol", protocol, ("natural", "compact"))
         check_choice("data.env.labels", labels, ("fixed", "random"))
+        teacher.check(protocol)
         if labels == "random" and protocol == "compact":
             raise ConfigError(
                 "data.env.labels",

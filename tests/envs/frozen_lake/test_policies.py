@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from cod_lightning.envs import TeacherDials
+from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -17,7 +17,7 @@ from cod_lightning.envs.frozen_lake.wording import CompactLake
 from cod_lightning.types import Message, Pack, Role, Split
 from tests.envs.scripted_life import live, success_by_position
 
-TRUE = TeacherDials(context_accuracy=1.0, context_true=1.0, context_junk=0.0, follow=1.0)
+TRUE = QuotingDials(context_accuracy=1.0, context_true=1.0, context_junk=0.0, follow=1.0)
 KNOWN = "lake 1=up 2=down 3=left 4=right"
 
 
@@ -171,16 +171,29 @@ def test_a_perfect_teacher_that_was_told_the_truth_walks_the_shortest_path():
 
 
 def test_a_teacher_that_does_not_follow_ignores_the_context():
-    env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact", teacher=TeacherDials(follow=0.0))
+    env = FrozenLakeObscure(size_min=3, size_max=3, protocol="compact", teacher=QuotingDials(follow=0.0))
     teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     messages = [Message(Role.SYSTEM, KNOWN), Message(Role.USER, "G(0,2) @(0,0)")]
     said = {code_of(teacher.act(messages, random.Random(i)), "Direction", 4)[0] for i in range(60)}
     assert said == {1, 2, 3, 4}
 
 
+@pytest.mark.parametrize(("feedback", "moved"), [("effect", "2=right"), ("positions", "2:(0,0)>(0,1)")])
+def test_a_teacher_that_quotes_says_what_its_last_move_meant(feedback, moved):
+    env = FrozenLakeObscure(
+        size_min=3, size_max=3, protocol="compact", feedback=feedback, teacher=QuotingDials(quotes=True)
+    )
+    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    first = [Message(Role.SYSTEM, "lake"), Message(Role.USER, "G(0,2) @(0,0)")]
+    tried = teacher.act(first, random.Random(0)).split()
+    assert tried[1] == f"{tried[2][-len('2</answer>')]}=?"
+    later = [*first, Message(Role.ASSISTANT, " ".join(tried)), Message(Role.USER, f"{moved} @(0,1)")]
+    assert teacher.act(later, random.Random(0)) == "right 2=right <answer>Direction_2</answer>"
+
+
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
-    env = FrozenLakeObscure(protocol="compact", teacher=TeacherDials(note_accuracy=accuracy))
+    env = FrozenLakeObscure(protocol="compact", teacher=QuotingDials(note_accuracy=accuracy))
     teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [
         [Message(Role.SYSTEM, "update"), Message(Role.USER, feedback)] for feedback in ("hole 1=up", "goal 3=left 2=up")

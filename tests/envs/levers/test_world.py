@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cod_lightning.envs import TeacherDials
+from cod_lightning.envs import QuotingDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.code_labels import NAMES, CodeLabels
 from cod_lightning.envs.levers import Levers
@@ -129,9 +129,26 @@ def test_scripted_success_rises_with_the_position_and_random_play_does_not(proto
     assert max(success_by_position(env, Reference.RANDOM, protocol, num_packs=200)) < 0.6
 
 
+@pytest.mark.parametrize(
+    ("quotes", "told", "said"),
+    [
+        (False, "1=red 2=? 3=blue 4=?", "blue <answer>Lever_3</answer>"),
+        (True, "1=red 2=? 3=blue 4=?", "blue 3=blue <answer>Lever_3</answer>"),
+        (True, "1=red 2=gold 3=? 4=green", "blue 3=blue <answer>Lever_3</answer>"),
+        (True, "1=red 2=gold 3=? 4=?", "blue 4=? <answer>Lever_4</answer>"),
+    ],
+)
+def test_a_teacher_that_quotes_repeats_the_fact_that_it_goes_by(quotes, told, said):
+    env = Levers(protocol="compact", teacher=QuotingDials(follow=1.0, quotes=quotes))
+    teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
+    seen = [Message(Role.SYSTEM, f"levers {told}"), Message(Role.USER, "want=blue")]
+    assert said in {teacher.act(seen, random.Random(i)) for i in range(20)}
+    assert set(said.split()) <= set(env.words())
+
+
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
 def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accuracy):
-    env = Levers(protocol="compact", teacher=TeacherDials(note_accuracy=accuracy))
+    env = Levers(protocol="compact", teacher=QuotingDials(note_accuracy=accuracy))
     teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
     asked = [
         [Message(Role.SYSTEM, "update"), Message(Role.USER, feedback)] for feedback in ("miss 1=red", "win 3=gold")
@@ -151,6 +168,7 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
         ({"protocol": "x"}, "protocol"),
         ({"labels": "x"}, "labels"),
         ({"labels": "random", "protocol": "compact"}, "labels"),
+        ({"protocol": "natural", "teacher": QuotingDials(quotes=True)}, "teacher.quotes"),
     ],
 )
 def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
