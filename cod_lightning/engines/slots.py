@@ -5,6 +5,8 @@ slots it works on and the columns it writes; tokens after a row's end are garbag
 replaces.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from transformers import Cache
@@ -22,7 +24,7 @@ class SlotCache(Cache):
         self._slots = torch.empty(0, dtype=torch.long)
         self._flat = torch.empty(0, dtype=torch.long)
         self._used_columns = 0
-        self._whole = False
+        self._run: int | None = None
 
     def reserve(self, num_slots: int, num_columns: int) -> None:
         """Make room, keeping what is there; sizes at least double when they grow."""
@@ -39,11 +41,14 @@ class SlotCache(Cache):
                 grown[: tensor.shape[0], :old_columns] = tensor
                 store[layer] = grown
 
-    def aim(self, slots: Tensor, first_columns: Tensor, width: int, used_columns: int) -> None:
+    def aim(self, slots: Sequence[int], first_columns: Tensor, width: int, used_columns: int) -> None:
         """The next forward pass works on `slots` [b] and writes `width` columns from `first_columns` [b] on."""
-        columns = first_columns[:, None] + torch.arange(width, device=slots.device)
-        self._slots = slots
-        self._flat = (slots[:, None] * self.num_columns + columns).flatten()
+        device = first_columns.device
+        columns = first_columns[:, None] + torch.arange(width, device=device)
+        in_a_row = all(slot == slots[0] + i for i, slot in enumerate(slots))
+        self._run = slots[0] if in_a_row else None
+        self._slots = torch.tensor(slots, device=device)
+        self._flat = (self._slots[:, None] * self.num_columns + columns).flatten()
         self._used_columns = used_columns
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object):
@@ -60,7 +65,15 @@ class SlotCache(Cache):
     def _write_and_read(self, store: Tensor, states: Tensor) -> Tensor:
         flat = store.view(-1, *store.shape[2:])
         flat.index_copy_(0, self._flat, states.transpose(1, 2).reshape(-1, *store.shape[2:]).to(store.dtype))
-        return store[:, : self._used_columns].index_select(0, self._slots).transpose(1, 2)
+        seen = store[:, : self._used_columns]
+        if self._run is not None:  # neighbours are read where they are
+            return seen[self._run : self._run + len(self._slots)].transpose(1, 2)
+        return seen.index_select(0, self._slots).transpose(1, 2)
+
+    def copy(self, source: Sequence[int], target: Sequence[int], num_columns: int) -> None:
+        """Let each target slot begin with the columns of its source."""
+        for store in (*self._keys, *self._values):
+            store[list(target), :num_columns] = store[list(source), :num_columns]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """0: positions and masks are always given explicitly."""

@@ -7,6 +7,7 @@ position; a dialogue's keys and values stay in its slot until the episode releas
 
 import asyncio
 import copy
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import Completion, Engine, Request, digest
+from cod_lightning.engines.grouped_attention import use_grouped_attention
 from cod_lightning.engines.noise import sample, uniforms
 from cod_lightning.engines.slots import SlotCache
 from cod_lightning.errors import ConfigError, EngineFailure
@@ -72,7 +74,8 @@ class TransformersEngine(Engine):
         """Forget all dialogues (their caches belong to other weights, or to a loop that is gone)."""
         self._cache = SlotCache()
         self._dialogues: dict[str, _Dialogue] = {}
-        self._free_slots: list[int] = list(range(self.max_dialogues))[::-1]
+        self._free_slots: list[int] = list(range(self.max_dialogues))
+        """A heap: live dialogues stay side by side, where the cache is read without a copy."""
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
         self._joining: list[_Turn] = []
         self._decoding: list[_Turn] = []
@@ -83,6 +86,7 @@ class TransformersEngine(Engine):
         assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
         memo = share_base(model) if has_adapter(model) else {}
         self._model = copy.deepcopy(model, memo).eval().requires_grad_(False)
+        use_grouped_attention(self._model)
         self._stop_ids = frozenset(stop_ids)
         self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
@@ -113,7 +117,7 @@ class TransformersEngine(Engine):
     def release(self, dialogue: str) -> None:
         """Free the dialogue's slot, for whoever waits for one."""
         if known := self._dialogues.pop(dialogue, None):
-            self._free_slots.append(known.slot)
+            heapq.heappush(self._free_slots, known.slot)
             if self._waiting:
                 self._keep_pumping()
 
@@ -145,7 +149,7 @@ class TransformersEngine(Engine):
                     self._forward(turns)
                 if self._decoding:
                     self._forward(self._decoding)
-                self._decoding = self._deliver(self._decoding + joined)
+                self._decoding = sorted(self._deliver(self._decoding + joined), key=_slot)
         except Exception as error:
             self._fail(error)
 
@@ -167,7 +171,7 @@ class TransformersEngine(Engine):
                 continue
             dialogue = self._dialogues.get(request.dialogue)
             if dialogue is None and self._free_slots:
-                dialogue = self._dialogues[request.dialogue] = _Dialogue(slot=self._free_slots.pop())
+                dialogue = self._dialogues[request.dialogue] = _Dialogue(slot=heapq.heappop(self._free_slots))
             if dialogue is None:
                 still_waiting.append((request, future))
             else:
@@ -179,7 +183,7 @@ class TransformersEngine(Engine):
     def _prefill_batches(self, turns: list[_Turn]) -> Iterable[list[_Turn]]:
         """Turns of similar numbers of new ids together, each batch within `prefill_tokens` padded tokens."""
         batch: list[_Turn] = []
-        for turn in sorted(turns, key=_num_new_ids):
+        for turn in sorted(turns, key=lambda turn: (_num_new_ids(turn), turn.dialogue.slot)):
             width = _num_new_ids(turn)
             shortest = _num_new_ids(batch[0]) if batch else width
             if batch and ((len(batch) + 1) * width > self.prefill_tokens or width > 2 * shortest + 8):
@@ -194,14 +198,20 @@ class TransformersEngine(Engine):
         """Feed each turn the ids its cache lacks, and sample its next token."""
         model = self._bound_model()
         chunks = [_uncached_ids(turn) for turn in turns]
-        widths = [len(chunk) for chunk in chunks]
-        starts = [turn.dialogue.num_cached for turn in turns]
+        first, alike = _opened_alike(turns, chunks)
+        own = [turns[i] for i in first]
+        widths = [len(chunks[i]) for i in first]
+        starts = [turn.dialogue.num_cached for turn in own]
         width = max(widths)
-        used = max(start + own for start, own in zip(starts, widths, strict=True))
+        used = max(start + length for start, length in zip(starts, widths, strict=True))
         self._cache.reserve(1 + max(turn.dialogue.slot for turn in turns), used + width)
-        hidden = self._hidden(model, turns, chunks, starts, width, used)
+        hidden = self._hidden(model, own, [chunks[i] for i in first], starts, width, used)
         last = torch.tensor(widths, device=hidden.device) - 1
-        logits = output_logits(model, hidden[torch.arange(len(turns), device=hidden.device), last])
+        logits = output_logits(model, hidden[torch.arange(len(own), device=hidden.device), last])
+        if len(own) < len(turns):
+            slots = [own[n].dialogue.slot for n in alike]
+            self._cache.copy(slots, [turn.dialogue.slot for turn in turns], used)
+            logits = logits[torch.tensor(alike, device=logits.device)]
         for turn, chunk in zip(turns, chunks, strict=True):
             turn.dialogue.num_cached += len(chunk)
             turn.dialogue.digest = digest(chunk, turn.dialogue.digest)
@@ -223,7 +233,7 @@ class TransformersEngine(Engine):
         ids = torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks], device=device)
         first = torch.tensor(starts, device=device)
         positions = first[:, None] + torch.arange(width, device=device)
-        self._cache.aim(torch.tensor([turn.dialogue.slot for turn in turns], device=device), first, width, used)
+        self._cache.aim([turn.dialogue.slot for turn in turns], first, width, used)
         visible = torch.arange(used, device=device) <= positions[:, :, None]  # padded queries see themselves: no NaN
         return model.base_model(
             input_ids=ids,
@@ -272,6 +282,23 @@ class TransformersEngine(Engine):
 def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:
     """Vocabulary logits of hidden states, by the model's own output layer."""
     return model.get_output_embeddings()(hidden)  # type: ignore[operator]
+
+
+def _opened_alike(turns: Sequence[_Turn], chunks: Sequence[list[int]]) -> tuple[list[int], list[int]]:
+    """Turns to compute, and for every turn which of those has its state: siblings open their first dialogue with one prompt."""
+    if any(turn.dialogue.num_cached for turn in turns):
+        everyone = list(range(len(turns)))
+        return everyone, everyone
+    known: dict[tuple[int, ...], int] = {}
+    first: list[int] = []
+    for i, chunk in enumerate(chunks):
+        if known.setdefault(tuple(chunk), len(first)) == len(first):
+            first.append(i)
+    return first, [known[tuple(chunk)] for chunk in chunks]
+
+
+def _slot(turn: _Turn) -> int:
+    return turn.dialogue.slot
 
 
 def _num_new_ids(turn: _Turn) -> int:

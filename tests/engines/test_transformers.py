@@ -25,7 +25,7 @@ def tokenizer():
 @pytest.fixture(scope="module")
 def model(tokenizer):
     torch.manual_seed(0)
-    return TinyPolicy(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64).model(tokenizer)
+    return TinyPolicy(hidden_size=32, num_layers=2, num_heads=4, num_kv_heads=2, intermediate_size=64).model(tokenizer)
 
 
 @pytest.fixture
@@ -101,6 +101,17 @@ def test_few_slots_and_small_prefills_change_nothing(model, tokenizer):
     roomy = lifecycles(bound(model), tokenizer)
     tight = lifecycles(bound(model, max_dialogues=2, prefill_tokens=20), tokenizer)
     assert [s.token_ids for s in segments_of(roomy)] == [s.token_ids for s in segments_of(tight)]
+
+
+def test_siblings_share_the_computation_of_their_first_prompt(engine, tokenizer, monkeypatch):
+    rows, hidden = [], engine._hidden
+    monkeypatch.setattr(engine, "_hidden", lambda *given: rows.append(len(given[1])) or hidden(*given))
+    groups = lifecycles(engine, tokenizer, num_packs=3, num_siblings=5)
+    opened = {group.lifecycles[0].episodes[0].turns[0].new_ids for group in groups}
+    assert rows[0] == len(opened) < max(rows) == 15
+    assert len({life.episodes[0].turns[0].prompt_digest for group in groups for life in group.lifecycles}) == len(
+        opened
+    )
 
 
 def test_a_caller_who_gives_up_frees_its_slot_and_spoils_no_neighbour_s_cache(model):

@@ -1,0 +1,167 @@
+"""A whole training step, ours against TRL's GRPOTrainer and against one training sample a turn: equal work, steps in turn.
+
+    PYTHONPATH=. python tests/benchmarks/bench_end_to_end.py [--turns 6 24] [--repeats 7] [--threads 2] [--trl PYTHON]
+
+A step is 256 solve episodes (32 prompts, 8 siblings) of a fixed number of turns and of 4 sampled tokens a turn, and one
+optimizer update; TRL has no lifecycles, so packs have one task. The tiny Qwen3 of the quick start, the same weights, prompts and
+number of tokens for all. TRL runs in an environment of its own (`tests/benchmarks/make_trl.sh`), in its two ways of many
+turns; of the micro-batch sizes tried its fastest counts. A step of each is made in turn, so that all see the same machine.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.models import TinyPolicy
+from tests.benchmarks.fixed_work import OBSERVATION_WORDS, RULE_WORDS, FixedWork, text
+from tests.benchmarks.results import Table, spread, told
+
+HERE = Path(__file__).parent
+WINDOW = 512
+TEMPLATE = (
+    "{% for message in messages %}{{ '<' + ('user' if message['role'] == 'tool' else message['role']) + '> ' }}"
+    "{% if message['role'] == 'assistant' %}{{ message['content'] or '' }}"
+    "{% for call in message['tool_calls'] or [] %}{{ ' ' + call['function'] | tojson }}{% endfor %}{{ '<never> ' }}"
+    "{% else %}{{ message['content'] + ' ' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"
+)
+"""Ours, in which a tool speaks as the user does, and an assistant ends with a token that no model has."""
+MICRO_BATCHES = (256, 128, 64)
+
+
+@dataclass
+class Worker:
+    """A process that makes one step when it is told to."""
+
+    name: str
+    process: "subprocess.Popen[str]"
+    failure: str = ""
+
+    @classmethod
+    def start(cls, name: str, command: list[str], log: Path) -> "Worker":
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        return cls(name, subprocess.Popen(command, stderr=log.open("w"), **pipes))
+
+    def step(self) -> dict[str, float] | None:
+        """Where the time went; None from one that has ended, with the reason in `failure`."""
+        if not self._read() or self.process.stdin is None:
+            return None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def _read(self) -> dict[str, Any] | None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        self.failure = f"ended with {self.process.wait()}"
+        return None
+
+
+def prepare(folder: Path) -> None:
+    """The model and all that the other side has to know of the work."""
+    world, policy = FixedWork(1), TinyPolicy(num_layers=2, window=WINDOW)
+    tokenizer = policy.tokenizer(world.words() + HintContext(protocol="compact").words())
+    policy.model(tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    # Ours puts an end token after an action; the other side's observations have a word more instead.
+    seen = [text(OBSERVATION_WORDS + (n > 0), "observation", n) for n in range(32)]
+    rules = text(RULE_WORDS, "rules")
+    (folder / "fixed_work.json").write_text(json.dumps({"template": TEMPLATE, "observations": seen, "rules": rules}))
+
+
+def commands(folder: Path, turns: int, args: argparse.Namespace) -> dict[str, list[str]]:
+    """Whom to compare; the first is ours."""
+    common = [
+        "--model",
+        str(folder),
+        "--turns",
+        str(turns),
+        "--threads",
+        str(args.threads),
+        "--out",
+        str(folder / "out"),
+    ]
+    ours = [sys.executable, str(HERE / "our_steps.py"), *common]
+    out = {"ours": ours, "ours, one sample a turn": [*ours, "--per_turn"]}
+    if args.trl is not None:
+        theirs = [str(args.trl), str(HERE / "trl_steps.py"), *common]
+        for path in ("rollout_func", "environment_factory"):
+            for size in MICRO_BATCHES:
+                out[f"TRL {path}, micro-batches of {size}"] = [*theirs, "--path", path, "--micro_batch", str(size)]
+    return out
+
+
+def compare(turns: int, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each, medians over the repeats; the first two steps of each warm up."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder)
+        started = {
+            n: Worker.start(n, c, folder / f"{i}.log") for i, (n, c) in enumerate(commands(folder, turns, args).items())
+        }
+        steps: dict[str, list[dict[str, float]]] = {n: [] for n in started}
+        try:
+            for repeat in range(args.repeats + 2):
+                for n, worker in started.items():
+                    if not worker.failure and (found := worker.step()) is not None and repeat >= 2:
+                        steps[n].append(found)
+        finally:
+            for worker in started.values():
+                worker.end()
+        for i, (n, worker) in enumerate(started.items()):
+            if worker.failure:
+                print(f"{n}: {worker.failure}: {(folder / f'{i}.log').read_text()[-2000:]}", file=sys.stderr)
+    return [row(turns, n, found, steps["ours"], started[n].failure) for n, found in steps.items()]
+
+
+def row(
+    turns: int, name: str, steps: list[dict[str, float]], ours: list[dict[str, float]], failure: str
+) -> dict[str, Any]:
+    """Medians, and the ratio to ours within each repeat."""
+    if failure or not steps:
+        return {"turns": turns, "what": name, "failed": failure or "made no step"}
+    middle = {key: statistics.median(step.get(key, 0.0) for step in steps) for key in steps[0]}
+    ratios = [step["seconds"] / own["seconds"] for step, own in zip(steps, ours, strict=True)]
+    return {
+        "turns": turns,
+        "what": name,
+        "seconds": middle["seconds"],
+        "times_ours": spread(ratios),
+        "episodes_s": middle["episodes"] / middle["seconds"],
+        "trained_tokens_s": middle["trained_tokens"] / middle["seconds"],
+        "trained_tokens_episode": middle["trained_tokens"] / middle["episodes"],
+        "sampled_tokens_episode": middle["sampled_tokens"] / middle["episodes"],
+        "parts": {k: v for k, v in middle.items() if k.endswith("_s")},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, nargs="+", default=[6, 8, 24])
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--trl", type=Path, default=None, help="Python with TRL; without it TRL is left out, and said so"
+    )
+    args = parser.parse_args()
+    note = "" if args.trl else "TRL was not there (--trl PYTHON): no ratio against it."
+    rows = [found for turns in args.turns for found in compare(turns, args)]
+    told(Table(name="end to end", about=__doc__.splitlines()[0], note=note, rows=rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""Rollout against its roof: the same forward passes, replayed from a record, with nothing else around them.
+
+    PYTHONPATH=. python tests/benchmarks/bench_rollout_roof.py [--lifecycles 8 32 256 1024] [--repeats 5] [--threads 2]
+
+Whole lifecycles of the quick start's warm start on 3x3 lakes. *Roof*: a bare loop over the batches of ids that the engine fed,
+prefills and ragged ends included, prepared beforehand: forward pass and output layer, no sampling, no dialogue, no world. *Packed*:
+a plain decode of as many tokens with transformers' own cache, all rows alike, nothing ragged and nothing prefilled: what no
+rollout of unequal dialogues can have. *Again every turn*: the other end, `model.generate` on the whole prompts. One repeat measures
+each of them, on packs of its own; figures are generated tokens a second, shares are within a repeat.
+"""
+
+import argparse
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from cod_lightning.commands.train import quieten
+from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.slots import SlotCache
+from cod_lightning.engines.transformers import TransformersEngine, output_logits
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.types import Split
+from tests.benchmarks.bench_rollout import GenerateEngine
+from tests.benchmarks.results import Table, spread, told
+
+SIBLINGS, PACK_SIZE, WINDOW = 8, 4, 96
+
+
+@dataclass
+class Pass:
+    """One forward pass of the engine."""
+
+    slots: list[int]
+    starts: Tensor
+    ids: Tensor
+    positions: Tensor
+    visible: Tensor
+    width: int
+    used: int
+    last: tuple[Tensor, Tensor]
+    copied: tuple[list[int], list[int]] | None = None
+    expanded: Tensor | None = None
+
+
+@dataclass
+class Recorder(TransformersEngine):
+    """Writes down what it feeds to the model."""
+
+    passes: list[Pass] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(max_dialogues=1024)
+        self.recording = False
+
+    def _hidden(self, model: Any, turns: Any, chunks: Any, starts: Any, width: int, used: int) -> Tensor:
+        if self.recording:
+            first = torch.tensor(starts)
+            positions = first[:, None] + torch.arange(width)
+            self.passes.append(
+                Pass(
+                    slots=[turn.dialogue.slot for turn in turns],
+                    starts=first,
+                    ids=torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks]),
+                    positions=positions,
+                    visible=torch.arange(used) <= positions[:, :, None],
+                    width=width,
+                    used=used,
+                    last=(torch.arange(len(turns)), torch.tensor([len(chunk) for chunk in chunks]) - 1),
+                )
+            )
+        return super()._hidden(model, turns, chunks, starts, width, used)
+
+
+@torch.inference_mode()
+def replay(model: PreTrainedModel, passes: list[Pass], cache: SlotCache) -> float:
+    """Seconds of the record."""
+    begun = time.perf_counter()
+    for one in passes:
+        cache.reserve(1 + max(one.slots), one.used + one.width)
+        cache.aim(one.slots, one.starts, one.width, one.used)
+        hidden = model.base_model(
+            input_ids=one.ids,
+            position_ids=one.positions,
+            attention_mask=one.visible[:, None],
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state
+        output_logits(model, hidden[one.last])
+    return time.perf_counter() - begun
+
+
+@torch.inference_mode()
+def packed(model: PreTrainedModel, num_rows: int, num_tokens: int, prompt: int) -> float:
+    """Seconds to decode as many tokens in rows that all have the same prompt length."""
+    ids = torch.zeros((num_rows, prompt), dtype=torch.long)
+    cache = DynamicCache()
+    model.base_model(input_ids=ids, past_key_values=cache, use_cache=True)
+    begun = time.perf_counter()
+    for _ in range(max(1, num_tokens // num_rows)):
+        hidden = model.base_model(input_ids=ids[:, :1], past_key_values=cache, use_cache=True).last_hidden_state
+        output_logits(model, hidden[:, -1])
+        cache.crop(prompt + 24 if cache.get_seq_length() > prompt + 24 else cache.get_seq_length())
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lifecycles", type=int, nargs="+", default=[8, 32, 256, 1024])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    quieten()
+    weights = ensure_warm_start("warm_start/frozen_lake_3x3", 1, None)
+    torch.set_num_threads(args.threads)
+    world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
+    mechanism = HintContext(protocol="compact")
+    policy = TinyPolicy(weights=str(weights), window=WINDOW)
+    tokenizer = policy.tokenizer(world.words() + mechanism.words())
+    model, chat = policy.model(tokenizer).eval(), Chat(tokenizer)
+    engine = Recorder()
+    engine.bind(model, chat.stop_ids)
+    engine.update_weights(model.state_dict().items(), 0)
+    again = GenerateEngine(model, chat.end_of_turn, tokenizer.pad_token_id)
+    own: Any = engine._model
+    rows = []
+    for count in args.lifecycles:
+        found: dict[str, list[float]] = {"ours": [], "roof": [], "packed": [], "again": []}
+        for repeat in range(args.repeats + 1):
+            packs = [
+                world.sample_pack(split=Split.TRAIN, index=repeat * 1000 + i, num_tasks=PACK_SIZE)
+                for i in range(count // SIBLINGS)
+            ]
+            speed = {}
+            for name, by in (("recorded", engine), ("ours", engine), ("again", again)):
+                engine.recording, engine.passes = name == "recorded", [] if name == "recorded" else engine.passes
+                speaker = Speaker(engine=by, chat=chat, window=WINDOW, max_new_tokens=8, seed=repeat)
+                begun = time.perf_counter()
+                groups = run_groups(packs, SIBLINGS, world=world, mechanism=mechanism, speaker=speaker)
+                seconds = time.perf_counter() - begun
+                tokens = sum(e.num_action_tokens for g in groups for x in g.lifecycles for e in x.episodes)
+                speed[name] = tokens / seconds
+                if name == "ours":
+                    speed["roof"] = tokens / replay(own, engine.passes, SlotCache())
+                    speed["packed"] = tokens / packed(own, count, tokens, 48)
+            if repeat:  # the first pass warms up
+                for name, values in found.items():
+                    values.append(speed[name])
+        middle = {name: spread(values) for name, values in found.items()}
+        rows.append(
+            {
+                "lifecycles": count,
+                **{f"{name}_tokens_s": value for name, value in middle.items()},
+                **{
+                    f"ours_of_{name}": spread([a / b for a, b in zip(found["ours"], found[name], strict=True)])
+                    for name in ("roof", "packed", "again")
+                },
+            }
+        )
+    told(Table(name="rollout against its roof", about=__doc__.splitlines()[0], rows=rows))
+
+
+if __name__ == "__main__":
+    main()

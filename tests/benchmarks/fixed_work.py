@@ -1,0 +1,73 @@
+"""A world without content in which every episode takes as many turns and tokens as every other: for measuring, not for learning."""
+
+import zlib
+from functools import cache
+from typing import Any
+
+from cod_lightning.envs.base import TextEnv, text_space
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+
+WORDS = tuple(f"w{i}" for i in range(64))
+RULE_WORDS, OBSERVATION_WORDS = 16, 6
+
+
+@cache
+def text(count: int, *identity: object) -> str:
+    """That many words, fixed by the identity."""
+    return " ".join(WORDS[derive_seed(*identity, i) % len(WORDS)] for i in range(count))
+
+
+def reward_of(answer: str) -> float:
+    """0 or 1, by the answer's bytes."""
+    return float(zlib.crc32(answer.encode()) & 1)
+
+
+class FixedWork(TextEnv):
+    """Any answer is taken; after `max_turns` of them the task ends."""
+
+    observation_space = action_space = text_space()
+
+    def __init__(self, max_turns: int) -> None:
+        self.max_turns, self.name = max_turns, "fixed-work"
+        self._turn, self._task, self._reward = 0, "", 0.0
+
+    @property
+    def rules(self) -> str:
+        """The same words for everybody."""
+        return text(RULE_WORDS, "rules")
+
+    @property
+    def success(self) -> bool:
+        """Half of the time."""
+        return self._reward > 0
+
+    @property
+    def status(self) -> EpisodeStatus:
+        """Nothing else happens."""
+        return EpisodeStatus.COMPLETED
+
+    def words(self) -> tuple[str, ...]:
+        """All of them."""
+        return WORDS
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """Tasks differ by their words."""
+        name = f"{self.name}/{split}/{seed}/{index}"
+        tasks = tuple(
+            Task(id=str(n), seed=derive_seed(name, n), spec=f"{name}/{n}", repeat=False) for n in range(num_tasks)
+        )
+        return Pack(id=name, split=split, world_seed=derive_seed(name), tasks=tasks)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        """The first words."""
+        super().reset(seed=seed)
+        self._turn, self._task = 0, str(options["task"].spec) if options else ""
+        return text(OBSERVATION_WORDS, self._task, 0), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """The next words."""
+        self._turn += 1
+        over = self._turn >= self.max_turns
+        self._reward = reward_of(action) if over else 0.0
+        return text(OBSERVATION_WORDS, self._task, self._turn), self._reward, over, False, {}

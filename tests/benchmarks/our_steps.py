@@ -1,0 +1,137 @@
+"""Training steps of this project, one for every line on standard input; what `bench_end_to_end.py` drives.
+
+PYTHONPATH=. python tests/benchmarks/our_steps.py --model FOLDER --turns 6 --threads 2 [--per_turn]
+"""
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+
+from callbacks import Throughput, WeightSync
+from callbacks.metrics_file import MetricsFile
+from cod_lightning.commands.train import quieten
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.models import TinyPolicy
+from cod_lightning.types import Episode, Group
+from datamodules.rollout import RolloutDataModule
+from modules.grpo import GRPOModule
+from tests.benchmarks.fixed_work import FixedWork
+
+PACKS, SIBLINGS, TOKENS = 32, 8, 4
+
+
+def apart(episode: Episode) -> Episode:
+    """The same episode as one training sample a turn, each with the whole prompt before it."""
+    history: tuple[int, ...] = ()
+    turns = []
+    for turn in episode.turns:
+        history += turn.new_ids
+        turns.append(replace(turn, new_ids=history, extends=False))
+        history += turn.action_ids
+    return replace(episode, turns=tuple(turns))
+
+
+class PerTurn(RolloutDataModule):
+    """One training sample a turn, as in the reference implementation; the rollout is ours."""
+
+    def _train_groups(self, packs: Any, replacing: bool) -> list[Group]:
+        def cut(group: Group) -> Group:
+            lives = (replace(life, episodes=tuple(apart(e) for e in life.episodes)) for life in group.lifecycles)
+            return replace(group, lifecycles=tuple(lives))
+
+        return [cut(group) for group in super()._train_groups(packs, replacing)]
+
+
+class Endless(TransformersEngine):
+    """Never stops before the last token that it may sample: every turn has as many."""
+
+    def bind(self, model: Any, stop_ids: Any, window: int | None = None) -> None:
+        super().bind(model, (), window)
+
+
+class Commanded(L.Callback):
+    """Waits for a line before every rollout, and says afterwards where the time went."""
+
+    def __init__(self, data: RolloutDataModule) -> None:
+        data.stream.before_each.append(self.wait)
+        self.data, self.begun = data, 0.0
+
+    def wait(self) -> None:
+        """Or end, where nobody asks any more."""
+        print(json.dumps({"ready": True}), flush=True)
+        if not sys.stdin.readline().strip():
+            sys.exit()
+        self.begun = time.perf_counter()
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self.rolled_out = time.perf_counter()
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        now = time.perf_counter()
+        played = self.data.last_rollout
+        print(
+            json.dumps(
+                {
+                    "seconds": now - self.begun,
+                    "generation_s": played.seconds,
+                    "training_s": now - self.rolled_out,
+                    "episodes": PACKS * SIBLINGS,
+                    "sampled_tokens": played.num_generated_tokens,
+                    "trained_tokens": pl_module.last_update.num_tokens,
+                }
+            ),
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--turns", type=int, required=True)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, required=True, help="where metrics.csv goes")
+    parser.add_argument("--per_turn", action="store_true")
+    args = parser.parse_args()
+    quieten()
+    torch.set_num_threads(args.threads)
+    L.seed_everything(1, verbose=False)
+    data = (PerTurn if args.per_turn else RolloutDataModule)(
+        env=FixedWork(args.turns),
+        context=HintContext(protocol="compact"),
+        engine=Endless(),
+        group_size=SIBLINGS,
+        packs_per_rollout=PACKS,
+        updates_per_rollout=1,
+        rollouts_per_epoch=1_000,
+        max_new_tokens=TOKENS,
+    )
+    data.pack_size = 1  # solve episodes only; users are refused that, since nothing would reward a context
+    policy = TinyPolicy(
+        weights=str(args.model), window=json.loads((args.model / "config.json").read_text())["max_position_embeddings"]
+    )
+    module = GRPOModule(policy=policy, lr=1e-5, reweight=None, token_budget=65_536)
+    trainer = L.Trainer(
+        accelerator="cpu",
+        logger=MetricsFile(args.out, None),
+        log_every_n_steps=1,
+        max_epochs=1,
+        callbacks=[WeightSync(), Throughput(), Commanded(data)],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(module, datamodule=data)
+
+
+if __name__ == "__main__":
+    main()
