@@ -8,8 +8,9 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Literal
 
-from cod_lightning.envs.checks import check_share
+from cod_lightning.envs.checks import check_choice, check_share
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 
@@ -82,10 +83,15 @@ class TeacherDials:
 
     def described(self) -> str:
         """What demonstrations with these dials contain, for whoever reads a result that started from them."""
+        writer = (
+            f"a writer that notes each fact as the record has it with probability {self.note_accuracy:g}, else at random: the "
+            "skill in weak form, which training strengthens."
+            if self.note_accuracy
+            else "a writer whose notes have nothing to do with what was seen."
+        )
         return (
             "The demonstrations of the warm start already contained the protocol, a player that plays sensibly and trusts "
-            f"its context at {self.follow:.0%} of its turns, and a writer that notes each fact as the record has it with "
-            f"probability {self.note_accuracy:g}, else at random: the skill in weak form, which training strengthens."
+            f"its context at {self.follow:.0%} of its turns, and {writer}"
         )
 
     def __post_init__(self) -> None:
@@ -108,13 +114,29 @@ class QuotingDials(TeacherDials):
     """Whether a player repeats the fact that it goes by before its compact answer (`red 3=red <answer>Lever_3</answer>`, for a try
     `red 3=? <answer>Lever_3</answer>`), so that a policy can say a fact that it sees before it has ever noted one."""
 
+    fills: Literal["any", "stated"] = "any"
+    """What a note has where it does not go by the record: any value or unknown for every code, or any value for codes of which the
+    dialogue states something and unknown for the others. Either way values have nothing to do with the truth."""
+
     def described(self) -> str:
-        """Quoting is part of what they contain."""
-        told = " The player named the fact that it went by before each answer." if self.quotes else ""
-        return super().described() + told
+        """Quotes and the places of entries are part of what they contain."""
+        quoted = " The player named the fact that it went by before each answer." if self.quotes else ""
+        filled = (
+            " It noted something, if only at random, of just what the record was about."
+            if self.fills == "stated"
+            else ""
+        )
+        return super().described() + filled + quoted
+
+    def note(self, table: FactTable, messages: Sequence[Message], rng: random.Random) -> str:
+        """A note on the dialogue of an update episode, as good as the dials say."""
+        facts = recorded_facts(table, messages)
+        noted = noisy_facts(table, facts, self.note_accuracy, rng, only_stated=self.fills == "stated")
+        return table.write(noted)
 
     def check(self, protocol: str) -> None:
         """Quotes are words of the compact protocol."""
+        check_choice("data.env.teacher.fills", self.fills, ("any", "stated"))
         if self.quotes and protocol != "compact":
             expected = f"false with data.env.protocol={protocol}, whose demonstrations are sentences"
             raise ConfigError("data.env.teacher.quotes", True, expected, "Leave it out, or use protocol=compact.")
@@ -129,10 +151,20 @@ class QuotingDials(TeacherDials):
         return f"{thought}{code}={known.get(code, UNKNOWN)} {mark}{answer}" if self.quotes else response
 
 
-def noisy_facts(table: FactTable, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> dict[int, str]:
-    """Each entry as in `facts` (unknown where they have none) with that probability, else any value or unknown."""
-    choices = (*table.values, UNKNOWN)
-    return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else rng.choice(choices) for code in table.codes}
+def noisy_facts(
+    table: FactTable, facts: Mapping[int, str], accuracy: float, rng: random.Random, *, only_stated: bool = False
+) -> dict[int, str]:
+    """Each entry as in `facts` (unknown where they have none) with that probability, else any value or unknown.
+
+    With `only_stated` it is else any value where `facts` have one, and unknown where they have none.
+    """
+
+    def other(code: int) -> str:
+        if only_stated:
+            return rng.choice(table.values) if code in facts else UNKNOWN
+        return rng.choice((*table.values, UNKNOWN))
+
+    return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else other(code) for code in table.codes}
 
 
 def recorded_facts(table: FactTable, messages: Sequence[Message]) -> dict[int, str]:

@@ -1,6 +1,6 @@
 """What each option of the objective costs, in time and memory, relative to loss=rec on the same recorded rollout.
 
-    python tests/benchmarks/bench_objectives.py [--packs 16] [--siblings 8] [--repeats 5] [--threads 1] [--device cpu]
+    PYTHONPATH=. python tests/benchmarks/bench_objectives.py [--packs 16] [--siblings 8] [--repeats 5] [--threads 1] [--device cpu]
 
 Every file of configs/loss, credit, baseline and regulariser is one option, changed alone. A repeat makes one update with each
 of them, so that all see the same machine; figures are medians over repeats of the ratio within one. Memory is the most that
@@ -37,23 +37,12 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Split
-from datamodules.items import ItemDataModule, SizedItems
 from modules.grpo import GRPOModule
+from tests.benchmarks.recorded import train_on
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 MAX_NEW_TOKENS, PACK_SIZE = 8, 4
 ATTEMPTS = {"anchors": Anchors, "counterfactual": Counterfactual}
-
-
-class Recorded(ItemDataModule):
-    """One batch, again and again; what a module asks of its data."""
-
-    def __init__(self, batch: Batch, chat: Chat) -> None:
-        super().__init__()
-        self.batch, self.chat = batch, chat
-
-    def train_dataloader(self) -> SizedItems:
-        return SizedItems(lambda: iter([self.batch] * 2), 2)
 
 
 class Alive(TorchDispatchMode):
@@ -162,19 +151,7 @@ class Machine:
 
     def update(self, batch: Batch, module: dict[str, Any]) -> tuple[float, int]:
         clock = Clock()
-        trainer = L.Trainer(
-            max_epochs=1,
-            accelerator="gpu" if self.args.device == "cuda" else "cpu",
-            devices=1,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            callbacks=[clock],
-        )
-        grpo = GRPOModule(self.policy, **module)
-        grpo.setup = lambda stage: None  # nothing to check against a recorded rollout
-        trainer.fit(grpo, Recorded(batch, self.chat))
+        train_on(batch, self.chat, GRPOModule(self.policy, **module), clock, 2, self.args.device)
         return clock.seconds, clock.bytes
 
 

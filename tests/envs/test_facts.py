@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.envs import TeacherDials
+from cod_lightning.envs import QuotingDials, TeacherDials
 from cod_lightning.envs.facts import UNKNOWN, FactTable, demonstrated_context, known_facts, noisy_facts
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
 from cod_lightning.errors import ConfigError
@@ -87,6 +87,37 @@ def test_noisy_facts_are_right_as_often_as_the_dial_says_and_otherwise_uniform(a
     unknown = sum(facts[code] == UNKNOWN for facts in drawn for code in TRUTH) / (4 * len(drawn))
     assert right == pytest.approx(accuracy + (1 - accuracy) / 5, abs=0.02)
     assert unknown == pytest.approx((1 - accuracy) / 5, abs=0.02)
+
+
+@given(facts=SOME_FACTS, seed=st.integers(0, 100))
+def test_a_note_without_the_truth_can_still_be_about_what_was_stated(facts, seed):
+    noted = noisy_facts(CompactLake.facts, facts, 0.0, random.Random(seed), only_stated=True)
+    assert {code for code, value in noted.items() if value != UNKNOWN} == set(facts)
+
+
+def test_what_is_noted_of_a_stated_code_says_nothing_of_its_value():
+    drawn = [
+        noisy_facts(CompactLake.facts, {2: truth}, 0.0, random.Random(i), only_stated=True)[2]
+        for truth in ("up", "left")
+        for i in range(2000)
+    ]
+    for value in CompactLake.facts.values:
+        assert drawn[:2000].count(value) == drawn[2000:].count(value) == pytest.approx(500, abs=80)
+
+
+@pytest.mark.parametrize(
+    ("dials", "told", "not_told"),
+    [
+        ({}, "with probability 0.5", "nothing to do"),
+        ({"note_accuracy": 0.0}, "nothing to do with what was seen", "weak form"),
+        ({"note_accuracy": 0.0, "quotes": True, "fills": "stated"}, "named the fact", "weak form"),
+    ],
+)
+def test_the_dials_say_what_demonstrations_contain(dials, told, not_told):
+    said = QuotingDials(**dials).described()
+    assert told in said
+    assert not_told not in said
+    assert ("if only at random" in said) == ("fills" in dials)
 
 
 def test_contexts_are_true_in_part_or_junk_or_none_in_the_shares_of_the_dials():

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
 from cod_lightning.envs.code_labels import statements
-from cod_lightning.envs.facts import QuotingDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
+from cod_lightning.envs.facts import QuotingDials, demonstrated_context, known_facts
 from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, facts_of, meaning, told
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Lake
 from cod_lightning.envs.frozen_lake.packs import LakeTask
@@ -131,8 +131,7 @@ class LakeTeacher(Demonstrator):
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Each entry as the record has it with probability `note_accuracy`, else anything."""
-        table = self.wording.facts
-        return table.write(noisy_facts(table, recorded_facts(table, messages), self.dials.note_accuracy, rng))
+        return self.dials.note(self.wording.facts, messages, rng)
 
 
 def step(wording: LakeWording, seen: Seen, known: Mapping[int, str], rng: random.Random) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
-from cod_lightning.envs.facts import QuotingDials, demonstrated_context, known_facts, noisy_facts, recorded_facts
+from cod_lightning.envs.facts import QuotingDials, demonstrated_context, known_facts, recorded_facts
 from cod_lightning.envs.levers.wording import COLOURS, LeverWording
 from cod_lightning.types import Message
 
@@ -77,8 +77,7 @@ class LeverTeacher(Demonstrator):
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Each entry as the record has it with probability `note_accuracy`, else anything."""
-        table = self.wording.facts
-        return table.write(noisy_facts(table, recorded_facts(table, messages), self.dials.note_accuracy, rng))
+        return self.dials.note(self.wording.facts, messages, rng)
 
 
 def pull(wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:

@@ -169,6 +169,7 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
         ({"labels": "x"}, "labels"),
         ({"labels": "random", "protocol": "compact"}, "labels"),
         ({"protocol": "natural", "teacher": QuotingDials(quotes=True)}, "teacher.quotes"),
+        ({"teacher": QuotingDials(fills="x")}, "teacher.fills"),
     ],
 )
 def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):

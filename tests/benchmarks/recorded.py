@@ -1,0 +1,37 @@
+"""Updates on one recorded rollout, again and again."""
+
+import lightning as L
+
+from cod_lightning.objective.batch import Batch
+from cod_lightning.rollout.chat import Chat
+from datamodules.items import ItemDataModule, SizedItems
+from modules.grpo import GRPOModule
+
+
+class Recorded(ItemDataModule):
+    """One batch, `count` times; what a module asks of its data while it trains."""
+
+    def __init__(self, batch: Batch, chat: Chat, count: int) -> None:
+        super().__init__()
+        self.batch, self.chat, self.count, self.seed, self.max_staleness = batch, chat, count, 1, 0
+
+    def train_dataloader(self) -> SizedItems:
+        """As many updates as are measured."""
+        return SizedItems(lambda: iter([self.batch] * self.count), self.count)
+
+
+def train_on(batch: Batch, chat: Chat, module: GRPOModule, clock: L.Callback, count: int, device: str = "cpu") -> None:
+    """Make the updates; the clock is the only callback."""
+    module.setup = lambda stage: None  # nothing to check against a recorded rollout
+    trainer = L.Trainer(
+        max_epochs=1,
+        accelerator="gpu" if device == "cuda" else "cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[clock],
+        limit_val_batches=0,
+    )
+    trainer.fit(module, Recorded(batch, chat, count))
