@@ -79,7 +79,7 @@ def main() -> None:
 
         def train(repeat: int = repeat) -> list[Group]:
             packs = data._packs(data.env, Split.TRAIN, repeat * num_packs, num_packs, size, data.seed)
-            return data._run("train", packs, SIBLINGS)
+            return data._recorded("train", data._rolling("train", packs, SIBLINGS))
 
         def evaluate(repeat: int = repeat) -> list[Group]:
             suite = Suite(name=f"bench-{repeat}", num_packs=num_packs * SIBLINGS, pack_size=size, seed=repeat)
