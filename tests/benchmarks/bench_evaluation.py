@@ -48,7 +48,7 @@ def served(config: str) -> RolloutDataModule:
     model = policy.model(data.chat.tokenizer).eval()
     data.engine.bind(model, data.chat.stop_ids)
     data.engine.update_weights(model.state_dict().items(), 0)
-    data.trainer = SimpleNamespace(lightning_module=cli.model, global_step=0)  # pyright: ignore
+    data.trainer = SimpleNamespace(lightning_module=cli.model, global_step=0, global_rank=0, default_root_dir=".")  # pyright: ignore
     return data
 
 
