@@ -7,6 +7,7 @@ from callbacks.position_curve import PositionCurve as PositionCurve
 from callbacks.progress import Progress as Progress
 from callbacks.sample import Sample as Sample
 from callbacks.staleness import Staleness as Staleness
+from callbacks.step_profile import StepProfile as StepProfile
 from callbacks.throughput import Throughput as Throughput
 from callbacks.token_budget import TokenBudget as TokenBudget
 from callbacks.transcripts import Transcripts as Transcripts

@@ -24,6 +24,7 @@ from callbacks import (
     Progress,
     Sample,
     Staleness,
+    StepProfile,
     Throughput,
     TokenBudget,
     Transcripts,
@@ -181,6 +182,11 @@ class TrainCLI(CodCLI):
             help="Config of a warm start that is run before `fit` where its result is not cached; null starts from model.policy.",
         )
         parser.add_argument(
+            "--profile",
+            action="store_true",
+            help="Write profile/summary.md, where the time of a step of `fit` went, and profile/trace.json.gz.",
+        )
+        parser.add_argument(
             "--sampled_token_budget",
             type=int | None,
             default=None,
@@ -253,7 +259,8 @@ class TrainCLI(CodCLI):
         budget = TokenBudget(self._own().sampled_token_budget)
         watching: list[Callback] = [MismatchGuard(), Staleness(), Progress(), PositionCurve(), Sample(), budget]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
-        return [*timed, *watching, Transcripts(), LifecycleTable(), Evaluation()]
+        looking: list[Callback] = [StepProfile()] if self._own().profile and self.subcommand == "fit" else []
+        return [*timed, *watching, Transcripts(), LifecycleTable(), Evaluation(), *looking]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then the page that shows the run."""

@@ -115,8 +115,8 @@ class QuotingDials(TeacherDials):
     `red 3=? <answer>Lever_3</answer>`), so that a policy can say a fact that it sees before it has ever noted one."""
 
     fills: Literal["any", "stated"] = "any"
-    """What a note has where it does not go by the record: any value or unknown for every code, or any value for codes of which the
-    dialogue states something and unknown for the others. Either way values have nothing to do with the truth."""
+    """Which entries a note makes at random, a value or unknown, where it does not go by the record: any, or those of codes of which
+    the dialogue states something, while the others are unknown. Either way values have nothing to do with the truth."""
 
     def described(self) -> str:
         """Quotes and the places of entries are part of what they contain."""
@@ -156,13 +156,11 @@ def noisy_facts(
 ) -> dict[int, str]:
     """Each entry as in `facts` (unknown where they have none) with that probability, else any value or unknown.
 
-    With `only_stated` it is else any value where `facts` have one, and unknown where they have none.
+    With `only_stated` it is unknown wherever `facts` have none.
     """
 
     def other(code: int) -> str:
-        if only_stated:
-            return rng.choice(table.values) if code in facts else UNKNOWN
-        return rng.choice((*table.values, UNKNOWN))
+        return UNKNOWN if only_stated and code not in facts else rng.choice((*table.values, UNKNOWN))
 
     return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else other(code) for code in table.codes}
 

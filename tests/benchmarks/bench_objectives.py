@@ -10,7 +10,6 @@ counterfactual, the rollout is played too.
 
 import argparse
 import importlib
-import json
 import statistics
 import time
 import weakref
@@ -39,9 +38,16 @@ from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Split
 from modules.grpo import GRPOModule
 from tests.benchmarks.recorded import train_on
+from tests.benchmarks.results import Table, spread, told, write
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 MAX_NEW_TOKENS, PACK_SIZE = 8, 4
+ABOUT = (
+    "Every file of configs/loss, credit, baseline and regulariser, changed alone, on one recorded rollout of levers. Seconds are "
+    "ratios within a repeat (median, least to most); memory is the most that is alive at once of the tensors that an update makes, "
+    "and of a frozen copy of the policy. What an option is worth in success is in [ablations.md](ablations.md), where it was "
+    "measured."
+)
 ATTEMPTS = {"anchors": Anchors, "counterfactual": Counterfactual}
 
 
@@ -160,6 +166,7 @@ def main() -> None:
     for name, default in (("packs", 16), ("siblings", 8), ("repeats", 5), ("threads", 1), ("hidden_size", 128)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--out", type=Path, help="JSON, and Markdown beside it")
     args = parser.parse_args()
     quieten()
     torch.set_num_threads(args.threads)
@@ -189,16 +196,25 @@ def main() -> None:
         for name, (of, module) in updates.items():
             found[name].append(machine.update(of, module))
     base = found["loss=rec"]
-    rows = {
-        name: {
-            "update_seconds": statistics.median(s / b for (s, _), (b, _) in zip(one, base, strict=True)),
+    rows = [
+        {
+            "option": name,
+            "update_seconds": spread([s / b for (s, _), (b, _) in zip(one, base, strict=True)]),
             "update_memory": statistics.median(m for _, m in one) / max(1, statistics.median(m for _, m in base)),
+            **rollouts.get(name, {}),
         }
-        | rollouts.get(name, {})
         for name, one in found.items()
-    }
-    rec = {"seconds": statistics.median(s for s, _ in base), "bytes": statistics.median(m for _, m in base)}
-    print(json.dumps({"device": args.device, "rows": len(batch), "loss=rec": rec, "relative": rows}, indent=1))
+    ]
+    seconds, size = statistics.median(s for s, _ in base), statistics.median(m for _, m in base)
+    note = (
+        f"Of loss=rec: {seconds:.3f} s and {size / 2**20:.1f} MiB an update of {len(batch)} rows on {args.device}. Rollout "
+        "figures of anchors and counterfactual are relative to a rollout without; attempts are those of a lifecycle."
+    )
+    table = Table(name="what each option costs, relative to loss=rec", about=ABOUT, note=note, rows=rows)
+    told(table)
+    if args.out is not None:
+        command = "PYTHONPATH=. python tests/benchmarks/bench_objectives.py --out docs/results/objectives.json"
+        write(args.out, "What each option of the objective costs", command, table)
 
 
 if __name__ == "__main__":
