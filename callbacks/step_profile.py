@@ -53,7 +53,7 @@ class StepProfile(Callback):
         """Add up the updates of the step."""
         if self._stage == 1:
             self._training_s += float(trainer.callback_metrics["time/train_s"])
-            self._trained_tokens += pl_module.last_update.num_tokens  # pyright: ignore
+            self._trained_tokens += int(pl_module.last_update.num_tokens)  # pyright: ignore
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """The last step has no next one to end it."""

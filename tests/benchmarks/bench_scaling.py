@@ -1,0 +1,205 @@
+"""How time and memory grow with the length of a pack, the size of a group, the turns of a task and the processes; how commands start.
+
+    PYTHONPATH=. python tests/benchmarks/bench_scaling.py [--repeats 3] [--threads 2] [--only packs groups turns processes commands]
+
+Every size is measured in a process of its own: rollouts of a world without content by a policy of random weights that never stops
+early, each followed by updates on all its rows. Memory is what the phase added to the process at its peak. The note of a table has
+the straight line through milliseconds a lifecycle, and how far the furthest point is from it.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.batch import Batch, collate, credit_table
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.types import Split
+from modules.grpo import GRPOModule
+from tests.benchmarks.fixed_work import FixedWork
+from tests.benchmarks.recorded import train_on
+from tests.benchmarks.results import Table, spread, told
+
+ROOT = Path(__file__).parents[2]
+SIZES: dict[str, list[dict[str, int]]] = {
+    "packs": [{"tasks": n, "packs": 8, "siblings": 8, "turns": 3} for n in (4, 8, 16, 32)],
+    "groups": [{"tasks": 4, "packs": 8, "siblings": k, "turns": 3} for k in (4, 8, 16, 32)],
+    "turns": [{"tasks": 2, "packs": 8, "siblings": 8, "turns": t} for t in (3, 6, 12, 24)],
+}
+GROWS = {"packs": "tasks", "groups": "siblings", "turns": "turns"}
+COMMANDS = (
+    "--help",
+    "worlds",
+    "play --help",
+    "report --help",
+    "context --help",
+    "fit --help",
+    "plan --help",
+    "sweep --help",
+)
+
+
+class Endless(TransformersEngine):
+    """Every turn has as many tokens as it may."""
+
+    def bind(self, model: Any, stop_ids: Any, window: int | None = None) -> None:
+        super().bind(model, (), window)
+
+
+class Clock(L.Callback):
+    """Seconds and memory of every update."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.mib: list[float] = []
+
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Batch, batch_idx: int) -> None:
+        self.before, self.begun = fresh_peak(), time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        self.seconds.append(time.perf_counter() - self.begun)
+        self.mib.append(peak() - self.before)
+
+
+def fresh_peak() -> float:
+    """MiB in use now, from which on the peak is counted anew (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak()
+
+
+def peak() -> float:
+    """MiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+
+
+def measure(size: dict[str, int], repeats: int, threads: int) -> dict[str, float]:
+    """Medians of a size, in this process."""
+    torch.set_num_threads(threads)
+    L.seed_everything(1, verbose=False)
+    world, mechanism = FixedWork(size["turns"]), HintContext(protocol="compact")
+    policy = TinyPolicy(num_layers=2, window=512)
+    tokenizer = policy.tokenizer(world.words() + mechanism.words())
+    chat, engine = Chat(tokenizer), Endless(max_dialogues=1024)
+    engine.bind(policy.model(tokenizer).eval(), chat.stop_ids)
+    rollout_s, rollout_mib = [], []
+    for repeat in range(repeats + 1):
+        packs = [
+            world.sample_pack(split=Split.TRAIN, index=repeat * 100 + i, num_tasks=size["tasks"])
+            for i in range(size["packs"])
+        ]
+        speaker = Speaker(engine=engine, chat=chat, window=policy.window, max_new_tokens=4, seed=repeat)
+        before, begun = fresh_peak(), time.perf_counter()
+        groups = run_groups(packs, size["siblings"], world=world, mechanism=mechanism, speaker=speaker)
+        rollout_s.append(time.perf_counter() - begun)
+        rollout_mib.append(peak() - before)
+    index = {group.pack.id: g for g, group in enumerate(groups)}
+    batch = collate(segments_of(groups), credit_table(groups), index, pad_id=chat.pad_id)
+    clock = Clock()
+    train_on(batch, chat, GRPOModule(policy, lr=1e-6, reweight=None), clock, repeats + 1)
+    lifecycles = size["packs"] * size["siblings"]
+    return {
+        "rollout_s": statistics.median(rollout_s[1:]),
+        "training_s": statistics.median(clock.seconds[1:]),
+        "rollout_mib": statistics.median(rollout_mib[1:]),
+        "training_mib": statistics.median(clock.mib[1:]),
+        "ms_a_lifecycle": 1000 * (statistics.median(rollout_s[1:]) + statistics.median(clock.seconds[1:])) / lifecycles,
+    }
+
+
+def grown(kind: str, args: argparse.Namespace) -> Table:
+    """Every size in a process of its own."""
+    rows = []
+    for size in SIZES[kind]:
+        command = [sys.executable, __file__, "--size", json.dumps(size)]
+        command += ["--repeats", str(args.repeats), "--threads", str(args.threads)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, env=os.environ)
+        rows.append({GROWS[kind]: size[GROWS[kind]], **json.loads(done.stdout.splitlines()[-1])})
+    about = f"{kind.capitalize()}: {json.dumps(SIZES[kind][0])}, of which {GROWS[kind]} grows."
+    return Table(name=f"scaling of {kind}", about=about, note=linear(rows, GROWS[kind]), rows=rows)
+
+
+def linear(rows: list[dict[str, Any]], key: str) -> str:
+    """The straight line through milliseconds a lifecycle, and memory of the largest beside that of the smallest."""
+    x, y = (np.array([row[name] for row in rows], float) for name in (key, "ms_a_lifecycle"))
+    slope, start = np.polyfit(x, y, 1)
+    off = np.abs(y / (slope * x + start) - 1).max()
+    times = {name: rows[-1][f"{name}_mib"] / max(1e-9, rows[0][f"{name}_mib"]) for name in ("rollout", "training")}
+    return (
+        f"{start:.2f} ms and {slope:.2f} ms for each of {key}; the furthest point is {off:.0%} off. From {rows[0][key]} to "
+        f"{rows[-1][key]} ({x[-1] / x[0]:.0f} times) memory grows {times['rollout']:.1f} times in rollout, "
+        f"{times['training']:.1f} times in training."
+    )
+
+
+def processes(args: argparse.Namespace) -> Table:
+    """`fit --config smoke` on one and two processes, one thread each; seconds of a rollout and of its updates."""
+    rows = []
+    for count in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "--torch_threads", "1"]
+            command += ["--trainer.devices", str(count), "--trainer.max_epochs", "1", "--data.suites", "[]"]
+            command += ["--trainer.default_root_dir", folder, *(["--trainer.strategy", "ddp"] if count > 1 else [])]
+            subprocess.run(command, check=True, capture_output=True, cwd=ROOT, env=os.environ)
+            lines = [line.split(",") for line in (Path(folder) / "metrics.csv").read_text().splitlines()]
+        table = [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
+        found = {
+            name: [float(row[f"time/{name}"]) for row in table if row.get(f"time/{name}")][2:]
+            for name in ("rollout_s", "train_s")
+        }
+        rows.append({"processes": count, **{name: spread(values) for name, values in found.items()}})
+    return Table(name="processes", about=processes.__doc__ or "", rows=rows)
+
+
+def commands(args: argparse.Namespace) -> Table:
+    """Seconds until a command has answered, and whether it loaded torch."""
+    rows = []
+    for command in COMMANDS:
+        call = [sys.executable, "-X", "importtime", "-m", "cod_lightning", *command.split()]
+        found, with_torch = [], False
+        for _ in range(args.repeats):
+            begun = time.perf_counter()
+            done = subprocess.run([call[0], *call[3:]], check=True, capture_output=True, cwd=ROOT, env=os.environ)
+            found.append(time.perf_counter() - begun)
+        done = subprocess.run(call, check=True, capture_output=True, text=True, cwd=ROOT, env=os.environ)
+        with_torch = any(line.endswith("| torch") for line in done.stderr.splitlines())
+        rows.append({"command": command, "seconds": spread(found), "loads torch": "yes" if with_torch else "no"})
+    return Table(name="start of a command", about=commands.__doc__ or "", rows=rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=(*SIZES, "processes", "commands"))
+    parser.add_argument("--size", type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.size is not None:
+        print(json.dumps(measure(args.size, args.repeats, args.threads)))
+        return
+    wanted = args.only or (*SIZES, "processes", "commands")
+    tables = [grown(kind, args) for kind in SIZES if kind in wanted]
+    tables += [one(args) for one in (processes, commands) if one.__name__ in wanted]
+    told(*tables)
+
+
+if __name__ == "__main__":
+    main()
