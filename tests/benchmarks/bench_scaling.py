@@ -1,4 +1,4 @@
-"""How time and memory grow with the length of a pack, the size of a group, the turns of a task and the processes; how commands start.
+"""How time and memory grow with the length of a pack, the size of a group, turns, processes; and how commands start.
 
     PYTHONPATH=. python tests/benchmarks/bench_scaling.py [--repeats 3] [--threads 2] [--only packs groups turns processes commands]
 
