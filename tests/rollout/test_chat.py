@@ -1,6 +1,8 @@
 """Exact tokens through a chat template, for the tiny policy's own and for those of real models."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
@@ -23,6 +25,11 @@ def test_the_opening_is_the_template_rendered_once(chat):
         enable_thinking=False,
     )
     assert chat.tokenizer.decode(chat.opening(OPENING)) == rendered
+
+
+@given(text=st.text())
+def test_text_is_encoded_as_the_tokenizer_itself_does(chat, text):
+    assert list(chat.encode(text)) == chat.tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def test_a_turn_that_ended_itself_and_one_that_was_cut_off_continue_to_the_same_prompt(chat):
