@@ -30,6 +30,16 @@ CONFIG = "experiment/uninformative_levers"
 EVERY = 50
 """Updates that a point of the curve is over."""
 FLAT = 0.05
+ABOUT = """
+What the demonstrations contained: players that trust their context and repeat the fact that they go by before they answer; notes
+with entries for just the levers that were pulled, each a random colour or unknown, whatever came. So the policy can copy a
+fact, and looks at the right place when it writes, but has never seen a note that is any use.
+
+Less was not enough, or not for every seed. Without either (`quotes: false, fills: any`) one seed of two came to notes that
+carry, after 500 of 1,000 updates (commit 124d8fa), and with a KL penalty of 0.01 besides, the other did not in 1,000. With
+entries for what was pulled but no quotes, one seed of two had moved after 200 (0.25 noted, the other 0.18). With quotes but
+entries anywhere, one of two had after 350 (0.40, the other 0.21).
+"""
 
 
 def noted(folder: Path) -> dict[int, list[int]]:
@@ -80,6 +90,8 @@ def page(results: dict[str, Any]) -> str:
         f"`python -m cod_lightning fit --config {CONFIG} --torch_threads 1 --seed_everything SEED`.",
         "Success by position on 1,024 held-out packs, 95 % intervals over packs; *noted* is the share of a record's facts that the",
         "note written from it has (a guess: 0.2).",
+        "",
+        *ABOUT.strip().splitlines(),
         "",
         "| seed | policy | 0 | 1 | 2 | 3 | gain | noted, first | noted, last | seconds |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
