@@ -3,8 +3,8 @@
     PYTHONPATH=. python tests/soak/uninformative.py --out docs/results/uninformative.json [--seeds 1 2 3] [--jobs 2]
 
 Each run is `python -m cod_lightning fit --config experiment/uninformative_levers --torch_threads 1 --seed_everything SEED`, warm
-start included, from an empty cache. Exits with 1 where a warm start is not flat, a trained policy does not gain by position, or one took
-took more than an hour.
+start included, from an empty cache. Exits with 1 where a warm start is not flat, a trained policy does not gain by position, or
+one took more than an hour.
 """
 
 import argparse
