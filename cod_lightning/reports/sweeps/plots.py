@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def write_plots(results: SweepResults, stem: Path) -> list[Path]:
-    """A drawing for each sweep: a column for each combination of all keys but the first, a line for each choice in that."""
+    """A drawing for each sweep: a column for each combination of all keys but the first, a line for each choice in that, and the
+    reference in grey where it is not among them."""
     written: list[Path] = []
     for sweep in results["sweeps"]:
         drawing = comparison(sweep)
@@ -33,10 +34,12 @@ def comparison(sweep: SweepRecord) -> "Drawing":
     drawing = Drawing(figsize=(max(5.2, 3.6 * len(columns)), 6.0), dpi=150, layout="constrained")
     panels = drawing.subplots(2, len(columns), squeeze=False, sharey="row")
     colours: dict[str, str] = {}
+    reference = next((cell for cell in sweep["cells"] if cell["label"] == sweep["reference"]), None)
     for at, (title, cells) in enumerate(columns.items()):
-        for cell in cells:
-            line = _line(cell, sweep)
-            colour = colours.setdefault(line, f"C{len(colours) % 10}")
+        apart = [] if reference is None or reference in cells else [reference]
+        for cell in [*apart, *cells]:
+            line = "reference" if cell in apart else _line(cell, sweep)
+            colour = "0.6" if cell in apart else colours.setdefault(line, f"C{len(colours) % 10}")
             success, curve = cell["success"]["by_position"], cell["curve"]
             _draw(panels[0, at], list(range(len(success))), success, line, colour)
             _draw(panels[1, at], curve["tokens"], curve["success"], line, colour)
@@ -54,7 +57,7 @@ def _columns(sweep: SweepRecord) -> dict[str, list[CellRecord]]:
     found: dict[str, list[CellRecord]] = {}
     for cell in sweep["cells"]:
         rest = [f"{key}={cell['setting'][key]}" for key in sweep["varied"][1:]]
-        found.setdefault(", ".join(rest), []).append(cell)
+        found.setdefault("\n".join(rest), []).append(cell)
     return found
 
 
