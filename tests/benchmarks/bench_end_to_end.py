@@ -4,7 +4,7 @@
 
 A step is 256 solve episodes (32 prompts, 8 siblings) of a fixed number of turns and of 4 sampled tokens a turn, and one
 optimizer update; TRL has no lifecycles, so packs have one task. The tiny Qwen3 of the quick start, the same weights, prompts and
-number of tokens for all. TRL runs in an environment of its own (`tests/benchmarks/make_trl.sh`), in its two ways of many
+number of tokens for all. TRL runs in an environment of its own (`pip install torch==2.13.0 trl==1.16.0`), in its two ways of many
 turns; of the micro-batch sizes tried its fastest counts. A step of each is made in turn, so that all see the same machine.
 """
 
@@ -40,14 +40,13 @@ MICRO_BATCHES = (256, 128, 64)
 class Worker:
     """A process that makes one step when it is told to."""
 
-    name: str
     process: "subprocess.Popen[str]"
     failure: str = ""
 
     @classmethod
-    def start(cls, name: str, command: list[str], log: Path) -> "Worker":
+    def start(cls, command: list[str], log: Path) -> "Worker":
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        return cls(name, subprocess.Popen(command, stderr=log.open("w"), **pipes))
+        return cls(subprocess.Popen(command, stderr=log.open("w"), **pipes))
 
     def step(self) -> dict[str, float] | None:
         """Where the time went; None from one that has ended, with the reason in `failure`."""
@@ -111,7 +110,7 @@ def compare(turns: int, args: argparse.Namespace) -> list[dict[str, Any]]:
         folder = Path(name)
         prepare(folder)
         started = {
-            n: Worker.start(n, c, folder / f"{i}.log") for i, (n, c) in enumerate(commands(folder, turns, args).items())
+            n: Worker.start(c, folder / f"{i}.log") for i, (n, c) in enumerate(commands(folder, turns, args).items())
         }
         steps: dict[str, list[dict[str, float]]] = {n: [] for n in started}
         try:

@@ -1,6 +1,6 @@
 """Rollout with the transformers engine against `model.generate` called afresh every turn, side by side.
 
-    python tests/benchmarks/bench_rollout.py [--packs 32] [--siblings 8] [--repeats 5] [--threads 2]
+    PYTHONPATH=. python tests/benchmarks/bench_rollout.py [--packs 32] [--siblings 8] [--repeats 5] [--threads 2]
 
 Same policy (the quick start's warm start), same packs, same world, same rollout code; only the engine differs. The other
 engine waits until every lifecycle waits, left-pads their whole prompts and calls `generate`, which prefills everything again.
@@ -16,17 +16,10 @@ import time
 import torch
 from transformers import PreTrainedModel
 
-from cod_lightning.commands.train import quieten
-from cod_lightning.commands.warm_start import ensure_warm_start
-from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.models import TinyPolicy
-from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.types import Split, StopReason
+from cod_lightning.types import StopReason
+from tests.benchmarks.quick_start import QuickStart, num_sampled
 
 
 class GenerateEngine(Engine):
@@ -78,27 +71,19 @@ def main() -> None:
     for name, default in (("packs", 32), ("siblings", 8), ("repeats", 5), ("threads", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     args = parser.parse_args()
-    quieten()
-    weights = ensure_warm_start("warm_start/frozen_lake_3x3", 1, None)
-    torch.set_num_threads(args.threads)
-    world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
-    mechanism = HintContext(protocol="compact")
-    policy = TinyPolicy(weights=str(weights))
-    tokenizer = policy.tokenizer(world.words() + mechanism.words())
-    model, chat = policy.model(tokenizer).eval(), Chat(tokenizer)
+    start = QuickStart(args.threads)
     ours = TransformersEngine(max_dialogues=1024)
-    ours.bind(model, chat.stop_ids)
-    ours.update_weights(model.state_dict().items(), 0)
-    theirs = GenerateEngine(model, chat.end_of_turn, tokenizer.pad_token_id)
+    ours.bind(start.model, start.chat.stop_ids)
+    ours.update_weights(start.model.state_dict().items(), 0)
+    theirs = GenerateEngine(start.model, start.chat.end_of_turn, start.chat.pad_id)
     speed: dict[str, list[float]] = {"ours": [], "theirs": []}
     for repeat in range(args.repeats + 1):
-        packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(args.packs)]
+        packs = start.packs(args.packs)
         for name, engine in (("ours", ours), ("theirs", theirs)):
-            speaker = Speaker(engine=engine, chat=chat, window=96, max_new_tokens=8, seed=repeat)
             begun = time.perf_counter()
-            groups = run_groups(packs, args.siblings, world=world, mechanism=mechanism, speaker=speaker)
+            groups = start.play(engine, packs, args.siblings, seed=repeat)
             seconds = time.perf_counter() - begun
-            tokens = sum(e.num_action_tokens for g in groups for x in g.lifecycles for e in x.episodes)
+            tokens = num_sampled(groups)
             if repeat:  # the first pass warms up
                 speed[name].append(tokens / seconds)
     ratios = [a / b for a, b in zip(speed["ours"], speed["theirs"], strict=True)]

@@ -11,28 +11,20 @@ each of them, on packs of its own; figures are generated tokens a second, shares
 
 import argparse
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from cod_lightning.commands.train import quieten
-from cod_lightning.commands.warm_start import ensure_warm_start
-from cod_lightning.contexts import HintContext
 from cod_lightning.engines.slots import SlotCache
 from cod_lightning.engines.transformers import TransformersEngine, output_logits
-from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.models import TinyPolicy
-from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
-from cod_lightning.rollout.group import run_groups
-from cod_lightning.types import Split
 from tests.benchmarks.bench_rollout import GenerateEngine
+from tests.benchmarks.quick_start import QuickStart, num_sampled
 from tests.benchmarks.results import Table, spread, told
 
-SIBLINGS, PACK_SIZE, WINDOW = 8, 4, 96
+SIBLINGS = 8
 
 
 @dataclass
@@ -47,18 +39,14 @@ class Pass:
     width: int
     used: int
     last: tuple[Tensor, Tensor]
-    copied: tuple[list[int], list[int]] | None = None
-    expanded: Tensor | None = None
 
 
-@dataclass
 class Recorder(TransformersEngine):
     """Writes down what it feeds to the model."""
 
-    passes: list[Pass] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self) -> None:
         super().__init__(max_dialogues=1024)
+        self.passes: list[Pass] = []
         self.recording = False
 
     def _hidden(self, model: Any, turns: Any, chunks: Any, starts: Any, width: int, used: int) -> Tensor:
@@ -118,35 +106,24 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    quieten()
-    weights = ensure_warm_start("warm_start/frozen_lake_3x3", 1, None)
-    torch.set_num_threads(args.threads)
-    world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
-    mechanism = HintContext(protocol="compact")
-    policy = TinyPolicy(weights=str(weights), window=WINDOW)
-    tokenizer = policy.tokenizer(world.words() + mechanism.words())
-    model, chat = policy.model(tokenizer).eval(), Chat(tokenizer)
+    start = QuickStart(args.threads)
     engine = Recorder()
-    engine.bind(model, chat.stop_ids)
-    engine.update_weights(model.state_dict().items(), 0)
-    again = GenerateEngine(model, chat.end_of_turn, tokenizer.pad_token_id)
+    engine.bind(start.model, start.chat.stop_ids)
+    engine.update_weights(start.model.state_dict().items(), 0)
+    again = GenerateEngine(start.model, start.chat.end_of_turn, start.chat.pad_id)
     own: Any = engine._model
     rows = []
     for count in args.lifecycles:
         found: dict[str, list[float]] = {"ours": [], "roof": [], "packed": [], "again": []}
         for repeat in range(args.repeats + 1):
-            packs = [
-                world.sample_pack(split=Split.TRAIN, index=repeat * 1000 + i, num_tasks=PACK_SIZE)
-                for i in range(count // SIBLINGS)
-            ]
+            packs = start.packs(count // SIBLINGS, first=repeat * 1000)
             speed = {}
             for name, by in (("recorded", engine), ("ours", engine), ("again", again)):
                 engine.recording, engine.passes = name == "recorded", [] if name == "recorded" else engine.passes
-                speaker = Speaker(engine=by, chat=chat, window=WINDOW, max_new_tokens=8, seed=repeat)
                 begun = time.perf_counter()
-                groups = run_groups(packs, SIBLINGS, world=world, mechanism=mechanism, speaker=speaker)
+                groups = start.play(by, packs, SIBLINGS, seed=repeat)
                 seconds = time.perf_counter() - begun
-                tokens = sum(e.num_action_tokens for g in groups for x in g.lifecycles for e in x.episodes)
+                tokens = num_sampled(groups)
                 speed[name] = tokens / seconds
                 if name == "ours":
                     speed["roof"] = tokens / replay(own, engine.passes, SlotCache())

@@ -23,7 +23,6 @@ import numpy as np
 import torch
 
 from cod_lightning.contexts import HintContext
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.rollout.chat import Chat
@@ -32,7 +31,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import Split
 from modules.grpo import GRPOModule
-from tests.benchmarks.fixed_work import FixedWork
+from tests.benchmarks.fixed_work import Endless, FixedWork
 from tests.benchmarks.recorded import train_on
 from tests.benchmarks.results import Table, spread, told
 
@@ -53,13 +52,6 @@ COMMANDS = (
     "plan --help",
     "sweep --help",
 )
-
-
-class Endless(TransformersEngine):
-    """Every turn has as many tokens as it may."""
-
-    def bind(self, model: Any, stop_ids: Any, window: int | None = None) -> None:
-        super().bind(model, (), window)
 
 
 class Clock(L.Callback):

@@ -17,20 +17,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.commands.train import quieten
-from cod_lightning.commands.warm_start import ensure_warm_start
-from cod_lightning.contexts import HintContext
 from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.objective.returns import EpisodeCredit
-from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
-from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.types import Split
 from modules.grpo import GRPOModule
+from tests.benchmarks.quick_start import QuickStart
 from tests.benchmarks.recorded import train_on
 from tests.benchmarks.results import Table, spread, told
 
@@ -89,25 +81,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    quieten()
-    weights = ensure_warm_start("warm_start/frozen_lake_3x3", 1, None)
-    torch.set_num_threads(args.threads)
-    world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
-    mechanism = HintContext(protocol="compact")
-    policy = TinyPolicy(weights=str(weights))
-    tokenizer = policy.tokenizer(world.words() + mechanism.words())
-    chat, engine = Chat(tokenizer), TransformersEngine(max_dialogues=1024)
-    engine.bind(policy.model(tokenizer).eval(), chat.stop_ids)
+    start, engine = QuickStart(args.threads), TransformersEngine(max_dialogues=1024)
+    engine.bind(start.model, start.chat.stop_ids)
     rows = []
     for count in args.lifecycles:
-        packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=4) for i in range(count // SIBLINGS)]
-        speaker = Speaker(engine=engine, chat=chat, window=policy.window, max_new_tokens=8, seed=1)
-        groups = run_groups(packs, SIBLINGS, world=world, mechanism=mechanism, speaker=speaker)
+        groups = start.play(engine, start.packs(count // SIBLINGS), SIBLINGS, seed=1)
         index = {group.pack.id: g for g, group in enumerate(groups)}
-        batch = collate(segments_of(groups), credit_table(groups), index, pad_id=chat.pad_id)
+        batch = collate(segments_of(groups), credit_table(groups), index, pad_id=start.chat.pad_id)
         clock = Clock()
-        module = GRPOModule(policy=policy, credit=EpisodeCredit(), lr=1e-6, token_budget=BUDGET)
-        train_on(batch, chat, module, clock, args.repeats + 2)
+        module = GRPOModule(policy=start.policy, credit=EpisodeCredit(), lr=1e-6, token_budget=BUDGET)
+        train_on(batch, start.chat, module, clock, args.repeats + 2)
         ours, roofs = clock.ours[2:], clock.roofs[2:]  # two warm up
         rows.append(
             {

@@ -4,6 +4,7 @@ import zlib
 from functools import cache
 from typing import Any
 
+from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.base import TextEnv, text_space
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -71,3 +72,10 @@ class FixedWork(TextEnv):
         over = self._turn >= self.max_turns
         self._reward = reward_of(action) if over else 0.0
         return text(OBSERVATION_WORDS, self._task, self._turn), self._reward, over, False, {}
+
+
+class Endless(TransformersEngine):
+    """Never stops before the last token that it may sample: every turn has as many."""
+
+    def bind(self, model: Any, stop_ids: Any, window: int | None = None) -> None:
+        super().bind(model, (), window)

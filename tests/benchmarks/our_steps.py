@@ -18,12 +18,11 @@ from callbacks import Throughput, WeightSync
 from callbacks.metrics_file import MetricsFile
 from cod_lightning.commands.train import quieten
 from cod_lightning.contexts import HintContext
-from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
 from cod_lightning.types import Episode, Group
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
-from tests.benchmarks.fixed_work import FixedWork
+from tests.benchmarks.fixed_work import Endless, FixedWork
 
 PACKS, SIBLINGS, TOKENS = 32, 8, 4
 
@@ -48,13 +47,6 @@ class PerTurn(RolloutDataModule):
             return replace(group, lifecycles=tuple(lives))
 
         return [cut(group) for group in super()._train_groups(packs, replacing)]
-
-
-class Endless(TransformersEngine):
-    """Never stops before the last token that it may sample: every turn has as many."""
-
-    def bind(self, model: Any, stop_ids: Any, window: int | None = None) -> None:
-        super().bind(model, (), window)
 
 
 class Commanded(L.Callback):

@@ -72,8 +72,8 @@ class LeverTeacher(Demonstrator):
         """The next pull."""
         trusting = rng.random() < self.dials.follow
         known = known_facts(self.wording.facts, messages, trust_context=trusting)
-        code = chosen(self.wording, messages, known, rng)
-        return self.dials.said(self.wording.respond(self.wording.goal_of(messages[1].content), code), known, code)
+        goal, code = chosen(self.wording, messages, known, rng)
+        return self.dials.said(self.wording.respond(goal, code), known, code)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Each entry as the record has it with probability `note_accuracy`, else anything."""
@@ -82,11 +82,14 @@ class LeverTeacher(Demonstrator):
 
 def pull(wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
     """An answer with the lever known to give the goal colour, else an unknown one."""
-    return wording.respond(wording.goal_of(messages[1].content), chosen(wording, messages, known, rng))
+    return wording.respond(*chosen(wording, messages, known, rng))
 
 
-def chosen(wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> int:
-    """That lever."""
+def chosen(
+    wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random
+) -> tuple[str, int]:
+    """The goal colour, and that lever."""
+    goal = wording.goal_of(messages[1].content)
     by_colour = {colour: code for code, colour in known.items()}
     unknown = [code for code in wording.facts.codes if code not in known] or list(wording.facts.codes)
-    return by_colour.get(wording.goal_of(messages[1].content)) or rng.choice(unknown)
+    return goal, by_colour.get(goal) or rng.choice(unknown)

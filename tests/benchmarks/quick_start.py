@@ -1,0 +1,57 @@
+"""The quick start's world and its warm-started policy, as benchmarks play them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from transformers import PreTrainedModel
+
+from cod_lightning.commands.train import quieten
+from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.base import Engine
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.types import Group, Pack, Split
+
+PACK_SIZE, MAX_NEW_TOKENS = 4, 8
+
+
+@dataclass
+class QuickStart:
+    """Lakes of 3x3 and a model that plays them; torch has that many threads from here on."""
+
+    threads: int
+    policy: TinyPolicy = field(init=False)
+    model: PreTrainedModel = field(init=False)
+    chat: Chat = field(init=False)
+
+    def __post_init__(self) -> None:
+        quieten()
+        weights = ensure_warm_start("warm_start/frozen_lake_3x3", 1, None)
+        torch.set_num_threads(self.threads)
+        self.world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
+        self.mechanism = HintContext(protocol="compact")
+        self.policy = TinyPolicy(weights=str(weights))
+        tokenizer = self.policy.tokenizer(self.world.words() + self.mechanism.words())
+        self.model, self.chat = self.policy.model(tokenizer).eval(), Chat(tokenizer)
+
+    def packs(self, count: int, first: int = 0) -> list[Pack]:
+        """Training packs from `first` on."""
+        numbers = range(first, first + count)
+        return [self.world.sample_pack(split=Split.TRAIN, index=i, num_tasks=PACK_SIZE) for i in numbers]
+
+    def play(self, engine: Engine, packs: Sequence[Pack], siblings: int, seed: int) -> list[Group]:
+        """A rollout by that engine."""
+        speaker = Speaker(
+            engine=engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS, seed=seed
+        )
+        return run_groups(packs, siblings, world=self.world, mechanism=self.mechanism, speaker=speaker)
+
+
+def num_sampled(groups: Sequence[Group]) -> int:
+    """Tokens that the policy said."""
+    return sum(e.num_action_tokens for group in groups for life in group.lifecycles for e in life.episodes)
