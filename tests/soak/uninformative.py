@@ -29,8 +29,7 @@ from tests.soak.quickstart import run
 CONFIG = "experiment/uninformative_levers"
 EVERY = 50
 """Updates that a point of the curve is over."""
-FLAT, GREEDY = 0.05, 0.1
-"""Largest gain or loss by position of a warm start that samples, and of one that takes the likeliest token each time."""
+FLAT = 0.05
 ABOUT = """
 What the demonstrations contained: players that trust their context and repeat the fact that they go by before they answer; notes
 with entries for just the levers that were pulled, each a random colour or unknown, whatever came. So the policy can copy a
@@ -74,12 +73,10 @@ def held(record: dict[str, Any]) -> dict[str, bool]:
     """What was promised of a run, and whether it held."""
     suite = record["evaluation"]["suites"]["held_out"]
     starts = {name: curve for name, curve in suite["controls"].items() if name.startswith("warm_start")}
-    gains = {name: abs(curve[-1]["success"] - curve[0]["success"]) for name, curve in starts.items()}
-    greedy = gains.pop("warm_start_t0.0")
+    gains = {name: curve[-1]["success"] - curve[0]["success"] for name, curve in starts.items()}
     first, last = suite["positions"][0], suite["positions"][-1]
     return {
-        f"warm start flat within {FLAT} where it samples": max(gains.values()) <= FLAT,
-        f"and within {GREEDY} where it is greedy": greedy <= GREEDY,
+        "warm start flat at every temperature": max(map(abs, gains.values())) <= FLAT,
         "trained policy gains": last["success_ci95"][0] > first["success_ci95"][1],
         "better than the best warm start": suite["paired"]["trained_minus_best_warm_start"]["ci95"][0] > 0,
         "within an hour": record["seconds"] <= 3600,
