@@ -19,12 +19,10 @@ from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter, without_adapter
 from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
-from cod_lightning.models.base import Policy, output_layer
-from cod_lightning.models.sharded import inside
+from cod_lightning.models.base import Policy
 from cod_lightning.objective.baselines import Baseline, GroupMean
 from cod_lightning.objective.batch import Batch, CreditTable, one_token
 from cod_lightning.objective.credited import Credited, credited
-from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss, kl_to_reference
 from cod_lightning.objective.microbatch import padded, split_by_token_budget
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
@@ -248,15 +246,8 @@ class GRPOModule(PolicyModule):
         self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Log-probabilities and entropies of action tokens; rows are right-padded, so the causal mask is all they need."""
-        wanted = self.entropy_coefficient > 0
-
-        def forward() -> tuple[Tensor, Tensor]:
-            hidden = model.base_model(input_ids=part.token_ids, use_cache=False).last_hidden_state
-            layer = output_layer(model)
-            return action_logprobs(hidden, layer, part.token_ids, part.action_mask, entropy_gradient=wanted)
-
-        return inside(model, forward)
+        """Log-probabilities and entropies of action tokens."""
+        return self._scored(model, part, entropy_gradient=self.entropy_coefficient > 0)
 
     def _score_pending(self) -> None:
         """The weights are still those that sampled: later updates of this rollout need their log-probs, too."""

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import lightning as L
 import torch
+from jaxtyping import Float
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy, ParallelStrategy
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
@@ -14,10 +15,15 @@ from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, synced_weights
+from cod_lightning.attention import use_grouped_attention
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.models.base import Policy
-from cod_lightning.models.sharded import shard, whole_weights
+from cod_lightning.last_layer import predicting, read_only_at
+from cod_lightning.models.base import Policy, output_layer
+from cod_lightning.models.sharded import inside, shard, whole_weights
+from cod_lightning.objective.batch import Batch
+from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import num_ranks
+from cod_lightning.shared_prefix import prefix_cache, shared_prefix, takes_prefix
 
 
 class PolicyModule(L.LightningModule):
@@ -102,7 +108,9 @@ class PolicyModule(L.LightningModule):
 
     def _made(self) -> PreTrainedModel:
         """The policy's model, plain; the DataModule has its tokenizer."""
-        return self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore[reportAttributeAccessIssue]
+        model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore[reportAttributeAccessIssue]
+        use_grouped_attention(model)
+        return model
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
         """The same model, its parameters shared out between ranks where the strategy wants it (FSDP2)."""
@@ -114,6 +122,28 @@ class PolicyModule(L.LightningModule):
             compute = torch.bfloat16 if self.trainer.precision == "bf16-mixed" else None
             shard(model, strategy.device_mesh["data_parallel"], compute)
         return model
+
+    def _scored(
+        self, model: PreTrainedModel, part: Batch, *, entropy_gradient: bool = False
+    ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """Log-probabilities and entropies of action tokens; rows are right-padded, so the causal mask is all they need.
+
+        What rows begin with is computed once, except where ranks share the layers out: they have to go through them equally
+        often.
+        """
+        apart = isinstance(self.trainer.strategy, ModelParallelStrategy | FSDPStrategy) or not takes_prefix(model)
+        shared = 0 if apart else shared_prefix(part.token_ids, part.action_mask, part.lengths)
+        ids, mask = part.token_ids[:, shared:], part.action_mask[:, shared:]
+
+        def forward() -> tuple[Tensor, Tensor]:
+            cache = prefix_cache(model, part.token_ids[:1, :shared], len(ids)) if shared else None
+            with read_only_at(model, predicting(mask)):
+                out = model.base_model(input_ids=ids, past_key_values=cache, use_cache=cache is not None)
+            layer = output_layer(model)
+            return action_logprobs(out.last_hidden_state, layer, ids, mask, entropy_gradient=entropy_gradient)
+
+        logprobs, entropies = (torch.nn.functional.pad(found, (shared, 0)) for found in inside(model, forward))
+        return logprobs, entropies
 
     def _backward(self, loss: Tensor, *, last: bool) -> None:
         """Gradients of the sum of all ranks' losses, which the last backward pass of an update adds up over ranks.

@@ -7,10 +7,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.base import Policy, output_layer
-from cod_lightning.models.sharded import inside
+from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, one_token
-from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import gathered
 from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
@@ -83,11 +81,5 @@ class WarmStartModule(PolicyModule):
 
     def _loss(self, batch: Batch) -> Tensor:
         """Negative log-probability (nats) of these demonstrated action tokens, divided by the number of all ranks'."""
-        model, count = self._model, sum(gathered(batch.num_action_tokens))
-
-        def forward() -> Tensor:
-            hidden = model.base_model(input_ids=batch.token_ids, use_cache=False).last_hidden_state
-            logprobs, _ = action_logprobs(hidden, output_layer(model), batch.token_ids, batch.action_mask)
-            return -logprobs.sum() / max(1, count)
-
-        return inside(model, forward)
+        logprobs, _ = self._scored(self._model, batch)
+        return -logprobs.sum() / max(1, sum(gathered(batch.num_action_tokens)))

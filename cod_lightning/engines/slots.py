@@ -1,8 +1,8 @@
 """A key-value cache with a slot for every live dialogue, kept across the turns of an episode.
 
-Slot s, column c of layer l holds token c of that dialogue: no gaps, whatever the neighbours do. A forward pass names the
-slots it works on and the columns it writes; tokens after a row's end are garbage that the mask hides and the next write
-replaces.
+Slot s, column c of layer l holds token c of that dialogue, one head after the other: no gaps, whatever the neighbours do. A
+forward pass names the slots it works on and the columns it writes; tokens after a row's end are garbage that the mask hides and
+the next write replaces.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,8 @@ class SlotCache(Cache):
         self.num_slots = 0
         self.num_columns = 0
         self._slots = torch.empty(0, dtype=torch.long)
-        self._flat = torch.empty(0, dtype=torch.long)
+        self._columns = torch.empty(0, dtype=torch.long)
+        self._written: dict[int, Tensor] = {}
         self._used_columns = 0
         self._run: int | None = None
 
@@ -37,24 +38,25 @@ class SlotCache(Cache):
             self.num_columns = max(num_columns, 2 * self.num_columns)
         for store in (self._keys, self._values):
             for layer, tensor in enumerate(store):
-                grown = tensor.new_zeros(self.num_slots, self.num_columns, *tensor.shape[2:])
-                grown[: tensor.shape[0], :old_columns] = tensor
+                old_slots, heads, _, dim = tensor.shape
+                grown = tensor.new_zeros(self.num_slots, heads, self.num_columns, dim)
+                grown[:old_slots, :, :old_columns] = tensor
                 store[layer] = grown
 
     def aim(self, slots: Sequence[int], first_columns: Tensor, width: int, used_columns: int) -> None:
         """The next forward pass works on `slots` [b] and writes `width` columns from `first_columns` [b] on."""
         device = first_columns.device
-        columns = first_columns[:, None] + torch.arange(width, device=device)
         in_a_row = all(slot == slots[0] + i for i, slot in enumerate(slots))
         self._run = slots[0] if in_a_row else None
         self._slots = torch.tensor(slots, device=device)
-        self._flat = (self._slots[:, None] * self.num_columns + columns).flatten()
+        self._columns = first_columns[:, None] + torch.arange(width, device=device)
+        self._written.clear()
         self._used_columns = used_columns
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: object, **__: object):
         """Write [b, heads, width, dim] and return everything up to the longest row, [b, heads, columns, dim]."""
         while len(self._keys) <= layer_idx:
-            shape = (self.num_slots, self.num_columns, key_states.shape[1], key_states.shape[3])
+            shape = (self.num_slots, key_states.shape[1], self.num_columns, key_states.shape[3])
             self._keys.append(key_states.new_zeros(shape))
             self._values.append(value_states.new_zeros(shape))
         return (
@@ -63,17 +65,24 @@ class SlotCache(Cache):
         )
 
     def _write_and_read(self, store: Tensor, states: Tensor) -> Tensor:
-        flat = store.view(-1, *store.shape[2:])
-        flat.index_copy_(0, self._flat, states.transpose(1, 2).reshape(-1, *store.shape[2:]).to(store.dtype))
-        seen = store[:, : self._used_columns]
+        flat = store.view(-1, store.shape[3])
+        flat.index_copy_(0, self._places(store.shape[1]), states.reshape(-1, store.shape[3]).to(store.dtype))
+        seen = store[:, :, : self._used_columns]
         if self._run is not None:  # neighbours are read where they are
-            return seen[self._run : self._run + len(self._slots)].transpose(1, 2)
-        return seen.index_select(0, self._slots).transpose(1, 2)
+            return seen[self._run : self._run + len(self._slots)]
+        return seen.index_select(0, self._slots)
+
+    def _places(self, heads: int) -> Tensor:
+        """Where [b, heads, width] tokens are written, of all [slots, heads, columns]; layers alike share them."""
+        if heads not in self._written:
+            rows = self._slots[:, None] * heads + torch.arange(heads, device=self._slots.device)
+            self._written[heads] = (rows[:, :, None] * self.num_columns + self._columns[:, None]).flatten()
+        return self._written[heads]
 
     def copy(self, source: Sequence[int], target: Sequence[int], num_columns: int) -> None:
         """Let each target slot begin with the columns of its source."""
         for store in (*self._keys, *self._values):
-            store[list(target), :num_columns] = store[list(source), :num_columns]
+            store[list(target), :, :num_columns] = store[list(source), :, :num_columns]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """0: positions and masks are always given explicitly."""

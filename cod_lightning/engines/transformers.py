@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, share_base
+from cod_lightning.attention import use_grouped_attention
 from cod_lightning.engines.base import Completion, Engine, Request, digest
-from cod_lightning.engines.grouped_attention import use_grouped_attention
 from cod_lightning.engines.noise import sample, uniforms
 from cod_lightning.engines.slots import SlotCache
 from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.last_layer import read_only_at
 from cod_lightning.types import StopReason
 
 
@@ -181,17 +182,17 @@ class TransformersEngine(Engine):
         return joined
 
     def _prefill_batches(self, turns: list[_Turn]) -> Iterable[list[_Turn]]:
-        """Turns of similar numbers of new ids together, each batch within `prefill_tokens` padded tokens."""
+        """Turns of similar numbers of new ids together, each batch within `prefill_tokens` padded tokens and in order of slots."""
         batch: list[_Turn] = []
         for turn in sorted(turns, key=lambda turn: (_num_new_ids(turn), turn.dialogue.slot)):
             width = _num_new_ids(turn)
             shortest = _num_new_ids(batch[0]) if batch else width
             if batch and ((len(batch) + 1) * width > self.prefill_tokens or width > 2 * shortest + 8):
-                yield batch
+                yield sorted(batch, key=_slot)
                 batch = []
             batch.append(turn)
         if batch:
-            yield batch
+            yield sorted(batch, key=_slot)
 
     @torch.inference_mode()
     def _forward(self, turns: Sequence[_Turn]) -> None:
@@ -206,8 +207,7 @@ class TransformersEngine(Engine):
         used = max(start + length for start, length in zip(starts, widths, strict=True))
         self._cache.reserve(1 + max(turn.dialogue.slot for turn in turns), used + width)
         hidden = self._hidden(model, own, [chunks[i] for i in first], starts, width, used)
-        last = torch.tensor(widths, device=hidden.device) - 1
-        logits = output_logits(model, hidden[torch.arange(len(own), device=hidden.device), last])
+        logits = output_logits(model, hidden)
         if len(own) < len(turns):
             slots = [own[n].dialogue.slot for n in alike]
             self._cache.copy(slots, [turn.dialogue.slot for turn in turns], used)
@@ -228,20 +228,23 @@ class TransformersEngine(Engine):
         width: int,
         used: int,
     ) -> Tensor:
-        """Last hidden states [b, width, D] of right-padded chunks over the slots' caches."""
+        """The last hidden state of each chunk [b, D], right-padded, over the slots' caches."""
         device = model.device
         ids = torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks], device=device)
         first = torch.tensor(starts, device=device)
         positions = first[:, None] + torch.arange(width, device=device)
         self._cache.aim([turn.dialogue.slot for turn in turns], first, width, used)
         visible = torch.arange(used, device=device) <= positions[:, :, None]  # padded queries see themselves: no NaN
-        return model.base_model(
-            input_ids=ids,
-            position_ids=positions,
-            attention_mask=visible[:, None],
-            past_key_values=self._cache,
-            use_cache=True,
-        ).last_hidden_state
+        last = torch.tensor([len(chunk) - 1 for chunk in chunks], device=device)
+        with read_only_at(model, torch.arange(width, device=device) == last[:, None]):
+            hidden = model.base_model(
+                input_ids=ids,
+                position_ids=positions,
+                attention_mask=visible[:, None],
+                past_key_values=self._cache,
+                use_cache=True,
+            ).last_hidden_state
+        return hidden[torch.arange(len(chunks), device=device), last]
 
     def _sample(self, turns: Sequence[_Turn], logits: Tensor) -> None:
         noise = uniforms(

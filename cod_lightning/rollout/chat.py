@@ -47,6 +47,8 @@ class Chat:
         self.tokenizer = tokenizer
         self._backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
+        self._plain = self._backend is not None and not tokenizer.clean_up_tokenization_spaces
+        """Whether decoding is the backend's alone."""
         self.num_ids = len(tokenizer)
         """Ids of the tokenizer, special ones included."""
         self.enable_thinking = enable_thinking
@@ -110,6 +112,8 @@ class Chat:
         return self._specials.sub(lambda m: m[0][:1] + "\u200b" + m[0][1:], text)
 
     def _text(self, ids: Sequence[int]) -> str:
+        if self._plain:
+            return str(self._backend.decode(ids, skip_special_tokens=False))
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def _render(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> str:

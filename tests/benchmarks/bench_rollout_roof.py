@@ -20,6 +20,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from cod_lightning.engines.slots import SlotCache
 from cod_lightning.engines.transformers import TransformersEngine, output_logits
+from cod_lightning.last_layer import read_only_at
 from tests.benchmarks.bench_rollout import GenerateEngine
 from tests.benchmarks.quick_start import QuickStart, num_sampled
 from tests.benchmarks.results import Table, spread, told
@@ -38,7 +39,7 @@ class Pass:
     visible: Tensor
     width: int
     used: int
-    last: tuple[Tensor, Tensor]
+    last: Tensor
 
 
 class Recorder(TransformersEngine):
@@ -62,7 +63,7 @@ class Recorder(TransformersEngine):
                     visible=torch.arange(used) <= positions[:, :, None],
                     width=width,
                     used=used,
-                    last=(torch.arange(len(turns)), torch.tensor([len(chunk) for chunk in chunks]) - 1),
+                    last=torch.tensor([len(chunk) for chunk in chunks]) - 1,
                 )
             )
         return super()._hidden(model, turns, chunks, starts, width, used)
@@ -75,14 +76,15 @@ def replay(model: PreTrainedModel, passes: list[Pass], cache: SlotCache) -> floa
     for one in passes:
         cache.reserve(1 + max(one.slots), one.used + one.width)
         cache.aim(one.slots, one.starts, one.width, one.used)
-        hidden = model.base_model(
-            input_ids=one.ids,
-            position_ids=one.positions,
-            attention_mask=one.visible[:, None],
-            past_key_values=cache,
-            use_cache=True,
-        ).last_hidden_state
-        output_logits(model, hidden[one.last])
+        with read_only_at(model, torch.arange(one.width) == one.last[:, None]):
+            hidden = model.base_model(
+                input_ids=one.ids,
+                position_ids=one.positions,
+                attention_mask=one.visible[:, None],
+                past_key_values=cache,
+                use_cache=True,
+            ).last_hidden_state
+        output_logits(model, hidden[torch.arange(len(one.slots)), one.last])
     return time.perf_counter() - begun
 
 

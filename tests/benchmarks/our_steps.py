@@ -90,6 +90,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, required=True)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True, help="where metrics.csv goes")
+    parser.add_argument("--token_budget", type=int, default=8_192)
     parser.add_argument("--per_turn", action="store_true")
     args = parser.parse_args()
     quieten()
@@ -109,7 +110,7 @@ def main() -> None:
     policy = TinyPolicy(
         weights=str(args.model), window=json.loads((args.model / "config.json").read_text())["max_position_embeddings"]
     )
-    module = GRPOModule(policy=policy, lr=1e-5, reweight=None, token_budget=65_536)
+    module = GRPOModule(policy=policy, lr=1e-5, reweight=None, token_budget=args.token_budget)
     trainer = L.Trainer(
         accelerator="cpu",
         logger=MetricsFile(args.out, None),

@@ -1,4 +1,4 @@
-"""Query heads folded over shared keys and values: the same numbers as repeated keys and values give."""
+"""Attention written out and query heads folded over shared keys and values: the same numbers as torch's attention gives."""
 
 import pytest
 import torch
@@ -6,7 +6,8 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from cod_lightning.engines.grouped_attention import grouped_attention, use_grouped_attention
+from cod_lightning import attention
+from cod_lightning.attention import grouped_attention, use_grouped_attention
 
 SMALL = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 16, "head_dim": 4}
 
@@ -37,11 +38,28 @@ def test_it_equals_attention_with_repeated_keys_and_values(heads, kv_heads, widt
     assert torch.allclose(found, wanted, atol=1e-6)
 
 
-def test_without_a_mask_it_is_causal_as_ever():
-    query, key, value, _ = _case(4, 2, 11)
-    found, _ = grouped_attention(_module(2), query, key, value, None, scaling=0.3)
-    mask = torch.ones(11, 11).tril().bool().expand(3, 1, 11, 11)
-    assert torch.allclose(found, grouped_attention(_module(2), query, key, value, mask, scaling=0.3)[0], atol=1e-6)
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (4, 4)])
+@pytest.mark.parametrize("chunk", [1, 2**19])
+def test_without_a_mask_it_is_causal_as_ever_and_so_are_its_gradients(heads, kv_heads, chunk, monkeypatch):
+    monkeypatch.setattr(attention, "_CHUNK", chunk)
+    inputs = [x.requires_grad_() for x in _case(heads, kv_heads, 11)[:3]]
+    module = _module(heads // kv_heads)
+    found, _ = grouped_attention(module, *inputs, None, scaling=0.3)
+    wanted, _ = sdpa_attention_forward(module, *inputs, None, scaling=0.3)
+    assert torch.allclose(found, wanted, atol=1e-6)
+    assert not found[:, 0].equal(found[:, 1])
+    weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(2))
+    ours, theirs = (torch.autograd.grad((out * weight).sum(), inputs) for out in (found, wanted))
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_long_rows_are_left_to_torch(monkeypatch):
+    query, key, value, mask = _case(4, 2, 5)
+    wanted, _ = grouped_attention(_module(2), query, key, value, mask, scaling=0.3)
+    monkeypatch.setattr(attention, "_ROW", 4 * 5 * 11 - 1)
+    monkeypatch.setattr(attention, "_written_out", None)  # would fail if it were called
+    found, _ = grouped_attention(_module(2), query, key, value, mask, scaling=0.3)
+    assert torch.allclose(found, wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +67,11 @@ def test_without_a_mask_it_is_causal_as_ever():
     [
         (Qwen3Config, Qwen3ForCausalLM, 2, "sdpa", "grouped_sdpa"),
         (LlamaConfig, LlamaForCausalLM, 2, "sdpa", "grouped_sdpa"),
-        (Qwen3Config, Qwen3ForCausalLM, 4, "sdpa", "sdpa"),
+        (Qwen3Config, Qwen3ForCausalLM, 4, "sdpa", "grouped_sdpa"),
         (Qwen3Config, Qwen3ForCausalLM, 2, "eager", "eager"),
     ],
 )
-def test_a_model_takes_it_where_it_would_have_repeated(config, made, kv_heads, implementation, expected):
+def test_a_model_takes_it_where_it_would_have_taken_that_of_torch(config, made, kv_heads, implementation, expected):
     torch.manual_seed(0)
     model = made._from_config(
         config(**SMALL, num_attention_heads=4, num_key_value_heads=kv_heads), attn_implementation=implementation
