@@ -42,11 +42,17 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
+# On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.
 bench: .venv/installed-test
-	set -e; for bench in tests/benchmarks/bench_*.py; do PYTHONPATH=. .venv/bin/python $$bench; done
+	@TORCH='$(TORCH)' PYTHON='$(PYTHON)' tests/benchmarks/make_trl_venv.sh .venv-trl || true
+	@TORCH='$(TORCH)' PYTHON='$(PYTHON)' tests/vllm/make_venv.sh .venv-vllm || true
+	PYTHONPATH=. .venv/bin/python tests/benchmarks/performance.py \
+	  $$(.venv-trl/bin/python -c 'import trl' 2>/dev/null && echo --trl .venv-trl/bin/python) \
+	  $$(.venv-vllm/bin/python -c 'import vllm' 2>/dev/null && echo --vllm .venv-vllm/bin/python)
+	PYTHONPATH=. .venv/bin/python tests/benchmarks/bench_objectives.py --out docs/results/objectives.json >/dev/null
 
 clean:
-	rm -rf .venv .venv-vllm dist
+	rm -rf .venv .venv-vllm .venv-trl dist
 
 .venv/torch:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python %d.%d; expected 3.11 or newer: make PYTHON=python3.11" % v[:2])'

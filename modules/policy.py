@@ -23,6 +23,7 @@ from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import num_ranks
+from cod_lightning.rms_norm import use_rms_norm
 from cod_lightning.shared_prefix import prefix_cache, shared_prefix, takes_prefix
 
 
@@ -110,6 +111,7 @@ class PolicyModule(L.LightningModule):
         """The policy's model, plain; the DataModule has its tokenizer."""
         model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore[reportAttributeAccessIssue]
         use_grouped_attention(model)
+        use_rms_norm(model)
         return model
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:

@@ -1,6 +1,5 @@
 """Every benchmark still runs, in its smallest form; what it says of speed is for `make bench` on a quiet machine."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.results import tables_of
+
 BENCHMARKS = Path(__file__).parent / "benchmarks"
 HERE = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parents[1])}
 SMALLEST = {
     "bench_end_to_end": ["--turns", "2", "--repeats", "1", "--threads", "1"],
+    "bench_engines": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
     "bench_evaluation": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
     "bench_logprobs": ["--num_tokens", "64"],
     "bench_objectives": ["--packs", "2", "--siblings", "2", "--repeats", "1"],
-    "bench_rollout": ["--packs", "1", "--repeats", "1", "--threads", "1"],
     "bench_rollout_roof": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
     "bench_scaling": ["--size", '{"tasks": 2, "packs": 1, "siblings": 2, "turns": 2}', "--repeats", "1"],
     "bench_training_roof": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
@@ -33,9 +34,10 @@ def test_a_benchmark_runs(name):
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *SMALLEST[name]]
     done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS.parents[1], env=HERE)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.strip()
+    tables = tables_of(done.stdout)
+    assert all(table["rows"] for table in tables.values())
     if name == "bench_end_to_end":
-        table = json.loads(done.stdout[done.stdout.index("{") :])["end to end"]
+        table = tables["end to end"]
         assert "no ratio against it" in table["note"]
         assert not any("TRL" in row["what"] for row in table["rows"])
         ours, apart = table["rows"]

@@ -1,6 +1,6 @@
 """Speed of evaluation against that of a training rollout: same policy, same world, same number of lifecycles, one process.
 
-    python tests/benchmarks/bench_evaluation.py [--lifecycles 256] [--repeats 9] [--threads 1] [--config smoke]
+    PYTHONPATH=. python tests/benchmarks/bench_evaluation.py [--lifecycles 256] [--repeats 9] [--threads 1] [--config smoke]
 
 A training rollout plays packs with 8 siblings each; an evaluation plays a suite under its first two conditions (trained,
 context blanked), each with as many lifecycles, each lifecycle through a pack of its own that shares its first prompt with nobody.
@@ -10,8 +10,6 @@ clock. Within 5 % of 1 it should stay.
 """
 
 import argparse
-import json
-import statistics
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -27,9 +25,9 @@ from cod_lightning.evaluation.suite import Suite
 from cod_lightning.types import Group, Split
 from datamodules import RolloutDataModule
 from modules import GRPOModule
+from tests.benchmarks.results import Table, spread, told
 
 SIBLINGS = 8
-TOLERANCE = 0.05
 
 
 def served(config: str) -> RolloutDataModule:
@@ -90,17 +88,17 @@ def main() -> None:
             if repeat:  # the first pass warms up
                 speed[name].append(found)
     ratios = [a[1] / b[1] for a, b in zip(speed["evaluation"], speed["training"], strict=True)]
-    clock = {name: round(statistics.median(one[0] for one in found)) for name, found in speed.items()}
-    processor = {name: round(statistics.median(one[1] for one in found)) for name, found in speed.items()}
-    result = {
-        "lifecycles": num_packs * SIBLINGS,
-        "tokens_s": clock,
-        "tokens_processor_s": processor,
-        "evaluation_over_training": round(statistics.median(ratios), 3),
-        "ratios": [round(one, 3) for one in ratios],
-        "within_5_percent": statistics.median(ratios) >= 1 - TOLERANCE,
-    }
-    print(json.dumps(result, indent=2))
+    rows = [
+        {
+            "what": name,
+            "tokens_s": spread([one[0] for one in found]),
+            "tokens_processor_s": spread([one[1] for one in found]),
+        }
+        for name, found in speed.items()
+    ]
+    rows[1]["times_training"] = spread(ratios)
+    about = "Sampled tokens a second, by the clock and by the processor's."
+    told(Table(name="evaluation against training rollouts", about=f"{__doc__.splitlines()[0]} {about}", rows=rows))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from cod_lightning.objective.logprobs import action_logprobs, token_logprobs
+from tests.benchmarks.results import Table, told
 
 VOCABULARY, WIDTH = 151_936, 64
 WAYS = ("dense", "kept", "recomputed")
@@ -69,18 +70,16 @@ def peak_kib() -> int:
 
 
 def main() -> None:
-    """Print a line for each way."""
-    parser = argparse.ArgumentParser()
+    """A row for each way."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--way", choices=WAYS)
     parser.add_argument("--num_tokens", type=int, default=4096)
     asked = parser.parse_args()
     if asked.way is not None:
         return _child(asked.way, asked.num_tokens)
-    print(f"vocabulary {VOCABULARY}, {asked.num_tokens} tokens, width {WIDTH}, float32, one thread")
-    for way in WAYS:
-        found = measure(way, asked.num_tokens)
-        print(f"{way:12s} {found['extra_gib']:6.2f} GiB extra  {found['time_s']:6.1f} s")
-    return None
+    rows = [{"way": way, **measure(way, asked.num_tokens)} for way in WAYS]
+    note = f"{VOCABULARY:,} words, {asked.num_tokens:,} tokens, width {WIDTH}, float32, one thread."
+    return told(Table(name="log-probs at a large vocabulary", about=__doc__.splitlines()[0], note=note, rows=rows))
 
 
 if __name__ == "__main__":

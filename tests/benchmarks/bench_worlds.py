@@ -1,6 +1,6 @@
-"""Speed of the worlds without a policy, one core: packs drawn, turns taken, copies made; a table, or JSON with --json.
+"""Speed of the worlds without a policy, one core: packs drawn, turns taken, copies made.
 
-    PYTHONPATH=. python tests/benchmarks/bench_worlds.py [--worlds levers,alchemy_easy] [--packs 100] [--repeats 5] [--json]
+    PYTHONPATH=. python tests/benchmarks/bench_worlds.py [--worlds levers,alchemy_easy] [--packs 100] [--repeats 5]
 
 A turn is one `step` (and its share of `reset`) with a response that a random or a scripted reference once gave in the same
 task; the references' own time is not counted. Some worlds cache what a task's map implies, so it was seen before, as by the
@@ -9,18 +9,15 @@ siblings of a group. The best of the repeats counts.
 
 import argparse
 import copy
-import json
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.table import Table
-
 from cod_lightning.commands.worlds import parse_world, shipped_worlds, world_parser
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.types import Message, Pack, Role, Split, Task
+from tests.benchmarks.results import Table, told
 
 
 @dataclass(frozen=True)
@@ -105,17 +102,10 @@ def main() -> None:
     )
     parser.add_argument("--packs", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     names = options.worlds.split(",") if options.worlds else list(shipped_worlds())
-    speed = {name: measure(name, options.packs, options.repeats) for name in names}
-    if options.json:
-        print(json.dumps(speed, indent=2))
-        return
-    table = Table("world", *next(iter(speed.values())), box=None)
-    for name, figures in speed.items():
-        table.add_row(name, *(f"{value:,}" for value in figures.values()))
-    Console().print(table)
+    rows = [{"world": name, **measure(name, options.packs, options.repeats)} for name in names]
+    told(Table(name="worlds", about=__doc__.splitlines()[0], rows=rows))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,11 @@ def told(*tables: Table) -> None:
     print(json.dumps({table.name: asdict(table) for table in tables}, indent=1))
 
 
+def tables_of(printed: str) -> dict[str, dict[str, Any]]:
+    """What `told` printed, whatever else was printed before it."""
+    return json.loads(printed[printed.index("{\n") :])
+
+
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Median, least and most."""
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
@@ -42,7 +47,7 @@ def write(file: Path, title: str, command: str, *tables: Table) -> None:
     )
     parts = [f"# {title}", f"`{command}` on {cores}."]
     for table in tables:
-        parts += [f"## {table.name.capitalize()}", table.about, table.note, _markdown(table.rows)]
+        parts += [f"## {table.name.capitalize()}", table.about, table.note, _markdown(table.rows) if table.rows else ""]
     file.with_suffix(".md").write_text("\n\n".join(part for part in parts if part) + "\n")
 
 

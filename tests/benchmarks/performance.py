@@ -1,0 +1,63 @@
+"""All benchmarks of speed one after the other, and docs/results/performance.{md,json} of what they say.
+
+    PYTHONPATH=. python tests/benchmarks/performance.py [--only NAME ...] [--trl PYTHON] [--vllm PYTHON] [--out FILE]
+
+Nothing else should run on the machine meanwhile. A benchmark that fails is named on the page, and the others are on it anyway.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.benchmarks.results import Table, tables_of, write
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+BENCHMARKS = (
+    "bench_end_to_end",
+    "bench_rollout_roof",
+    "bench_training_roof",
+    "bench_engines",
+    "bench_scaling",
+    "bench_logprobs",
+    "bench_evaluation",
+    "bench_worlds",
+)
+
+
+def run(name: str, python: Path, arguments: list[str]) -> list[Table]:
+    """What it says; where it says nothing, a table without rows that says why."""
+    begun = time.perf_counter()
+    print(f"{name}: begins", file=sys.stderr, flush=True)
+    command = [str(python), str(HERE / f"{name}.py"), *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": "."})
+    print(f"{name}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+    told = f"`PYTHONPATH=. python tests/benchmarks/{' '.join([f'{name}.py', *arguments])}`"
+    if done.returncode:
+        return [
+            Table(name=name.removeprefix("bench_"), about=told, note=f"Did not run: it ended with {done.returncode}.")
+        ]
+    tables = [Table(**table) for table in tables_of(done.stdout).values()]
+    return [Table(name=t.name, about=f"{t.about}\n\n{told}", note=t.note, rows=t.rows) for t in tables]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
+    parser.add_argument("--trl", type=Path, help="Python of an environment with TRL (make_trl_venv.sh)")
+    parser.add_argument("--vllm", type=Path, help="Python of an environment with vLLM (tests/vllm/make_venv.sh)")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "performance.json")
+    args = parser.parse_args()
+    tables: list[Table] = []
+    for name in args.only:
+        vllm = args.vllm if name == "bench_engines" else None
+        trl = ["--trl", str(args.trl)] if args.trl and name == "bench_end_to_end" else []
+        tables += run(name, vllm or Path(sys.executable), trl)
+        write(args.out, "How fast it is", "make bench", *tables)
+
+
+if __name__ == "__main__":
+    main()
