@@ -12,6 +12,7 @@ from tests.benchmarks.results import tables_of
 BENCHMARKS = Path(__file__).parent / "benchmarks"
 HERE = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parents[1])}
 SMALLEST = {
+    "bench_changes": ["--turns", "1", "--repeats", "1", "--threads", "1"],
     "bench_end_to_end": ["--turns", "2", "--repeats", "1", "--threads", "1"],
     "bench_engines": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
     "bench_evaluation": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, share_base
-from cod_lightning.attention import use_grouped_attention
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.noise import sample, uniforms
 from cod_lightning.engines.slots import SlotCache
 from cod_lightning.errors import ConfigError, EngineFailure
-from cod_lightning.last_layer import read_only_at
+from cod_lightning.forward.attention import use_grouped_attention
+from cod_lightning.forward.last_layer import read_only_at
 from cod_lightning.types import StopReason
 
 

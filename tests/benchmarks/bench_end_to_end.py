@@ -82,22 +82,18 @@ def prepare(folder: Path) -> None:
     (folder / "fixed_work.json").write_text(json.dumps({"template": TEMPLATE, "observations": seen, "rules": rules}))
 
 
+def ours(folder: Path, turns: int, threads: int) -> list[str]:
+    """What makes our steps."""
+    said = {"model": folder, "turns": turns, "threads": threads, "out": folder / "out"}
+    return [sys.executable, str(HERE / "our_steps.py"), *(str(x) for k, v in said.items() for x in (f"--{k}", v))]
+
+
 def commands(folder: Path, turns: int, args: argparse.Namespace) -> dict[str, list[str]]:
     """Whom to compare; the first is ours."""
-    common = [
-        "--model",
-        str(folder),
-        "--turns",
-        str(turns),
-        "--threads",
-        str(args.threads),
-        "--out",
-        str(folder / "out"),
-    ]
-    ours = [sys.executable, str(HERE / "our_steps.py"), *common]
-    out = {"ours": ours, "ours, one sample a turn": [*ours, "--per_turn"]}
+    own = ours(folder, turns, args.threads)
+    out = {"ours": own, "ours, one sample a turn": [*own, "--per_turn"]}
     if args.trl is not None:
-        theirs = [str(args.trl), str(HERE / "trl_steps.py"), *common]
+        theirs = [str(args.trl), str(HERE / "trl_steps.py"), *own[2:]]
         for path in ("rollout_func", "environment_factory"):
             for size in MICRO_BATCHES:
                 out[f"TRL {path}, micro-batches of {size}"] = [*theirs, "--path", path, "--micro_batch", str(size)]

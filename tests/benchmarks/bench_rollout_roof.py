@@ -20,7 +20,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from cod_lightning.engines.slots import SlotCache
 from cod_lightning.engines.transformers import TransformersEngine, output_logits
-from cod_lightning.last_layer import read_only_at
+from cod_lightning.forward.last_layer import read_only_at
 from tests.benchmarks.generate_engine import GenerateEngine
 from tests.benchmarks.quick_start import QuickStart, num_sampled
 from tests.benchmarks.results import Table, spread, told

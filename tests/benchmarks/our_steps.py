@@ -22,6 +22,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.types import Episode, Group
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
+from tests.benchmarks.changes import EVERYTHING, UNDO, undo
 from tests.benchmarks.fixed_work import Endless, FixedWork
 
 PACKS, SIBLINGS, TOKENS = 32, 8, 4
@@ -92,7 +93,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="where metrics.csv goes")
     parser.add_argument("--token_budget", type=int, default=8_192)
     parser.add_argument("--per_turn", action="store_true")
+    parser.add_argument("--without", choices=[*UNDO, EVERYTHING], help="undo that change for speed")
     args = parser.parse_args()
+    if args.without:
+        undo(args.without)
     quieten()
     torch.set_num_threads(args.threads)
     L.seed_everything(1, verbose=False)

@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BENCHMARKS = (
     "bench_end_to_end",
+    "bench_changes",
     "bench_rollout_roof",
     "bench_training_roof",
     "bench_engines",

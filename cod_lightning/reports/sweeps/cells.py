@@ -13,6 +13,9 @@ from cod_lightning.reports.sweeps.record import JobRecord, JobStatus
 from cod_lightning.reports.sweeps.runs import FinishedRun, read_finished
 from cod_lightning.reports.sweeps.statistics import BySeed
 
+AS_CONFIGURED = "as configured"
+"""The choice in a key that only others of the sweep have."""
+
 
 @dataclass(kw_only=True, eq=False)
 class Cell:
@@ -39,9 +42,15 @@ def cells_of(fits: Mapping[Path, JobRecord], suite: str) -> list[Cell]:
         _add(cell, folder, record, suite)
     varied = _varied(list(found.values()))
     for cell in found.values():
-        cell.setting = {key: cell.setting.get(key, "as configured") for key in varied}
-        cell.label = ", ".join(f"{key}={value}" for key, value in cell.setting.items()) or "as configured"
+        cell.setting = {key: cell.setting.get(key, AS_CONFIGURED) for key in varied}
+        cell.label = label_of(cell.setting)
     return list(found.values())
+
+
+def label_of(setting: Mapping[str, str]) -> str:
+    """The choices that were made."""
+    made = [f"{key}={choice}" for key, choice in setting.items() if choice != AS_CONFIGURED]
+    return ", ".join(made) or AS_CONFIGURED
 
 
 def warm_start_outcomes(cell: Cell, suite: str) -> dict[str, BySeed]:
@@ -60,10 +69,15 @@ def warm_start_outcomes(cell: Cell, suite: str) -> dict[str, BySeed]:
 
 
 def _varied(cells: list[Cell]) -> list[str]:
-    """Keys in which cells differ, those first that were typed; what only follows from one of these is left out."""
+    """Keys in which cells differ, those first that were typed; what only follows from one of these is left out.
+
+    A key that nobody typed and some cells do not have is one that their version of a config did not know: no difference.
+    """
     typed = [line.lstrip("+~").partition("=")[0] for cell in cells for one in cell.records for line in one.overrides]
     keys = dict.fromkeys([*typed, *(key for cell in cells for key in cell.setting)])
-    varied = [key for key in keys if len({cell.setting.get(key) for cell in cells}) > 1]
+    known = {key: {cell.setting[key] for cell in cells if key in cell.setting} for key in keys}
+    lacking = {key for key in typed if any(key not in cell.setting for cell in cells)}
+    varied = [key for key in keys if len(known[key]) > 1 or (known[key] and key in lacking)]
     kept = [key for key in varied if key in typed]
     for key in varied:
         if key not in kept and not any(_follows(key, other, cells) for other in kept):

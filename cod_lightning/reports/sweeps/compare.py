@@ -12,6 +12,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.reports.sweeps.cells import Cell, cells_of, warm_start_outcomes
 from cod_lightning.reports.sweeps.effects import effects
+from cod_lightning.reports.sweeps.grid import grid_of
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_jobs
 from cod_lightning.reports.sweeps.runs import Cost, curve_at
 from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, Curve, SweepRecord, SweepResults, WarmStartRecord
@@ -69,6 +70,7 @@ def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) ->
         reference=first.label,
         cells=records,
         effects=effects(settings, {cell.label: cell.outcomes for cell in done}, first.setting),
+        grid=grid_of(done, first),
         warm_start=_warm_start_record(warm_starts[first.label]),
         notes=list(_notes(cells, records)),
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cod_lightning.evaluation.schema import Figure
-from cod_lightning.reports.sweeps.schema import CellRecord, Statistics, SweepRecord, SweepResults
+from cod_lightning.reports.sweeps.schema import CellRecord, Grid, Statistics, SweepRecord, SweepResults
 
 _ABOUT = """Success (share of tasks solved) on held-out packs that are the same for all runs, with 95 % intervals over seeds and
 packs: both count as drawn at random, with Satterthwaite's degrees of freedom, so that few seeds make wide intervals.
@@ -52,12 +52,27 @@ def _sweep(sweep: SweepRecord) -> Iterator[str]:
     yield f"## {sweep['config']}, suite {sweep['suite']}"
     yield f"{sweep['packs']:,} packs of {sweep['pack_size']}; seeds {', '.join(map(str, seeds))}; reference: {sweep['reference']}."
     yield "\n".join(f"- {sentence}" for sentence in sentences(sweep))
+    if sweep["grid"] is not None:
+        yield _grid(sweep["grid"])
     yield _outcomes(sweep)
     yield _differences(sweep)
     yield _costs(sweep)
     yield "\n".join(["Each row again:", "", "```bash", *(cell["command"] for cell in sweep["cells"]), "```"])
     if sweep["notes"]:
         yield "\n".join(f"- Note: {note}" for note in sweep["notes"])
+
+
+def _grid(grid: Grid) -> str:
+    top = grid["rows"][0]["label"]
+    lines = []
+    for row in grid["rows"]:
+        found = {c: f"{_shown(figure)} ({row['seeds'][c]})" for c, figure in row["success"].items()}
+        lines.append([row["label"], *(found.get(choice, "") for choice in grid["columns"])])
+    for row in grid["rows"][1:]:
+        found = {choice: _signed(figure) for choice, figure in row["minus_first"].items()}
+        if found:
+            lines.append([f"{row['label']} minus {top}", *(found.get(choice, "") for choice in grid["columns"])])
+    return _lines(["mean success (seeds)", *(f"{grid['key']}={choice}" for choice in grid["columns"])], lines)
 
 
 def _outcomes(sweep: SweepRecord) -> str:

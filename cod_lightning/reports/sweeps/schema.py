@@ -72,6 +72,27 @@ class Effect(TypedDict):
     difference: Statistics
 
 
+class GridRow(TypedDict):
+    """What is left of the settings of some cells, once one key goes along the columns; figures by that key's choices."""
+
+    label: str
+    seeds: dict[str, int]
+    success: dict[str, Figure]
+    """Mean over positions."""
+    minus_first: dict[str, Figure]
+    """Minus the first row in the same column, paired by seed and pack."""
+
+
+class Grid(TypedDict):
+    """Cells of two or more keys, crossed."""
+
+    key: str
+    """Along the columns."""
+    columns: list[str]
+    rows: list[GridRow]
+    """The reference's at the top."""
+
+
 class WarmStartRecord(TypedDict):
     """What cells start from, at each temperature that was played, over seeds and packs."""
 
@@ -93,6 +114,8 @@ class SweepRecord(TypedDict):
     cells: list[CellRecord]
     effects: list[Effect]
     """Where more than one key varies and every combination was run."""
+    grid: Grid | None
+    """Where choices were crossed."""
     warm_start: WarmStartRecord | None
     notes: list[str]
     """What a reader must know: jobs that failed, budgets that differ."""

@@ -13,7 +13,7 @@ from transformers import (
     Qwen3MoeForCausalLM,
 )
 
-from cod_lightning.last_layer import predicting, read_only_at
+from cod_lightning.forward.last_layer import predicting, read_only_at
 from cod_lightning.models import LoRAPolicy
 from cod_lightning.objective.logprobs import action_logprobs
 from tests.adapted import adapted, write_base

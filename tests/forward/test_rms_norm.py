@@ -7,7 +7,7 @@ import torch
 from transformers import Gemma3ForCausalLM, Gemma3TextConfig, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
-from cod_lightning.rms_norm import RMSNorm, _Normed, use_rms_norm
+from cod_lightning.forward.rms_norm import RMSNorm, _Normed, use_rms_norm
 
 SMALL = {
     "vocab_size": 20,

@@ -17,10 +17,10 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from cod_lightning.attention import use_grouped_attention
+from cod_lightning.forward.attention import use_grouped_attention
+from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
 from cod_lightning.models.base import output_layer
 from cod_lightning.objective.logprobs import token_logprobs
-from cod_lightning.shared_prefix import prefix_cache, shared_prefix, takes_prefix
 from modules.policy import PolicyModule
 
 SMALL = {

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from cod_lightning.last_layer import read_only_at
+from cod_lightning.forward.last_layer import read_only_at
 
 _PAYS = 0.1
 """Least share of a micro-batch's tokens that have to be saved: the others then attend with a mask, which takes longer."""

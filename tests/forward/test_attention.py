@@ -6,8 +6,8 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from cod_lightning import attention
-from cod_lightning.attention import grouped_attention, use_grouped_attention
+from cod_lightning.forward import attention
+from cod_lightning.forward.attention import grouped_attention, use_grouped_attention
 
 SMALL = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 16, "head_dim": 4}
 

@@ -1,0 +1,1 @@
+"""A model's forward and backward pass, made cheaper without changing what it computes."""

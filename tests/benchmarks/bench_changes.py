@@ -1,0 +1,56 @@
+"""What each change for speed gives: whole training steps with it and without it, equal work, steps in turn.
+
+    PYTHONPATH=. python tests/benchmarks/bench_changes.py [--turns 6] [--repeats 15] [--threads 2]
+
+The step is that of bench_end_to_end.py: 256 episodes, 4 tokens a turn, one update. Each row undoes one change (the last one all)
+in a process of its own; figures are how many times as long the step, its rollout and its update then take, within a repeat.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.benchmarks.bench_end_to_end import Worker, ours, prepare
+from tests.benchmarks.changes import EVERYTHING, UNDO
+from tests.benchmarks.results import Table, spread, told
+
+PARTS = {"step": "seconds", "rollout": "generation_s", "update": "training_s"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    names = ["", *UNDO, EVERYTHING]
+    steps: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder)
+        command = ours(folder, args.turns, args.threads)
+        logs = {one: folder / f"{i}.log" for i, one in enumerate(names)}
+        workers = {n: Worker.start([*command, *(["--without", n] if n else [])], logs[n]) for n in names}
+        try:
+            for repeat in range(args.repeats + 2):
+                for one, worker in workers.items():
+                    found = worker.step()
+                    if found is None:
+                        sys.exit(f"{one}: {worker.failure}: {logs[one].read_text()[-2000:]}")
+                    if repeat >= 2:  # the first two steps of each warm up
+                        steps[one].append(found)
+        finally:
+            for worker in workers.values():
+                worker.end()
+    rows = [{"without": name, **_times(steps[name], steps[""])} for name in names[1:]]
+    told(Table(name="what each change gives", about=__doc__.splitlines()[0], rows=rows))
+
+
+def _times(without: list[dict[str, float]], whole: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    pairs = list(zip(without, whole, strict=True))
+    return {name: spread([a[key] / b[key] for a, b in pairs]) for name, key in PARTS.items()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What was done for speed, each undone by itself: for benchmarks that say what it gives."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import cod_lightning.engines.transformers as engine
+import cod_lightning.forward.shared_prefix as prefix
+import cod_lightning.rollout.chat as chat
+import modules.policy as policy
+
+
+def _torchs_attention() -> None:
+    policy.use_grouped_attention = engine.use_grouped_attention = _nothing
+
+
+def _transformers_norm() -> None:
+    policy.use_rms_norm = _nothing
+
+
+def _whole_last_layer() -> None:
+    whole: Any = lambda model, positions: nullcontext()  # noqa: E731
+    policy.read_only_at = engine.read_only_at = prefix.read_only_at = whole
+
+
+def _every_row_by_itself() -> None:
+    policy.shared_prefix = lambda token_ids, action_mask, lengths: 0
+
+
+def _every_sibling_by_itself() -> None:
+    def apart(turns: Sequence[Any], chunks: Sequence[list[int]]) -> tuple[list[int], list[int]]:
+        everyone = list(range(len(turns)))
+        return everyone, everyone
+
+    engine._opened_alike = apart
+
+
+def _wrapped_tokenizer() -> None:
+    begin = chat.Chat.__init__
+
+    def begin_wrapped(self: Any, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        self._backend, self._plain = None, False
+
+    chat.Chat.__init__ = begin_wrapped
+
+
+def _nothing(model: Any) -> None:
+    return
+
+
+UNDO: dict[str, Callable[[], None]] = {
+    "attention of short rows written out": _torchs_attention,
+    "RMSNorm's own backward pass": _transformers_norm,
+    "last layer's network only where it is read": _whole_last_layer,
+    "what rows of a micro-batch begin with once": _every_row_by_itself,
+    "siblings' first prompt once": _every_sibling_by_itself,
+    "texts without the tokenizer's wrapper": _wrapped_tokenizer,
+}
+EVERYTHING = "all of these"
+
+
+def undo(name: str) -> None:
+    """From here on in this process."""
+    for one, action in UNDO.items():
+        if name in (one, EVERYTHING):
+            action()
