@@ -2,6 +2,7 @@
 
 import re
 import string
+from functools import lru_cache
 
 
 def answer_of(response: str) -> tuple[str, str]:
@@ -21,6 +22,7 @@ def answer_of(response: str) -> tuple[str, str]:
     return after.partition("</answer>")[0].strip(), ""
 
 
+@lru_cache(maxsize=4096)
 def code_of(response: str, noun: str, num_codes: int) -> tuple[int, str]:
     """(1..num_codes, "") or (0, which rule was broken), from an answer such as `Direction 3` or `Direction_3`.
 

@@ -22,6 +22,19 @@ from cod_lightning.types import Message, Role
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_PROBES = (
+    "",
+    " x ",
+    "\n\nx\n",
+    "<think>\nx\n</think>\n\nx",
+    "x</think>x",
+    "<tool_call>\n{}\n</tool_call>",
+    "<tool_response>\nx\n</tool_response>",
+    "x /no_think",
+    "{{ x }}{% x %}{# x #}",
+    "<x>&amp;\"x'\\",
+)
+"""What a template might treat unlike other text."""
 _ASSISTANT, _USER = "\ue000assistant\ue001", "\ue000user\ue001"
 
 
@@ -71,6 +84,7 @@ class Chat:
         self._end_text = "" if self.end_of_turn is None else self._text((self.end_of_turn,))
         self.encode = lru_cache(maxsize=65_536)(self.encode)
         self.decode = lru_cache(maxsize=65_536)(self.decode)
+        self._around = lru_cache(maxsize=64)(self._around)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of text in which special tokens count as such."""
@@ -80,7 +94,11 @@ class Chat:
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins."""
-        return self.encode(self.rendered(messages))
+        around = self._around(tuple(message.role for message in messages))
+        if around is None:
+            return self.encode(self.rendered(messages))
+        texts = (self.neutral(message.content) + after for message, after in zip(messages, around[1:], strict=True))
+        return self.encode(around[0] + "".join(texts))
 
     def rendered(self, messages: Sequence[Message]) -> str:
         """What the template makes of the whole dialogue, up to where the assistant begins."""
@@ -125,6 +143,24 @@ class Chat:
         )
         return str(rendered)
 
+    def _around(self, roles: tuple[Role, ...]) -> tuple[str, ...] | None:
+        """What the template puts before, between and after messages of these roles; None where it looks into them.
+
+        Rendering takes longer than everything else that an opening needs. A template that trims, or that takes thoughts and the
+        answers of tools apart, shows it on the probes, and then renders every opening itself.
+        """
+        marks = [f"\ue000{n}\ue001" for n in range(len(roles))]
+        parts = re.split("\ue000[0-9]+\ue001", self._render(_messages(roles, marks), add_generation_prompt=True))
+        for texts in [marks, *([probe] * len(roles) for probe in _PROBES)]:
+            wanted = self._render(_messages(roles, texts), add_generation_prompt=True)
+            told = [self.neutral(text) for text in texts]
+            if (
+                len(parts) != len(roles) + 1
+                or parts[0] + "".join(map("".join, zip(told, parts[1:], strict=True))) != wanted
+            ):
+                return None
+        return tuple(parts)
+
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""
         dummy = [Message(Role.USER, "x"), Message(Role.ASSISTANT, _ASSISTANT), Message(Role.USER, _USER)]
@@ -138,3 +174,7 @@ class Chat:
             )
         between, _, after = text.partition(_ASSISTANT)[2].partition(_USER)
         return between, after
+
+
+def _messages(roles: Sequence[Role], texts: Sequence[str]) -> list[Message]:
+    return [Message(role, text) for role, text in zip(roles, texts, strict=True)]

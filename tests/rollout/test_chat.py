@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role
-from tests.real_templates import LLAMA3, QWEN3, bpe_tokenizer
+from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
 
 OPENING = (Message(Role.SYSTEM, "Be brief."), Message(Role.USER, "Which way?"))
 
@@ -25,6 +25,27 @@ def test_the_opening_is_the_template_rendered_once(chat):
         enable_thinking=False,
     )
     assert chat.tokenizer.decode(chat.opening(OPENING)) == rendered
+
+
+@given(system=st.text(), user=st.text())
+def test_the_opening_is_what_the_template_makes_of_any_text(chat, system, user):
+    messages = (Message(Role.SYSTEM, system), Message(Role.USER, user))
+    assert chat.opening(messages) == chat.encode(chat.rendered(messages))
+    assert chat.opening(messages[1:]) == chat.encode(chat.rendered(messages[1:]))
+
+
+def test_a_template_that_looks_into_no_message_is_rendered_once_for_a_shape_and_one_that_does_every_time():
+    rendered = []
+    for template in (CHATML, CHATML.replace("message.content", "(message.content | trim)")):
+        chat = Chat(bpe_tokenizer(template))
+        chat.opening(OPENING)
+        calls, render = [], chat._render
+        chat._render = lambda *args, calls=calls, render=render, **options: calls.append(1) or render(*args, **options)
+        for text in ("here", " there "):
+            messages = (OPENING[0], Message(Role.USER, text))
+            assert chat.opening(messages) == chat.encode(chat.rendered(messages))
+        rendered.append(len(calls) - 2)
+    assert rendered == [0, 2]
 
 
 @given(text=st.text())
