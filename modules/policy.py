@@ -111,7 +111,8 @@ class PolicyModule(L.LightningModule):
         """The policy's model, plain; the DataModule has its tokenizer."""
         model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore[reportAttributeAccessIssue]
         use_grouped_attention(model)
-        use_rms_norm(model)
+        if self.trainer.strategy.root_device.type == "cpu":  # GPUs have kernels of their own for it
+            use_rms_norm(model)
         return model
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
