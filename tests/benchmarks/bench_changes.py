@@ -23,8 +23,9 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=[*UNDO, EVERYTHING], default=[*UNDO, EVERYTHING])
     args = parser.parse_args()
-    names = ["", *UNDO, EVERYTHING]
+    names = ["", *args.only]
     steps: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
