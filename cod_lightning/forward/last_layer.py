@@ -59,7 +59,7 @@ def _last_network(model: PreTrainedModel) -> nn.Module | None:
     layers = getattr(model.base_model, "layers", None)
     if not isinstance(layers, nn.ModuleList) or not len(layers):
         return None
-    if model.training and getattr(layers[-1], "gradient_checkpointing", False):
+    if model.training and model.is_gradient_checkpointing:
         return None
     network = getattr(layers[-1], "mlp", None)
     return network if isinstance(network, nn.Module) else None

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from cod_lightning.forward.last_layer import read_only_at
+from cod_lightning.forward.last_layer import predicting, read_only_at
 
 _PAYS = 0.1
 """Least share of a micro-batch's tokens that have to be saved: the others then attend with a mask, which takes longer."""
@@ -25,7 +25,7 @@ def shared_prefix(token_ids: Int[Tensor, "B T"], action_mask: Bool[Tensor, "B T"
     3
     """
     rows, width = token_ids.shape
-    alike = (token_ids == token_ids[:1]).all(dim=0) & ~torch.nn.functional.pad(action_mask, (0, 1))[:, 1:].any(dim=0)
+    alike = (token_ids == token_ids[:1]).all(dim=0) & ~predicting(action_mask).any(dim=0)
     alike &= torch.arange(width, device=token_ids.device) < lengths.min() - 1
     count = int(alike.cumprod(dim=0).sum())
     return count if count * (rows - 1) >= _PAYS * rows * width else 0
@@ -34,7 +34,7 @@ def shared_prefix(token_ids: Int[Tensor, "B T"], action_mask: Bool[Tensor, "B T"
 def takes_prefix(model: PreTrainedModel) -> bool:
     """Whether all that a token leaves to later ones is keys and values, and whether they are there to be kept."""
     config = model.config.get_text_config()
-    recomputes = model.training and any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
+    recomputes = model.training and model.is_gradient_checkpointing
     attends = set(getattr(config, "layer_types", None) or ()) <= _ATTENDS
     return attends and not getattr(model, "_is_stateful", False) and not recomputes
 

@@ -97,8 +97,7 @@ class Chat:
         around = self._around(tuple(message.role for message in messages))
         if around is None:
             return self.encode(self.rendered(messages))
-        texts = (self.neutral(message.content) + after for message, after in zip(messages, around[1:], strict=True))
-        return self.encode(around[0] + "".join(texts))
+        return self.encode(self._joined(around, [message.content for message in messages]))
 
     def rendered(self, messages: Sequence[Message]) -> str:
         """What the template makes of the whole dialogue, up to where the assistant begins."""
@@ -151,15 +150,16 @@ class Chat:
         """
         marks = [f"\ue000{n}\ue001" for n in range(len(roles))]
         parts = re.split("\ue000[0-9]+\ue001", self._render(_messages(roles, marks), add_generation_prompt=True))
+        if len(parts) != len(roles) + 1:
+            return None
         for texts in [marks, *([probe] * len(roles) for probe in _PROBES)]:
-            wanted = self._render(_messages(roles, texts), add_generation_prompt=True)
-            told = [self.neutral(text) for text in texts]
-            if (
-                len(parts) != len(roles) + 1
-                or parts[0] + "".join(map("".join, zip(told, parts[1:], strict=True))) != wanted
-            ):
+            if self._joined(parts, texts) != self._render(_messages(roles, texts), add_generation_prompt=True):
                 return None
         return tuple(parts)
+
+    def _joined(self, around: Sequence[str], texts: Sequence[str]) -> str:
+        """Messages' texts within what is around them."""
+        return around[0] + "".join(self.neutral(text) + after for text, after in zip(texts, around[1:], strict=True))
 
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""

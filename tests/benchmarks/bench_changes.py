@@ -11,9 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.bench_end_to_end import Worker, ours, prepare
+from tests.benchmarks.bench_end_to_end import ours, prepare
 from tests.benchmarks.changes import EVERYTHING, UNDO
 from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.workers import Worker, in_turn
 
 PARTS = {"step": "seconds", "rollout": "generation_s", "update": "training_s"}
 
@@ -26,24 +27,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*UNDO, EVERYTHING], default=[*UNDO, EVERYTHING])
     args = parser.parse_args()
     names = ["", *args.only]
-    steps: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prepare(folder)
         command = ours(folder, args.turns, args.threads)
         logs = {one: folder / f"{i}.log" for i, one in enumerate(names)}
         workers = {n: Worker.start([*command, *(["--without", n] if n else [])], logs[n]) for n in names}
-        try:
-            for repeat in range(args.repeats + 2):
-                for one, worker in workers.items():
-                    found = worker.step()
-                    if found is None:
-                        sys.exit(f"{one}: {worker.failure}: {logs[one].read_text()[-2000:]}")
-                    if repeat >= 2:  # the first two steps of each warm up
-                        steps[one].append(found)
-        finally:
-            for worker in workers.values():
-                worker.end()
+        steps = in_turn(workers, args.repeats)
+        for one, worker in workers.items():
+            if worker.failure:
+                sys.exit(f"{one}: {worker.failure}: {logs[one].read_text()[-2000:]}")
     rows = [{"without": name, **_times(steps[name], steps[""])} for name in names[1:]]
     told(Table(name="what each change gives", about=__doc__.splitlines()[0], rows=rows))
 

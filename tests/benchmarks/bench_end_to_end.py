@@ -4,17 +4,15 @@
 
 A step is 256 solve episodes (32 prompts, 8 siblings) of a fixed number of turns and of 4 sampled tokens a turn, and one
 optimizer update; TRL has no lifecycles, so packs have one task. The tiny Qwen3 of the quick start, the same weights, prompts and
-number of tokens for all. TRL runs in an environment of its own (`pip install torch==2.13.0 trl==1.16.0`), in its two ways of many
+number of tokens for all. TRL runs in an environment of its own (`tests/benchmarks/make_trl_venv.sh`), in its two ways of many
 turns; of the micro-batch sizes tried its fastest counts. A step of each is made in turn, so that all see the same machine.
 """
 
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.models import TinyPolicy
 from tests.benchmarks.fixed_work import OBSERVATION_WORDS, RULE_WORDS, FixedWork, text
 from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.workers import Worker, in_turn
 
 HERE = Path(__file__).parent
 WINDOW = 512
@@ -34,40 +33,6 @@ TEMPLATE = (
 )
 """Ours, in which a tool speaks as the user does, and an assistant ends with a token that no model has."""
 MICRO_BATCHES = (256, 128, 64)
-
-
-@dataclass
-class Worker:
-    """A process that makes one step when it is told to."""
-
-    process: "subprocess.Popen[str]"
-    failure: str = ""
-
-    @classmethod
-    def start(cls, command: list[str], log: Path) -> "Worker":
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        return cls(subprocess.Popen(command, stderr=log.open("w"), **pipes))
-
-    def step(self) -> dict[str, float] | None:
-        """Where the time went; None from one that has ended, with the reason in `failure`."""
-        if not self._read() or self.process.stdin is None:
-            return None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-        return self._read()
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
-    def _read(self) -> dict[str, Any] | None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                return json.loads(line)
-        self.failure = f"ended with {self.process.wait()}"
-        return None
 
 
 def prepare(folder: Path) -> None:
@@ -108,15 +73,7 @@ def compare(turns: int, args: argparse.Namespace) -> list[dict[str, Any]]:
         started = {
             n: Worker.start(c, folder / f"{i}.log") for i, (n, c) in enumerate(commands(folder, turns, args).items())
         }
-        steps: dict[str, list[dict[str, float]]] = {n: [] for n in started}
-        try:
-            for repeat in range(args.repeats + 2):
-                for n, worker in started.items():
-                    if not worker.failure and (found := worker.step()) is not None and repeat >= 2:
-                        steps[n].append(found)
-        finally:
-            for worker in started.values():
-                worker.end()
+        steps = in_turn(started, args.repeats)
         for i, (n, worker) in enumerate(started.items()):
             if worker.failure:
                 print(f"{n}: {worker.failure}: {(folder / f'{i}.log').read_text()[-2000:]}", file=sys.stderr)

@@ -17,16 +17,8 @@ from cod_lightning.forward.last_layer import predicting, read_only_at
 from cod_lightning.models import LoRAPolicy
 from cod_lightning.objective.logprobs import action_logprobs
 from tests.adapted import adapted, write_base
+from tests.forward.small import SMALL
 
-SMALL = {
-    "vocab_size": 20,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "intermediate_size": 16,
-    "head_dim": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8, "decoder_sparse_step": 1}
 
 

@@ -8,16 +8,7 @@ from transformers import Gemma3ForCausalLM, Gemma3TextConfig, Qwen3Config, Qwen3
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from cod_lightning.forward.rms_norm import RMSNorm, _Normed, use_rms_norm
-
-SMALL = {
-    "vocab_size": 20,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "intermediate_size": 16,
-    "head_dim": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
+from tests.forward.small import SMALL
 
 
 def _layer(size: int) -> Qwen3RMSNorm:

@@ -22,16 +22,8 @@ from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, tak
 from cod_lightning.models.base import output_layer
 from cod_lightning.objective.logprobs import token_logprobs
 from modules.policy import PolicyModule
+from tests.forward.small import SMALL
 
-SMALL = {
-    "vocab_size": 20,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "intermediate_size": 16,
-    "head_dim": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 LOCAL = {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}
 MODELS = {
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SMALL)),

@@ -1,0 +1,59 @@
+"""Processes that make a training step when they are told to, so that all that are compared see the same machine."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+WARM_UP = 2
+"""First steps of each that do not count."""
+
+
+@dataclass
+class Worker:
+    """A process that makes one step when it is told to."""
+
+    process: "subprocess.Popen[str]"
+    failure: str = ""
+
+    @classmethod
+    def start(cls, command: list[str], log: Path) -> "Worker":
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        return cls(subprocess.Popen(command, stderr=log.open("w"), **pipes))
+
+    def step(self) -> dict[str, float] | None:
+        """Where the time went; None from one that has ended, with the reason in `failure`."""
+        if not self._read() or self.process.stdin is None:
+            return None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return self._read()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def _read(self) -> dict[str, Any] | None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        self.failure = f"ended with {self.process.wait()}"
+        return None
+
+
+def in_turn(workers: Mapping[str, Worker], repeats: int) -> dict[str, list[dict[str, float]]]:
+    """Where the time of each one's steps went; nothing more of one that has ended, and says so in `failure`."""
+    steps: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
+    try:
+        for repeat in range(WARM_UP + repeats):
+            for name, worker in workers.items():
+                if not worker.failure and (found := worker.step()) is not None and repeat >= WARM_UP:
+                    steps[name].append(found)
+    finally:
+        for worker in workers.values():
+            worker.end()
+    return steps
