@@ -11,12 +11,12 @@ from cod_lightning.engines.transformers import TransformersEngine
 class StallingEngine(TransformersEngine):
     """Hangs in the decoding of a training rollout under policy version 2, unless the file named by STALLED_NOTE is there."""
 
-    def _forward(self, turns: Any) -> None:
+    def _prefill(self, turns: Any) -> None:
         note = Path(os.environ["STALLED_NOTE"])
         if self.policy_version == 2 and any("/train/" in turn.request.dialogue for turn in turns) and not note.exists():
             note.touch()
             decoding_hangs()
-        super()._forward(turns)
+        super()._prefill(turns)
 
 
 def decoding_hangs() -> None:

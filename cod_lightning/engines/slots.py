@@ -5,8 +5,7 @@ forward pass names the slots it works on and the columns it writes; tokens after
 the next write replaces.
 """
 
-from collections.abc import Sequence
-
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import Cache
@@ -43,12 +42,12 @@ class SlotCache(Cache):
                 grown[:old_slots, :, :old_columns] = tensor
                 store[layer] = grown
 
-    def aim(self, slots: Sequence[int], first_columns: Tensor, width: int, used_columns: int) -> None:
+    def aim(self, slots: np.ndarray, first_columns: Tensor, width: int, used_columns: int) -> None:
         """The next forward pass works on `slots` [b] and writes `width` columns from `first_columns` [b] on."""
         device = first_columns.device
-        in_a_row = all(slot == slots[0] + i for i, slot in enumerate(slots))
-        self._run = slots[0] if in_a_row else None
-        self._slots = torch.tensor(slots, device=device)
+        in_a_row = bool((np.diff(slots) == 1).all())
+        self._run = int(slots[0]) if in_a_row else None
+        self._slots = torch.from_numpy(slots).to(device)
         self._columns = first_columns[:, None] + torch.arange(width, device=device)
         self._written.clear()
         self._used_columns = used_columns
@@ -79,10 +78,11 @@ class SlotCache(Cache):
             self._written[heads] = (rows[:, :, None] * self.num_columns + self._columns[:, None]).flatten()
         return self._written[heads]
 
-    def copy(self, source: Sequence[int], target: Sequence[int], num_columns: int) -> None:
+    def copy(self, source: np.ndarray, target: np.ndarray, num_columns: int) -> None:
         """Let each target slot begin with the columns of its source."""
+        self.reserve(1 + int(target.max()), num_columns)
         for store in (*self._keys, *self._values):
-            store[list(target), :, :num_columns] = store[list(source), :, :num_columns]
+            store[target, :, :num_columns] = store[source, :, :num_columns]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """0: positions and masks are always given explicitly."""

@@ -9,7 +9,7 @@ import asyncio
 import copy
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import Completion, Engine, Request, digest
-from cod_lightning.engines.noise import sample, uniforms
 from cod_lightning.engines.slots import SlotCache
+from cod_lightning.engines.turn_table import TurnTable
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import read_only_at
@@ -44,8 +44,11 @@ class _Turn:
     dialogue: _Dialogue
     future: "asyncio.Future[Completion]"
     prompt_digest: int = 0
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
+
+    @property
+    def new_ids(self) -> Sequence[int]:
+        """Of the prompt, what the cache lacks."""
+        return self.request.prompt_ids[self.dialogue.num_cached :]
 
 
 class TransformersEngine(Engine):
@@ -73,7 +76,7 @@ class TransformersEngine(Engine):
 
     def _reset(self) -> None:
         """Forget all dialogues (their caches belong to other weights, or to a loop that is gone)."""
-        self._cache = SlotCache()
+        self._cache, self._table = SlotCache(), TurnTable()
         self._dialogues: dict[str, _Dialogue] = {}
         self._free_slots: list[int] = list(range(self.max_dialogues))
         """A heap: live dialogues stay side by side, where the cache is read without a copy."""
@@ -143,14 +146,15 @@ class TransformersEngine(Engine):
                 self._decoding = [
                     turn for turn in self._decoding if not turn.future.done()
                 ]  # cancelled: no slot any more
-                joined = self._admit()
-                if not joined and not self._decoding:
+                self._joining = self._admit()
+                if not self._joining and not self._decoding:
                     return
-                for turns in self._prefill_batches(joined):
-                    self._forward(turns)
+                for turns in self._prefill_batches(self._joining):
+                    self._prefill(turns)
                 if self._decoding:
-                    self._forward(self._decoding)
-                self._decoding = sorted(self._deliver(self._decoding + joined), key=_slot)
+                    self._decode()
+                self._decoding = sorted(self._deliver(self._decoding + self._joining), key=_slot)
+                self._joining = []
         except Exception as error:
             self._fail(error)
 
@@ -178,7 +182,6 @@ class TransformersEngine(Engine):
             else:
                 joined.append(_Turn(request, dialogue, future))
         self._waiting = still_waiting
-        self._joining = joined
         return joined
 
     def _prefill_batches(self, turns: list[_Turn]) -> Iterable[list[_Turn]]:
@@ -195,90 +198,75 @@ class TransformersEngine(Engine):
             yield sorted(batch, key=_slot)
 
     @torch.inference_mode()
-    def _forward(self, turns: Sequence[_Turn]) -> None:
-        """Feed each turn the ids its cache lacks, and sample its next token."""
-        model = self._bound_model()
-        chunks = [_uncached_ids(turn) for turn in turns]
+    def _prefill(self, turns: Sequence[_Turn]) -> None:
+        """Feed each turn the ids of its prompt that its cache lacks, and sample its first token."""
+        chunks = [turn.new_ids for turn in turns]
         first, alike = _opened_alike(turns, chunks)
-        own = [turns[i] for i in first]
-        widths = [len(chunks[i]) for i in first]
-        starts = [turn.dialogue.num_cached for turn in own]
-        width = max(widths)
-        used = max(start + length for start, length in zip(starts, widths, strict=True))
-        self._cache.reserve(1 + max(turn.dialogue.slot for turn in turns), used + width)
-        hidden = self._hidden(model, own, [chunks[i] for i in first], starts, width, used)
-        logits = output_logits(model, hidden)
-        if len(own) < len(turns):
-            slots = [own[n].dialogue.slot for n in alike]
-            self._cache.copy(slots, [turn.dialogue.slot for turn in turns], used)
+        slots = _slots(turns)
+        lengths = np.array([len(chunks[i]) for i in first])
+        ids = np.zeros((len(first), lengths.max()), np.int64)
+        for row, i in enumerate(first):
+            ids[row, : lengths[row]] = chunks[i]
+        starts = np.array([turns[i].dialogue.num_cached for i in first])
+        logits = self._logits(slots[first], ids, starts, lengths)
+        if len(first) < len(turns):
+            self._cache.copy(slots[first][alike], slots, int(lengths.max()))
             logits = logits[torch.tensor(alike, device=logits.device)]
         for turn, chunk in zip(turns, chunks, strict=True):
-            turn.dialogue.num_cached += len(chunk)
-            turn.dialogue.digest = digest(chunk, turn.dialogue.digest)
-            if not turn.ids:
-                turn.prompt_digest = turn.dialogue.digest
-        self._sample(turns, logits)
+            dialogue = turn.dialogue
+            dialogue.num_cached += len(chunk)
+            turn.prompt_digest = dialogue.digest = digest(chunk, dialogue.digest)
+            self._table.begin(dialogue.slot, turn.request)
+        self._table.sample(slots, logits)
 
-    def _hidden(
-        self,
-        model: PreTrainedModel,
-        turns: Sequence[_Turn],
-        chunks: list[list[int]],
-        starts: list[int],
-        width: int,
-        used: int,
-    ) -> Tensor:
-        """The last hidden state of each chunk [b, D], right-padded, over the slots' caches."""
-        device = model.device
-        ids = torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks], device=device)
-        first = torch.tensor(starts, device=device)
+    @torch.inference_mode()
+    def _decode(self) -> None:
+        """One more token for every turn in flight."""
+        slots = _slots(self._decoding)
+        ids, columns = self._table.next_inputs(slots)
+        self._table.sample(slots, self._logits(slots, ids[:, None], columns, np.ones_like(slots)))
+
+    def _logits(self, slots: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
+        """Of what follows each row of new ids [b, W], right-padded from its length [b] on, over the slots' caches: [b, V]."""
+        model = self._bound_model()
+        device, width, used = model.device, ids.shape[1], int((starts + lengths).max())
+        first = torch.from_numpy(starts).to(device)
         positions = first[:, None] + torch.arange(width, device=device)
-        self._cache.aim([turn.dialogue.slot for turn in turns], first, width, used)
+        self._cache.reserve(1 + int(slots.max()), used + width)
+        self._cache.aim(slots, first, width, used)
         visible = torch.arange(used, device=device) <= positions[:, :, None]  # padded queries see themselves: no NaN
-        last = torch.tensor([len(chunk) - 1 for chunk in chunks], device=device)
+        last = torch.from_numpy(lengths - 1).to(device)
         with read_only_at(model, torch.arange(width, device=device) == last[:, None]):
             hidden = model.base_model(
-                input_ids=ids,
+                input_ids=torch.from_numpy(ids).to(device),
                 position_ids=positions,
                 attention_mask=visible[:, None],
                 past_key_values=self._cache,
                 use_cache=True,
             ).last_hidden_state
-        return hidden[torch.arange(len(chunks), device=device), last]
-
-    def _sample(self, turns: Sequence[_Turn], logits: Tensor) -> None:
-        noise = uniforms(
-            np.array([turn.request.noise_seed for turn in turns], np.uint64),
-            np.array([len(turn.ids) for turn in turns], np.uint64),
-        )
-        ids, logprobs = sample(
-            logits,
-            torch.tensor([turn.request.temperature for turn in turns], device=logits.device),
-            torch.tensor([turn.request.top_p for turn in turns], device=logits.device),
-            torch.from_numpy(noise).to(logits.device),
-        )
-        for turn, token, logprob in zip(turns, ids.tolist(), logprobs.tolist(), strict=True):
-            turn.ids.append(token)
-            turn.logprobs.append(logprob)
+        return output_logits(model, hidden[torch.arange(len(slots), device=device), last])
 
     def _deliver(self, turns: list[_Turn]) -> list[_Turn]:
         """Resolve the turns that have ended; the others go on."""
         going_on = []
-        for turn in turns:
-            stopped = turn.ids[-1] in self._stop_ids
-            if not stopped and len(turn.ids) < turn.request.max_new_tokens:
+        over, stopped = self._table.ended(_slots(turns), self._stop_ids)
+        for turn, is_over, has_stopped in zip(turns, over.tolist(), stopped.tolist(), strict=True):
+            if not is_over:
                 going_on.append(turn)
                 continue
+            ids, logprobs = self._table.said(turn.dialogue.slot)
+            fed = ids[:-1]
+            turn.dialogue.num_cached += len(fed)
+            turn.dialogue.digest = digest(fed, turn.dialogue.digest)
             turn.future.set_result(
                 Completion(
-                    action_ids=tuple(turn.ids),
-                    behaviour_logprobs=tuple(turn.logprobs),
-                    stop=StopReason.STOP if stopped else StopReason.LENGTH,
+                    action_ids=tuple(ids),
+                    behaviour_logprobs=tuple(logprobs),
+                    stop=StopReason.STOP if has_stopped else StopReason.LENGTH,
                     policy_version=self.policy_version,
                     prompt_digest=turn.prompt_digest,
                 )
             )
-        self._joining = []
         return going_on
 
 
@@ -287,7 +275,7 @@ def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:
     return model.get_output_embeddings()(hidden)  # type: ignore[operator]
 
 
-def _opened_alike(turns: Sequence[_Turn], chunks: Sequence[list[int]]) -> tuple[list[int], list[int]]:
+def _opened_alike(turns: Sequence[_Turn], chunks: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
     """Turns to compute, and for every turn which of those has its state: siblings open their first dialogue with one prompt."""
     if any(turn.dialogue.num_cached for turn in turns):
         everyone = list(range(len(turns)))
@@ -304,15 +292,12 @@ def _slot(turn: _Turn) -> int:
     return turn.dialogue.slot
 
 
+def _slots(turns: Sequence[_Turn]) -> np.ndarray:
+    return np.array([turn.dialogue.slot for turn in turns])
+
+
 def _num_new_ids(turn: _Turn) -> int:
     return len(turn.request.prompt_ids) - turn.dialogue.num_cached
-
-
-def _uncached_ids(turn: _Turn) -> list[int]:
-    """Prompt ids the cache lacks for a new turn; the last sampled id for one in flight."""
-    if turn.ids:
-        return turn.ids[-1:]
-    return list(turn.request.prompt_ids[turn.dialogue.num_cached :])
 
 
 def _derived(model: nn.Module) -> set[str]:

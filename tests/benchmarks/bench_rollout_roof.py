@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
@@ -32,12 +33,11 @@ SIBLINGS = 8
 class Pass:
     """One forward pass of the engine."""
 
-    slots: list[int]
+    slots: np.ndarray
     starts: Tensor
     ids: Tensor
     positions: Tensor
     visible: Tensor
-    width: int
     used: int
     last: Tensor
 
@@ -50,23 +50,22 @@ class Recorder(TransformersEngine):
         self.passes: list[Pass] = []
         self.recording = False
 
-    def _hidden(self, model: Any, turns: Any, chunks: Any, starts: Any, width: int, used: int) -> Tensor:
+    def _logits(self, slots: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
         if self.recording:
-            first = torch.tensor(starts)
-            positions = first[:, None] + torch.arange(width)
+            first, used = torch.from_numpy(starts), int((starts + lengths).max())
+            positions = first[:, None] + torch.arange(ids.shape[1])
             self.passes.append(
                 Pass(
-                    slots=[turn.dialogue.slot for turn in turns],
+                    slots=slots,
                     starts=first,
-                    ids=torch.tensor([chunk + [0] * (width - len(chunk)) for chunk in chunks]),
+                    ids=torch.from_numpy(ids),
                     positions=positions,
                     visible=torch.arange(used) <= positions[:, :, None],
-                    width=width,
                     used=used,
-                    last=torch.tensor([len(chunk) for chunk in chunks]) - 1,
+                    last=torch.from_numpy(lengths - 1),
                 )
             )
-        return super()._hidden(model, turns, chunks, starts, width, used)
+        return super()._logits(slots, ids, starts, lengths)
 
 
 @torch.inference_mode()
@@ -74,9 +73,10 @@ def replay(model: PreTrainedModel, passes: list[Pass], cache: SlotCache) -> floa
     """Seconds of the record."""
     begun = time.perf_counter()
     for one in passes:
-        cache.reserve(1 + max(one.slots), one.used + one.width)
-        cache.aim(one.slots, one.starts, one.width, one.used)
-        with read_only_at(model, torch.arange(one.width) == one.last[:, None]):
+        width = one.ids.shape[1]
+        cache.reserve(1 + int(one.slots.max()), one.used + width)
+        cache.aim(one.slots, one.starts, width, one.used)
+        with read_only_at(model, torch.arange(width) == one.last[:, None]):
             hidden = model.base_model(
                 input_ids=one.ids,
                 position_ids=one.positions,

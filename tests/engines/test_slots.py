@@ -1,5 +1,6 @@
 """The cache of slots: what a forward pass reads is what was written, wherever the slots are."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,7 +10,7 @@ from cod_lightning.engines.slots import SlotCache
 def _write(cache: SlotCache, slots: list[int], first: list[int], states: torch.Tensor, used: int) -> torch.Tensor:
     """Keys that a pass over these slots sees; states are [b, heads, width, dim]."""
     cache.reserve(1 + max(slots), used + states.shape[2])
-    cache.aim(slots, torch.tensor(first), states.shape[2], used)
+    cache.aim(np.array(slots), torch.tensor(first), states.shape[2], used)
     keys, values = cache.update(states, -states, 0)
     assert torch.equal(values[..., : keys.shape[2], :], -keys)
     return keys
@@ -36,7 +37,6 @@ def test_a_copied_slot_goes_on_by_itself():
     cache = SlotCache()
     first, second = torch.randn(1, 2, 3, 5), torch.randn(2, 2, 1, 5)
     _write(cache, [0], [0], first, 3)
-    cache.reserve(5, 4)
-    cache.copy([0, 0], [0, 4], 3)
+    cache.copy(np.array([0, 0]), np.array([0, 4]), 3)
     keys = _write(cache, [0, 4], [3, 3], second, 4)
     assert torch.equal(keys, torch.cat([first.expand(2, 2, 3, 5), second], dim=2))

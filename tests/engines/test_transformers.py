@@ -104,8 +104,8 @@ def test_few_slots_and_small_prefills_change_nothing(model, tokenizer):
 
 
 def test_siblings_share_the_computation_of_their_first_prompt(engine, tokenizer, monkeypatch):
-    rows, hidden = [], engine._hidden
-    monkeypatch.setattr(engine, "_hidden", lambda *given: rows.append(len(given[1])) or hidden(*given))
+    rows, logits = [], engine._logits
+    monkeypatch.setattr(engine, "_logits", lambda *given: rows.append(len(given[0])) or logits(*given))
     groups = lifecycles(engine, tokenizer, num_packs=3, num_siblings=5)
     opened = {group.lifecycles[0].episodes[0].turns[0].new_ids for group in groups}
     assert rows[0] == len(opened) < max(rows) == 15
@@ -228,7 +228,7 @@ def test_an_error_inside_the_model_reaches_every_waiting_lifecycle_and_the_engin
     engine, tokenizer, monkeypatch
 ):
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "_hidden", lambda *_: 1 / 0)
+        patch.setattr(engine, "_logits", lambda *_: 1 / 0)
         groups = lifecycles(engine, tokenizer)
     errors = {e.error for g in groups for x in g.lifecycles for e in x.episodes if e.error}
     assert errors == {"EngineFailure: ZeroDivisionError: division by zero"}

@@ -1,0 +1,75 @@
+"""The turns that an engine is sampling, in columns with a row for every slot: a token takes no Python of its own."""
+
+from collections.abc import Collection
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from cod_lightning.engines.base import Request
+from cod_lightning.engines.noise import sample, uniforms
+
+Slots = Int[np.ndarray, " b"]
+
+
+class TurnTable:
+    """What each slot's turn asks for and has been given so far; rows and columns grow on demand."""
+
+    def __init__(self) -> None:
+        self._prompt = np.zeros(0, np.int64)
+        """Tokens of the prompt."""
+        self._said = np.zeros(0, np.int64)
+        """Tokens sampled."""
+        self._most = np.zeros(0, np.int64)
+        self._seed = np.zeros(0, np.uint64)
+        self._temperature = np.zeros(0, np.float32)
+        self._top_p = np.zeros(0, np.float32)
+        self._ids = np.zeros((0, 0), np.int64)
+        self._logprobs = np.zeros((0, 0), np.float32)
+
+    def begin(self, slot: int, request: Request) -> None:
+        """A turn in that slot, with nothing said yet."""
+        self._reserve(slot + 1, request.max_new_tokens)
+        self._prompt[slot], self._said[slot] = len(request.prompt_ids), 0
+        self._most[slot], self._seed[slot] = request.max_new_tokens, request.noise_seed
+        self._temperature[slot], self._top_p[slot] = request.temperature, request.top_p
+
+    def next_inputs(self, slots: Slots) -> tuple[Int[np.ndarray, " b"], Int[np.ndarray, " b"]]:
+        """The ids to feed next, the last ones sampled, and the columns of the cache that they go to."""
+        last = self._said[slots] - 1
+        return self._ids[slots, last], self._prompt[slots] + last
+
+    def sample(self, slots: Slots, logits: Float[Tensor, "b V"]) -> None:
+        """One more token for each of these turns."""
+        said, device = self._said[slots], logits.device
+        ids, logprobs = sample(
+            logits,
+            torch.from_numpy(self._temperature[slots]).to(device),
+            torch.from_numpy(self._top_p[slots]).to(device),
+            torch.from_numpy(uniforms(self._seed[slots], said)).to(device),
+        )
+        self._ids[slots, said], self._logprobs[slots, said] = ids.cpu().numpy(), logprobs.cpu().numpy()
+        self._said[slots] = said + 1
+
+    def ended(self, slots: Slots, stop_ids: Collection[int]) -> tuple[Bool[np.ndarray, " b"], Bool[np.ndarray, " b"]]:
+        """Which of these turns are over, and which of them with a stop token."""
+        said = self._said[slots]
+        stopped = np.isin(self._ids[slots, said - 1], list(stop_ids))
+        return stopped | (said >= self._most[slots]), stopped
+
+    def said(self, slot: int) -> tuple[list[int], list[float]]:
+        """Ids of the turn so far and their log-probabilities."""
+        num = self._said[slot]
+        return self._ids[slot, :num].tolist(), self._logprobs[slot, :num].tolist()
+
+    def _reserve(self, num_slots: int, num_tokens: int) -> None:
+        rows, columns = self._ids.shape
+        if num_slots <= rows and num_tokens <= columns:
+            return
+        rows = max(num_slots, 2 * rows) if num_slots > rows else rows
+        columns = max(num_tokens, columns)
+        for name, array in vars(self).items():
+            grown = np.zeros((rows, columns) if array.ndim == 2 else rows, array.dtype)
+            grown[tuple(slice(length) for length in array.shape)] = array
+            setattr(self, name, grown)
