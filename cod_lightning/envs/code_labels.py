@@ -8,10 +8,10 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
 
 from cod_lightning.envs.answers import answer_of, code_of
 from cod_lightning.envs.facts import UNKNOWN, FactTable
+from cod_lightning.envs.unchanging import Unchanging
 
 NUMBERS = ("1", "2", "3", "4")
 NAMES = (
@@ -26,7 +26,7 @@ NAMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class CodeLabels:
+class CodeLabels(Unchanging):
     """A noun and four names.
 
     >>> CodeLabels("Move", ("A", "B", "C", "D")).label(2)
@@ -45,10 +45,6 @@ class CodeLabels:
     def listed(self) -> str:
         """All labels, with commas between them."""
         return ", ".join(f"{self.noun} {name}" for name in self.names)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: it never changes, and worlds are copied often."""
-        return self
 
     def label(self, code: int) -> str:
         """Noun and name."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from cod_lightning.envs.checks import check_choice, check_share
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 
@@ -80,6 +81,8 @@ class TeacherDials:
     """Share of demonstrated tasks whose context is random; the rest have none."""
     follow: float = 0.95
     """Probability of trusting the context at a turn."""
+    __deepcopy__ = Unchanging.__deepcopy__
+    """Not inherited: with a base class it would have to be written with `class_path` in configs."""
 
     def described(self) -> str:
         """What demonstrations with these dials contain, for whoever reads a result that started from them."""

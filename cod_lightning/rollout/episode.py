@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from types import TracebackType
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
@@ -50,7 +51,7 @@ async def run_solve_episode(
     try:
         async with episode_limit(speaker.deadlines, pack_ends):
             speaker.pulse.at(identity, "world")
-            with _world_boundary():
+            with _WorldBoundary():
                 observation, _ = await _call(env, env.reset, options={"task": task})
                 _check_text(observation, env)
                 system = mechanism.inject(env.rules, context)
@@ -59,7 +60,7 @@ async def run_solve_episode(
                 while True:
                     turn = await _turn(dialogue)
                     turns.append(turn)
-                    with _world_boundary():
+                    with _WorldBoundary():
                         if turn.stop is StopReason.WINDOW:
                             return ended(EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
                         observation, reward, terminated, truncated, _ = await _call(env, env.step, turn.response)
@@ -129,7 +130,7 @@ async def _turn(dialogue: Dialogue) -> Turn:
     speaker.pulse.at(dialogue.identity, "engine")
     try:
         async with nullcontext() if limit_s is None else asyncio.timeout(limit_s):
-            with _engine_boundary(engine):
+            with _EngineBoundary(engine):
                 turn = await dialogue.turn()
     except TimeoutError:
         raise TurnTimeout(f"{type(engine).__name__} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
@@ -156,24 +157,35 @@ def _check_text(observation: object, env: TextEnv) -> None:
     observation.encode()  # half of a surrogate pair is no text, and no tokenizer takes it
 
 
-@contextmanager
-def _world_boundary() -> Iterator[None]:
-    try:
-        yield
-    except EnvironmentFailure:
-        raise
-    except Exception as error:
-        raise EnvironmentFailure(f"{type(error).__name__}: {error}") from error
+class _WorldBoundary:
+    """Whatever a world raises is an `EnvironmentFailure`. No generator: it is entered at every turn."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, EnvironmentFailure):
+            raise EnvironmentFailure(f"{type(error).__name__}: {error}") from error
 
 
-@contextmanager
-def _engine_boundary(engine: Engine) -> Iterator[None]:
-    try:
-        yield
-    except (EngineFailure, EngineRefused):
-        raise
-    except Exception as error:
-        raise EngineFailure(f"{type(engine).__name__} raised {type(error).__name__}: {error}") from error
+class _EngineBoundary:
+    """Whatever an engine raises is an `EngineFailure` that names it, or else says that the request was refused."""
+
+    __slots__ = ("engine",)
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, EngineFailure | EngineRefused):
+            raise EngineFailure(f"{type(self.engine).__name__} raised {type(error).__name__}: {error}") from error
 
 
 @contextmanager
@@ -182,5 +194,5 @@ def _closing(dialogue: Dialogue) -> Iterator[None]:
     try:
         yield
     finally:
-        with _engine_boundary(dialogue.speaker.engine):
+        with _EngineBoundary(dialogue.speaker.engine):
             dialogue.close()

@@ -7,10 +7,11 @@ from cod_lightning.envs.alchemy.graph import fixed_names, levels, slots_of
 from cod_lightning.envs.alchemy.notes import CompactNotes
 from cod_lightning.envs.alchemy.plan import Pair
 from cod_lightning.envs.alchemy.wording import AlchemyWording, Attempt, Rules, Seen, View
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message
 
 
-class CompactAlchemy(AlchemyWording):
+class CompactAlchemy(Unchanging, AlchemyWording):
     """`want=p`, then `a+b=k @k` (`@`: made so far), and at the end `win a+b=k k+k=p`; answers are single words."""
 
     def __init__(self, sizes: Sequence[int], gap: int, cross: bool, single: bool, max_turns: int) -> None:
@@ -19,9 +20,6 @@ class CompactAlchemy(AlchemyWording):
         self.gap, slots = gap if cross else 1, slots_of(self.tiers, gap, cross)
         results = tuple(self.tiers[max(self.levels[name] for name in pair) + 1] for pair in slots)
         self.notes = self._slots = CompactNotes(slots, results)
-
-    def __deepcopy__(self, memo: dict[int, object]) -> "CompactAlchemy":
-        return self
 
     def rules(self, rules: Rules) -> str:
         """One word."""

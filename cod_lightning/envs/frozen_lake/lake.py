@@ -9,6 +9,7 @@ from functools import lru_cache
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Split
 
 Cell = tuple[int, int]
@@ -20,7 +21,7 @@ MAPPINGS = tuple(itertools.permutations(("down", "right", "up", "left")))
 
 
 @dataclass(frozen=True, slots=True)
-class Lake:
+class Lake(Unchanging):
     """A square map; rows of F (frozen), H (hole), S (start), G (goal)."""
 
     rows: tuple[str, ...]

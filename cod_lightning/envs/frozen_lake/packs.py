@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from cod_lightning.envs.frozen_lake.labels import FIXED, LakeLabels
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, distances, draw_lake, split_of
 from cod_lightning.envs.frozen_lake.parameters import LakeParameters
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split, Task
@@ -15,7 +16,7 @@ _MOST_DRAWS = 5000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LakeTask:
+class LakeTask(Unchanging):
     """One lake, what the codes mean, and how they are called."""
 
     rows: tuple[str, ...]

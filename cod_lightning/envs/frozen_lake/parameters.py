@@ -1,16 +1,17 @@
 """A lake world's parameters, checked, and the name that tells which worlds they draw."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal
 
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
 Scope = Literal["per_pack", "per_task", "global"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LakeParameters:
+class LakeParameters(Unchanging):
     """What `FrozenLakeObscure` was given; see there. Raises `ConfigError` for what cannot work."""
 
     size_min: int
@@ -54,10 +55,6 @@ class LakeParameters:
     def fixed_size(self) -> int | None:
         """The side of all maps, if all have the same."""
         return self.size_max if self.size_min == self.size_max else None
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: it never changes, and worlds are copied often."""
-        return self
 
     def __post_init__(self) -> None:
         self._check_lakes()

@@ -2,15 +2,15 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
 
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake.labels import FIXED
 from cod_lightning.envs.frozen_lake.lake import Cell, Lake
+from cod_lightning.envs.unchanging import Unchanging
 
 
 @dataclass(frozen=True, slots=True)
-class LastMove:
+class LastMove(Unchanging):
     """What the last action did."""
 
     code: int
@@ -20,7 +20,7 @@ class LastMove:
 
 
 @dataclass(frozen=True, slots=True)
-class LakeView:
+class LakeView(Unchanging):
     """All that a rendering may show."""
 
     lake: Lake
@@ -48,7 +48,7 @@ class Shore:
         return cls(lake.size, frozenset(lake.holes()), lake.find("G"), lake.find("S"))
 
 
-class LakeWording(ABC):
+class LakeWording(Unchanging, ABC):
     """How the lake is put into words. `name_effects` tells directions; otherwise only positions are told."""
 
     facts: FactTable
@@ -81,10 +81,6 @@ class LakeWording(ABC):
     def code_of(self, response: str) -> int:
         """The code that a response answers with; 0 if it has none."""
         return self.labels.code_of(response)[0]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: it never changes, and worlds are copied often."""
-        return self
 
     def words(self, size: int) -> tuple[str, ...]:
         """Closed vocabulary, if there is one."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.checks import check_choice
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
 MOST_SIDE = 16
@@ -12,7 +13,7 @@ MOST_COMPACT_LEVELS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridParameters:
+class GridParameters(Unchanging):
     """The parameters of `GridNavigation`, which documents them. Raises `ConfigError` for one that cannot work."""
 
     side_min: int

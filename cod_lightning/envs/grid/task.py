@@ -1,17 +1,17 @@
 """One task on a hidden map, and how it stands: all that a wording may show."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from cod_lightning.envs.grid.chart import Chart, Labels
 from cod_lightning.envs.grid.field import Cell, Costs
+from cod_lightning.envs.unchanging import Unchanging
 
 NUM_RULES = 6
 """Rules of the natural protocol, whose order `labels: random` varies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GridTask:
+class GridTask(Unchanging):
     """Where to go with how many moves, on which map, under which names."""
 
     costs: Costs
@@ -28,10 +28,6 @@ class GridTask:
     def labels(self) -> Labels:
         """Names of rows and columns."""
         return Labels(self.row_names, self.column_names)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "GridTask":
-        """Nothing in it changes."""
-        return self
 
 
 @dataclass(slots=True, kw_only=True)

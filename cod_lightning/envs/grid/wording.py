@@ -4,12 +4,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cod_lightning.envs.grid.chart import Labels, drawn_chart, read_chart
 from cod_lightning.envs.grid.field import TOP, Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.task import GridTask, GridView
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message, Role
 
 
@@ -24,15 +24,11 @@ class Standing:
     """Moves left."""
 
 
-class GridWording(ABC):
+class GridWording(Unchanging, ABC):
     """How the grid is put into words, and read back by policies without a model."""
 
     def __init__(self, parameters: GridParameters) -> None:
         self.parameters = parameters
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "GridWording":
-        """Nothing in it changes."""
-        return self
 
     @abstractmethod
     def rules(self, task: GridTask) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.learn2ask.clinic import Label
 from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 
@@ -37,7 +38,7 @@ class RecordTask:
     """Empty exactly where the label is stop."""
 
 
-class Records:
+class Records(Unchanging):
     """All decision points of a file, by split; immutable, so that a copy of a world shares it."""
 
     def __init__(
@@ -60,9 +61,6 @@ class Records:
     def letters(self) -> frozenset[str]:
         """Every letter of any dialogue, and those that can be printed."""
         return frozenset(string.printable).union(*(text for record in self.all for _, text in record.turns))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Records":
-        return self
 
 
 class _BadLine(Exception):

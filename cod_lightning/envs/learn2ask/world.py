@@ -33,6 +33,7 @@ from cod_lightning.envs.learn2ask.record_policies import Habits, RandomRecordPol
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.scoring import MAXIMA, Fusion
 from cod_lightning.envs.learn2ask.wording import Judged, Wording
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -275,15 +276,12 @@ class Learn2Ask(TextEnv):
                 raise ConfigError("data.env.form", "raw", "tagged with the compact protocol", "Leave it out.")
 
 
-class _SharedSpace(gymnasium.spaces.Text):
+class _SharedSpace(Unchanging, gymnasium.spaces.Text):
     """A space that copies of a world share, since the letters of a file may be thousands."""
 
     @classmethod
     def of(cls, letters: frozenset[str]) -> "_SharedSpace":
         return cls(100_000, min_length=0, charset=letters)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_SharedSpace":
-        return self
 
 
 def _check_range(name: str, value: int, low: int, high: int) -> None:

@@ -2,10 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
 
 from cod_lightning.envs.code_labels import CodeLabels, LabelledFacts
 from cod_lightning.envs.facts import FactTable
+from cod_lightning.envs.unchanging import Unchanging
 
 FIXED = CodeLabels("Lever")
 NOUNS = ("Lever", "Switch", "Rope", "Handle", "Chain", "Knob")
@@ -15,7 +15,7 @@ Pulls = Sequence[tuple[int, str]]
 """Levers pulled so far, and the colour that each gave."""
 
 
-class LeverWording(ABC):
+class LeverWording(Unchanging, ABC):
     """How levers are put into words."""
 
     facts: FactTable
@@ -39,10 +39,6 @@ class LeverWording(ABC):
     @abstractmethod
     def goal_of(self, observation: str) -> str:
         """The wanted colour, read back from the first observation."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself: it never changes, and worlds are copied often."""
-        return self
 
     def words(self) -> tuple[str, ...]:
         """Closed vocabulary, if there is one."""

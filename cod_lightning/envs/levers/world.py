@@ -14,6 +14,7 @@ from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.policies import LeverOracle, LeverTeacher, RandomLeverPolicy, ScriptedLeverPolicy
 from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
 from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -24,7 +25,7 @@ _OPENING = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeverTask:
+class LeverTask(Unchanging):
     """One goal colour, and what the levers give."""
 
     goal: str

@@ -3,7 +3,8 @@
 import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+
+from cod_lightning.envs.unchanging import Unchanging
 
 Path = tuple[str, ...]
 """("", "home", "user") or ("C:", "Users", "user")."""
@@ -42,28 +43,20 @@ class ShellError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class Archive(Unchanging):
     """Members (path, file) of a tar, zip or gz file."""
 
     kind: str
     members: tuple[tuple[Path, "File"], ...]
     nesting: int
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Archive":
-        """Itself: it never changes."""
-        return self
-
 
 @dataclass(frozen=True, slots=True)
-class File:
+class File(Unchanging):
     """Content and three octal digits."""
 
     data: "str | Archive"
     mode: str = "644"
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "File":
-        """Itself: it never changes."""
-        return self
 
 
 @dataclass(slots=True)
