@@ -71,7 +71,7 @@ class TransformersEngine(Engine):
         self.max_dialogues = max_dialogues
         self.prefill_tokens = prefill_tokens
         self._model: PreTrainedModel | None = None
-        self._stop_ids: frozenset[int] = frozenset()
+        self._stop_ids = np.zeros(0, np.int64)
         self._reset()
 
     def _reset(self) -> None:
@@ -91,7 +91,7 @@ class TransformersEngine(Engine):
         memo = share_base(model) if has_adapter(model) else {}
         self._model = copy.deepcopy(model, memo).eval().requires_grad_(False)
         use_grouped_attention(self._model)
-        self._stop_ids = frozenset(stop_ids)
+        self._stop_ids = np.array(sorted(stop_ids), np.int64)
         self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
 

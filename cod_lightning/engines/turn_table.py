@@ -1,7 +1,5 @@
 """The turns that an engine is sampling, in columns with a row for every slot: a token takes no Python of its own."""
 
-from collections.abc import Collection
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
@@ -52,10 +50,12 @@ class TurnTable:
         self._ids[slots, said], self._logprobs[slots, said] = ids.cpu().numpy(), logprobs.cpu().numpy()
         self._said[slots] = said + 1
 
-    def ended(self, slots: Slots, stop_ids: Collection[int]) -> tuple[Bool[np.ndarray, " b"], Bool[np.ndarray, " b"]]:
+    def ended(
+        self, slots: Slots, stop_ids: Int[np.ndarray, " s"]
+    ) -> tuple[Bool[np.ndarray, " b"], Bool[np.ndarray, " b"]]:
         """Which of these turns are over, and which of them with a stop token."""
         said = self._said[slots]
-        stopped = np.isin(self._ids[slots, said - 1], list(stop_ids))
+        stopped = (self._ids[slots, said - 1][:, None] == stop_ids).any(axis=1)
         return stopped | (said >= self._most[slots]), stopped
 
     def said(self, slot: int) -> tuple[list[int], list[float]]:
