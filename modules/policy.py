@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, synced_weights
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.forward.attention import use_grouped_attention
+from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.last_layer import predicting, read_only_at
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
@@ -113,6 +114,7 @@ class PolicyModule(L.LightningModule):
         use_grouped_attention(model)
         if self.trainer.strategy.root_device.type == "cpu":  # GPUs have kernels of their own for it
             use_rms_norm(model)
+            keep_freed_memory()
         return model
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:

@@ -6,9 +6,12 @@ out, some rows at a time, so that they stay in the processor's cache: two batche
 torch's fused kernel, which is made for long rows. Either way there is no difference but the order in which sums are rounded.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -19,6 +22,8 @@ _ROW = 2**17
 """Most scores of a row, all heads together, that are written out."""
 _CHUNK = 2**19
 """Scores that are written out at a time."""
+_READ = "_cod_lightning_read"
+"""Attribute of an attention layer: where its output is read."""
 
 
 def use_grouped_attention(model: PreTrainedModel) -> None:
@@ -27,6 +32,16 @@ def use_grouped_attention(model: PreTrainedModel) -> None:
         AttentionInterface.register(_NAME, grouped_attention)
         AttentionMaskInterface.register(_NAME, sdpa_mask)
         model.set_attn_implementation(_NAME)
+
+
+@contextmanager
+def read_from(attention: nn.Module, positions: Bool[Tensor, "B T"]) -> Iterator[None]:
+    """Inside, this layer's queries at other positions may be left out, with output 0."""
+    setattr(attention, _READ, positions)
+    try:
+        yield
+    finally:
+        delattr(attention, _READ)
 
 
 def grouped_attention(
@@ -49,14 +64,15 @@ def grouped_attention(
         attention_mask = torch.ones((1, 1, width, columns), dtype=torch.bool).tril()
     if attention_mask is None or attention_mask.shape[1] != 1 or kwargs.get("position_bias") is not None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
-    folded = query.reshape(batch, kv_heads, groups * width, dim)
-    mask = attention_mask if width == 1 else attention_mask.repeat(1, 1, groups, 1)
     if written_out:
-        out = _written_out(
-            folded, key, value, mask, dim**-0.5 if scaling is None else scaling, max(1, _CHUNK // scores)
-        )
-    else:
-        out = torch.nn.functional.scaled_dot_product_attention(folded, key, value, mask, dropout, scale=scaling)
+        scale = dim**-0.5 if scaling is None else scaling
+        positions: Tensor | None = getattr(module, _READ, None)
+        if positions is None:
+            return _written_out(query, key, value, attention_mask, scale), None
+        return _written_out_at(positions, query, key, value, attention_mask, scale), None
+    mask = attention_mask if width == 1 else attention_mask.repeat(1, 1, groups, 1)
+    folded = query.reshape(batch, kv_heads, groups * width, dim)
+    out = torch.nn.functional.scaled_dot_product_attention(folded, key, value, mask, dropout, scale=scaling)
     return out.reshape(batch, heads, width, dim).transpose(1, 2).contiguous(), None
 
 
@@ -65,11 +81,35 @@ def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     return bool(getattr(module, "is_causal", True) if given is None else given)
 
 
-def _written_out(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float, rows: int) -> Tensor:
-    """Attention of [b, heads, n, dim] as its definition has it, that many rows at a time; scores and their softmax in float32."""
-    hidden = torch.where(mask, 0.0, -torch.inf).expand(len(query), -1, -1, -1)
+def _written_out(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float) -> Tensor:
+    """Attention as its definition has it, some rows at a time; scores and their softmax in float32."""
+    batch, heads, width, dim = query.shape
+    kv_heads, columns = key.shape[1:3]
+    folded = query.reshape(batch, kv_heads, heads // kv_heads * width, dim)
+    mask = mask if width == 1 else mask.repeat(1, 1, heads // kv_heads, 1)
+    hidden = torch.where(mask, 0.0, -torch.inf).expand(batch, -1, -1, -1)
+    rows = max(1, _CHUNK // (heads * width * columns))
     out = []
-    for q, k, v, h in zip(query.split(rows), key.split(rows), value.split(rows), hidden.split(rows), strict=True):
+    for q, k, v, h in zip(folded.split(rows), key.split(rows), value.split(rows), hidden.split(rows), strict=True):
         scores = torch.matmul(q * scaling, k.transpose(2, 3)).float().add_(h)
         out.append(torch.matmul(scores.softmax(dim=-1).to(v.dtype), v))
-    return out[0] if len(out) == 1 else torch.cat(out)
+    whole = out[0] if len(out) == 1 else torch.cat(out)
+    return whole.reshape(batch, heads, width, dim).transpose(1, 2).contiguous()
+
+
+def _written_out_at(
+    positions: Bool[Tensor, "B T"], query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float
+) -> Tensor:
+    """The same at these positions, and 0 at others. Rows that have fewer than others compute some that are then left out."""
+    batch, heads, width, dim = query.shape
+    whole = query.new_zeros(batch * width, heads * dim)
+    if most := int(positions.sum(dim=1).max()):
+        chosen = (~positions).byte().argsort(dim=1, stable=True)[:, :most]
+        along = chosen[:, None, :, None]
+        queries = query.gather(2, along.expand(-1, heads, -1, dim))
+        seen = mask.expand(batch, -1, -1, -1).gather(2, along.expand(-1, -1, -1, mask.shape[3]))
+        found = _written_out(queries, key, value, seen, scaling).reshape(batch, most, -1)
+        read = positions.gather(1, chosen)
+        rows = torch.arange(batch)[:, None] * width + chosen
+        whole = whole.index_copy(0, rows[read], found[read])
+    return whole.view(batch, width, heads, dim)

@@ -24,6 +24,8 @@ class RMSNorm(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Of [..., D]."""
         if hidden.device.type == "cpu" and hidden.dtype == self.weight.dtype == torch.float32:
+            if not torch.is_grad_enabled():
+                return (hidden * _scale(hidden, self.variance_epsilon)).mul_(self.weight)
             out: Any = _Normed.apply(hidden, self.weight, self.variance_epsilon)
             return out
         x = hidden.float()
@@ -31,11 +33,15 @@ class RMSNorm(nn.Module):
         return self.weight * x.to(hidden.dtype)
 
 
+def _scale(x: Tensor, eps: float) -> Tensor:
+    squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
+    return squares.div_(x.shape[-1]).add_(eps).rsqrt_()
+
+
 class _Normed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        squares = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
-        scale = squares.div_(x.shape[-1]).add_(eps).rsqrt_()
+        scale = _scale(x, eps)
         normed = x * scale
         ctx.save_for_backward(normed, scale, weight)
         return normed * weight

@@ -25,6 +25,10 @@ def _whole_last_layer() -> None:
     policy.read_only_at = engine.read_only_at = prefix.read_only_at = whole
 
 
+def _memory_given_back() -> None:
+    policy.keep_freed_memory = lambda: False
+
+
 def _every_row_by_itself() -> None:
     policy.shared_prefix = lambda token_ids, action_mask, lengths: 0
 
@@ -55,6 +59,7 @@ UNDO: dict[str, Callable[[], None]] = {
     "attention of short rows written out": _torchs_attention,
     "RMSNorm's own backward pass": _transformers_norm,
     "last layer's network only where it is read": _whole_last_layer,
+    "freed memory kept": _memory_given_back,
     "what rows of a micro-batch begin with once": _every_row_by_itself,
     "siblings' first prompt once": _every_sibling_by_itself,
     "texts without the tokenizer's wrapper": _wrapped_tokenizer,

@@ -11,6 +11,7 @@ from cod_lightning.commands.warm_start import ensure_warm_start
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
@@ -33,6 +34,7 @@ class QuickStart:
         quieten()
         weights = ensure_warm_start("warm_start/frozen_lake_3x3", 1, None)
         torch.set_num_threads(self.threads)
+        keep_freed_memory()  # as `fit` does
         self.world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6, protocol="compact")
         self.mechanism = HintContext(protocol="compact")
         self.policy = TinyPolicy(weights=str(weights))

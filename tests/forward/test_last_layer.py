@@ -13,6 +13,8 @@ from transformers import (
     Qwen3MoeForCausalLM,
 )
 
+from cod_lightning.forward import attention
+from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import predicting, read_only_at
 from cod_lightning.models import LoRAPolicy
 from cod_lightning.objective.logprobs import action_logprobs
@@ -27,7 +29,14 @@ def _model(made, config):
     return made._from_config(config)
 
 
+def _grouped(made, config):
+    model = _model(made, config)
+    use_grouped_attention(model)
+    return model
+
+
 MODELS = {
+    "attention written out": lambda: _grouped(Qwen3ForCausalLM, Qwen3Config(**SMALL)),
     "qwen3": lambda: _model(Qwen3ForCausalLM, Qwen3Config(**SMALL)),
     "llama": lambda: _model(LlamaForCausalLM, LlamaConfig(**SMALL)),
     "experts": lambda: _model(Qwen3MoeForCausalLM, Qwen3MoeConfig(**SMALL, **EXPERTS)),
@@ -69,14 +78,31 @@ def test_log_probs_and_gradients_are_those_of_the_whole_computation(name):
     assert all(torch.allclose(found[n], wanted[n], atol=1e-5) for n in wanted)
 
 
-def test_only_the_positions_that_are_read_are_computed():
-    model, (ids, mask) = MODELS["qwen3"](), _case()
-    seen = []
-    last = model.model.layers[-1].mlp
-    last.gate_proj.register_forward_hook(lambda layer, args, out: seen.append(args[0].shape[:-1].numel()))
+def test_only_the_positions_that_are_read_are_computed(monkeypatch):
+    model, (ids, mask) = MODELS["attention written out"](), _case()
+    seen, queries, written_out = [], [], attention._written_out
+    monkeypatch.setattr(
+        attention, "_written_out", lambda *given: queries.append(given[0].shape[2]) or written_out(*given)
+    )
+    last = model.model.layers[-1]
+    for network in (last.mlp.gate_proj, last.self_attn.o_proj):
+        network.register_forward_hook(lambda layer, args, out: seen.append(args[0].shape[:-1].numel()))
     _logprobs(model, ids, mask, predicting(mask))
-    assert seen == [int(mask.sum())]
+    assert seen == [int(mask.sum())] * 2
     assert int(mask.sum()) < mask.numel()
+    assert queries == [9, int(mask.sum(dim=1).max())]
+    assert queries[1] < 9
+
+
+def test_a_row_that_nobody_reads_takes_no_queries_at_all(monkeypatch):
+    model, (ids, _) = MODELS["attention written out"](), _case()
+    queries, written_out = [], attention._written_out
+    monkeypatch.setattr(
+        attention, "_written_out", lambda *given: queries.append(given[0].shape[2]) or written_out(*given)
+    )
+    with read_only_at(model, torch.zeros_like(ids, dtype=torch.bool)):
+        model.base_model(input_ids=ids)
+    assert queries == [9]
 
 
 def test_afterwards_the_model_is_as_before_also_where_a_pass_has_failed():
