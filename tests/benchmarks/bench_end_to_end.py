@@ -66,7 +66,7 @@ def commands(folder: Path, turns: int, args: argparse.Namespace) -> dict[str, li
 
 
 def compare(turns: int, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row for each, medians over the repeats; the first two steps of each warm up."""
+    """A row for each, medians over the repeats."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         prepare(folder)

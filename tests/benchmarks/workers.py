@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WARM_UP = 2
-"""First steps of each that do not count."""
+WARM_UP = 1
+"""First turns of each that do not count."""
 
 
 @dataclass
@@ -46,12 +46,16 @@ class Worker:
 
 
 def in_turn(workers: Mapping[str, Worker], repeats: int) -> dict[str, list[dict[str, float]]]:
-    """Where the time of each one's steps went; nothing more of one that has ended, and says so in `failure`."""
+    """Where the time of each one's steps went; nothing more of one that has ended, and says so in `failure`.
+
+    Of two steps in a row the second counts, since in a training a step follows another: the first finds another's data in the
+    processor's caches.
+    """
     steps: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
     try:
         for repeat in range(WARM_UP + repeats):
             for name, worker in workers.items():
-                if not worker.failure and (found := worker.step()) is not None and repeat >= WARM_UP:
+                if not worker.failure and worker.step() and (found := worker.step()) and repeat >= WARM_UP:
                     steps[name].append(found)
     finally:
         for worker in workers.values():
