@@ -73,7 +73,7 @@ def compare(turns: int, args: argparse.Namespace) -> list[dict[str, Any]]:
         started = {
             n: Worker.start(c, folder / f"{i}.log") for i, (n, c) in enumerate(commands(folder, turns, args).items())
         }
-        steps = in_turn(started, args.repeats)
+        steps = in_turn(started, max(min(3, args.repeats), args.repeats * args.turns[0] // turns))
         for i, (n, worker) in enumerate(started.items()):
             if worker.failure:
                 print(f"{n}: {worker.failure}: {(folder / f'{i}.log').read_text()[-2000:]}", file=sys.stderr)
@@ -104,7 +104,9 @@ def row(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, nargs="+", default=[6, 8, 24])
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument(
+        "--repeats", type=int, default=7, help="of the first number of turns; of more turns fewer, at least 3"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(
         "--trl", type=Path, default=None, help="Python with TRL; without it TRL is left out, and said so"

@@ -2,10 +2,12 @@
 
     PYTHONPATH=. python tests/benchmarks/performance.py [--only NAME ...] [--trl PYTHON] [--vllm PYTHON] [--out FILE]
 
-Nothing else should run on the machine meanwhile. A benchmark that fails is named on the page, and the others are on it anyway.
+Nothing else should run on the machine meanwhile. A benchmark that fails is named on the page, and the others are on it anyway. With
+--only the page keeps the tables of those that are not run again.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -52,12 +54,13 @@ def main() -> None:
     parser.add_argument("--vllm", type=Path, help="Python of an environment with vLLM (tests/vllm/make_venv.sh)")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "performance.json")
     args = parser.parse_args()
-    tables: list[Table] = []
+    again = set(args.only) < set(BENCHMARKS) and args.out.exists()
+    tables = {t["name"]: Table(**t) for t in json.loads(args.out.read_text())["tables"]} if again else {}
     for name in args.only:
         vllm = args.vllm if name == "bench_engines" else None
         trl = ["--trl", str(args.trl)] if args.trl and name == "bench_end_to_end" else []
-        tables += run(name, vllm or Path(sys.executable), trl)
-        write(args.out, "How fast it is", "make bench", *tables)
+        tables |= {table.name: table for table in run(name, vllm or Path(sys.executable), trl)}
+        write(args.out, "How fast it is", "make bench", *tables.values())
 
 
 if __name__ == "__main__":
