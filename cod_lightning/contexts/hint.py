@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Literal
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate
@@ -118,7 +119,12 @@ class HintContext(ContextMechanism):
 
 def _occurrences(delimiter: str, text: str) -> int:
     """How often it is spelled, overlaps counted: two lines of dashes can share one."""
-    return len(re.findall(f"(?={re.escape(delimiter)})", text))
+    return len(_begins(delimiter).findall(text))
+
+
+@cache
+def _begins(delimiter: str) -> re.Pattern[str]:
+    return re.compile(f"(?={re.escape(delimiter)})")
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...], remedy: str) -> None:

@@ -20,35 +20,36 @@ def uniforms(seeds: np.ndarray, counters: np.ndarray) -> np.ndarray:
     >>> bool(a[0] != a[1]), bool(((a >= 0) & (a < 1)).all())
     (True, True)
     """
-    with np.errstate(over="ignore"):
-        z = seeds.astype(np.uint64) + (counters.astype(np.uint64) + np.uint64(1)) * _GOLDEN
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> np.uint64(31))
+    z = seeds.astype(np.uint64) + (counters.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
     return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def sample(
     logits: Float[Tensor, "B V"],
-    temperature: Float[Tensor, " B"],
-    top_p: Float[Tensor, " B"],
-    noise: Float[Tensor, " B"],
+    temperature: Float[np.ndarray, " B"],
+    top_p: Float[np.ndarray, " B"],
+    noise: Float[np.ndarray, " B"],
 ) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
     """Token ids by inverse CDF, and their log-probabilities (nats) under the distribution they were drawn from.
 
     Temperature 0 is greedy, and its log-probability is then that of the untempered distribution, since a point mass
     has none worth reporting. top_p below 1 keeps the smallest set of most likely tokens whose mass reaches it.
     """
-    greedy = temperature == 0
-    scaled = logits.float() / torch.where(greedy, 1.0, temperature)[:, None]
+    greedy, device = temperature == 0, logits.device
+    scaled = logits.float()
+    if (temperature != 1).any():
+        scaled = scaled / torch.from_numpy(np.where(greedy, 1, temperature)).to(scaled)[:, None]
     logprobs = torch.log_softmax(scaled, dim=-1)
-    if bool((top_p < 1).any()):
-        logprobs = torch.log_softmax(_keep_nucleus(logprobs, top_p), dim=-1)
-    cdf = logprobs.double().exp().cumsum(dim=-1)
-    ids = torch.searchsorted(cdf, (noise.to(cdf) * cdf[:, -1])[:, None], right=True).squeeze(1)
-    ids = ids.clamp_max(logits.shape[-1] - 1)
-    if bool(greedy.any()):
-        ids = torch.where(greedy, logprobs.argmax(dim=-1), ids)
+    if (top_p < 1).any():
+        logprobs = torch.log_softmax(_keep_nucleus(logprobs, torch.from_numpy(top_p).to(device)), dim=-1)
+    cdf = logprobs.double().exp_().cumsum(dim=-1)
+    drawn = torch.from_numpy(noise).to(device)[:, None] * cdf[:, -1:]
+    ids = torch.searchsorted(cdf, drawn, right=True).squeeze(1).clamp_max_(logits.shape[-1] - 1)
+    if greedy.any():
+        ids = torch.where(torch.from_numpy(greedy).to(device), logprobs.argmax(dim=-1), ids)
     return ids, logprobs.gather(1, ids[:, None]).squeeze(1)
 
 

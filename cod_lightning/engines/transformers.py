@@ -216,7 +216,7 @@ class TransformersEngine(Engine):
             dialogue = turn.dialogue
             dialogue.num_cached += len(chunk)
             turn.prompt_digest = dialogue.digest = digest(chunk, dialogue.digest)
-            self._table.begin(dialogue.slot, turn.request)
+        self._table.begin(slots, [turn.request for turn in turns])
         self._table.sample(slots, logits)
 
     @torch.inference_mode()
@@ -260,8 +260,8 @@ class TransformersEngine(Engine):
             turn.dialogue.digest = digest(fed, turn.dialogue.digest)
             turn.future.set_result(
                 Completion(
-                    action_ids=tuple(ids),
-                    behaviour_logprobs=tuple(logprobs),
+                    action_ids=ids,
+                    behaviour_logprobs=logprobs,
                     stop=StopReason.STOP if has_stopped else StopReason.LENGTH,
                     policy_version=self.policy_version,
                     prompt_digest=turn.prompt_digest,

@@ -1,7 +1,8 @@
 """The turns that an engine is sampling, in columns with a row for every slot: a token takes no Python of its own."""
 
+from collections.abc import Sequence
+
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -26,12 +27,15 @@ class TurnTable:
         self._ids = np.zeros((0, 0), np.int64)
         self._logprobs = np.zeros((0, 0), np.float32)
 
-    def begin(self, slot: int, request: Request) -> None:
-        """A turn in that slot, with nothing said yet."""
-        self._reserve(slot + 1, request.max_new_tokens)
-        self._prompt[slot], self._said[slot] = len(request.prompt_ids), 0
-        self._most[slot], self._seed[slot] = request.max_new_tokens, request.noise_seed
-        self._temperature[slot], self._top_p[slot] = request.temperature, request.top_p
+    def begin(self, slots: Slots, requests: Sequence[Request]) -> None:
+        """A turn in each of these slots, with nothing said yet."""
+        most = [request.max_new_tokens for request in requests]
+        self._reserve(1 + int(slots.max()), max(most))
+        self._prompt[slots] = [len(request.prompt_ids) for request in requests]
+        self._said[slots], self._most[slots] = 0, most
+        self._seed[slots] = np.array([request.noise_seed for request in requests], np.uint64)
+        self._temperature[slots] = [request.temperature for request in requests]
+        self._top_p[slots] = [request.top_p for request in requests]
 
     def next_inputs(self, slots: Slots) -> tuple[Int[np.ndarray, " b"], Int[np.ndarray, " b"]]:
         """The ids to feed next, the last ones sampled, and the columns of the cache that they go to."""
@@ -40,13 +44,9 @@ class TurnTable:
 
     def sample(self, slots: Slots, logits: Float[Tensor, "b V"]) -> None:
         """One more token for each of these turns."""
-        said, device = self._said[slots], logits.device
-        ids, logprobs = sample(
-            logits,
-            torch.from_numpy(self._temperature[slots]).to(device),
-            torch.from_numpy(self._top_p[slots]).to(device),
-            torch.from_numpy(uniforms(self._seed[slots], said)).to(device),
-        )
+        said = self._said[slots]
+        noise = uniforms(self._seed[slots], said)
+        ids, logprobs = sample(logits, self._temperature[slots], self._top_p[slots], noise)
         self._ids[slots, said], self._logprobs[slots, said] = ids.cpu().numpy(), logprobs.cpu().numpy()
         self._said[slots] = said + 1
 
@@ -58,10 +58,10 @@ class TurnTable:
         stopped = (self._ids[slots, said - 1][:, None] == stop_ids).any(axis=1)
         return stopped | (said >= self._most[slots]), stopped
 
-    def said(self, slot: int) -> tuple[list[int], list[float]]:
+    def said(self, slot: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Ids of the turn so far and their log-probabilities."""
         num = self._said[slot]
-        return self._ids[slot, :num].tolist(), self._logprobs[slot, :num].tolist()
+        return tuple(self._ids[slot, :num].tolist()), tuple(self._logprobs[slot, :num].tolist())
 
     def _reserve(self, num_slots: int, num_tokens: int) -> None:
         rows, columns = self._ids.shape

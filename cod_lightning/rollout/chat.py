@@ -90,7 +90,7 @@ class Chat:
         """Token ids of text in which special tokens count as such."""
         if self._backend is None:
             return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        return tuple(self._backend.encode(text, add_special_tokens=False).ids)
+        return tuple(self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)  # no offsets
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins."""

@@ -77,16 +77,19 @@ def gather_groups(
 ) -> list[Group]:
     """What these coroutines come to, one for each pack, all at once."""
 
-    async def run_all() -> list[Group]:
+    groups: list[Group] = []
+
+    async def run_all() -> None:  # returns nothing: asyncio puts a result of `run` into words when it is over
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
-        return await asyncio.gather(*started)
+        groups.extend(await asyncio.gather(*started))
 
     monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
     collecting = gc.isenabled()
     gc.disable()  # a rollout makes records by the ten thousand and no cycles worth a pause
     try:
-        return asyncio.run(run_all())
+        asyncio.run(run_all())
     finally:
         if collecting:
             gc.enable()
         monitor.end()
+    return groups

@@ -18,14 +18,14 @@ def _logits(*likely: int) -> torch.Tensor:
 
 def test_a_turn_keeps_its_tokens_while_the_table_grows():
     table = TurnTable()
-    table.begin(0, _request(3, 2))
+    table.begin(np.array([0]), [_request(3, 2)])
     table.sample(np.array([0]), _logits(4))
-    table.begin(5, _request(8, 40))
+    table.begin(np.array([5]), [_request(8, 40)])
     table.sample(np.array([0, 5]), _logits(6, 9))
     expected = torch.log_softmax(_logits(4), dim=-1).max().item()
     for slot, ids in ((0, [4, 6]), (5, [9])):
         said, logprobs = table.said(slot)
-        assert said == ids
+        assert said == tuple(ids)
         assert np.allclose(logprobs, expected, atol=1e-6)
     ids, columns = table.next_inputs(np.array([0, 5]))
     assert (ids.tolist(), columns.tolist()) == ([6, 9], [4, 8])
@@ -33,8 +33,7 @@ def test_a_turn_keeps_its_tokens_while_the_table_grows():
 
 def test_a_turn_ends_at_a_stop_token_or_at_its_limit():
     table, slots = TurnTable(), np.array([0, 1, 2])
-    for slot, most in enumerate((1, 9, 9)):
-        table.begin(slot, _request(2, most))
+    table.begin(slots, [_request(2, most) for most in (1, 9, 9)])
     table.sample(slots, _logits(4, 3, 4))
     over, stopped = table.ended(slots, np.array([3]))
     assert over.tolist() == [True, True, False]

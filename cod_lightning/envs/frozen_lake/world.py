@@ -193,8 +193,9 @@ class FrozenLakeObscure(TextEnv):
         direction = self._task.mapping[code - 1]
         state = transitions(self._task.rows)[before[0] * size + before[1]][DIRECTIONS.index(direction)]
         after = divmod(state, size)
-        moves = (*self._view.moves, LastMove(code, direction, before, after))
-        self._view = replace(self._view, position=after, turn=self._view.turn + 1, moves=moves, complaint="")
+        view = self._view
+        moves = (*view.moves, LastMove(code, direction, before, after))
+        self._view = LakeView(view.lake, after, view.turn + 1, view.max_turns, moves)  # `replace` takes three times as long
 
     def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
         self._outcome = outcome
