@@ -11,12 +11,16 @@ from cod_lightning.engines.transformers import TransformersEngine
 class StallingEngine(TransformersEngine):
     """Hangs in the decoding of a training rollout under policy version 2, unless the file named by STALLED_NOTE is there."""
 
-    def _prefill(self, turns: Any) -> None:
+    def _advance(self, in_flight: Any, joining: Any) -> None:
         note = Path(os.environ["STALLED_NOTE"])
-        if self.policy_version == 2 and any("/train/" in turn.request.dialogue for turn in turns) and not note.exists():
+        if (
+            self.policy_version == 2
+            and any("/train/" in turn.request.dialogue for turn in joining)
+            and not note.exists()
+        ):
             note.touch()
             decoding_hangs()
-        super()._prefill(turns)
+        super()._advance(in_flight, joining)
 
 
 def decoding_hangs() -> None:

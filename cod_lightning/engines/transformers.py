@@ -1,15 +1,17 @@
 """The engine that decodes with a transformers model: continuous batching over all live dialogues, exact ids, in process.
 
-Every iteration of `_pump` first lets all lifecycles that can go on hand in their next request, then prefills those
-requests' *new* ids in one padded forward pass, then decodes one token for every dialogue in flight. Nobody waits at a
-position; a dialogue's keys and values stay in its slot until the episode releases it.
+Every iteration of `_pump` first lets all lifecycles that can go on hand in their next request, then feeds those requests' *new*
+ids and the last token of every dialogue in flight in one forward pass, without padding. Nobody waits at a position; a dialogue's
+keys and values stay in its slot until the episode releases it.
 """
 
 import asyncio
 import copy
 import heapq
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -21,9 +23,15 @@ from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.slots import SlotCache
 from cod_lightning.engines.turn_table import TurnTable
 from cod_lightning.errors import ConfigError, EngineFailure
-from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import read_only_at
+from cod_lightning.forward.packed import Block, Pass, Rows, use_packed_rows
+from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.types import StopReason
+
+_MANY_UNREAD = 256
+"""Tokens of a pass that nobody reads from which on it pays to leave them out of the last layer."""
+_NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
+"""A mask that transformers hands on as it is; the blocks of the pass have those that count."""
 
 
 @dataclass(slots=True)
@@ -59,7 +67,7 @@ class TransformersEngine(Engine):
 
     Args:
         max_dialogues: Dialogues that hold a cache slot at a time; further ones wait for a free slot. Bounds memory.
-        prefill_tokens: Padded prompt tokens of one prefill pass; larger joins are split, shortest prompts first.
+        prefill_tokens: New prompt tokens of one forward pass; larger joins are split, shortest prompts first.
     """
 
     takes_adapters = True
@@ -71,6 +79,8 @@ class TransformersEngine(Engine):
         self.max_dialogues = max_dialogues
         self.prefill_tokens = prefill_tokens
         self._model: PreTrainedModel | None = None
+        self._pass = Pass()
+        """How the model's attention is told the rows of a pass."""
         self._stop_ids = np.zeros(0, np.int64)
         self._reset()
 
@@ -86,11 +96,16 @@ class TransformersEngine(Engine):
         self._pumping: asyncio.Task[None] | None = None
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
-        """Take a plain copy of the model's architecture and weights; `stop_ids` end a turn."""
+        """Take a plain copy of the model's architecture and weights; `stop_ids` end a turn.
+
+        Raises:
+            ConfigError: Where the model computes its attention by a function of its own, which knows no packed rows.
+        """
         assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
         memo = share_base(model) if has_adapter(model) else {}
         self._model = copy.deepcopy(model, memo).eval().requires_grad_(False)
-        use_grouped_attention(self._model)
+        use_rms_norm(self._model)
+        self._pass = use_packed_rows(self._model)
         self._stop_ids = np.array(sorted(stop_ids), np.int64)
         self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
@@ -149,10 +164,8 @@ class TransformersEngine(Engine):
                 self._joining = self._admit()
                 if not self._joining and not self._decoding:
                     return
-                for turns in self._prefill_batches(self._joining):
-                    self._prefill(turns)
-                if self._decoding:
-                    self._decode()
+                for in_flight, joining in self._passes():
+                    self._advance(in_flight, joining)
                 self._decoding = sorted(self._deliver(self._decoding + self._joining), key=_slot)
                 self._joining = []
         except Exception as error:
@@ -184,67 +197,70 @@ class TransformersEngine(Engine):
         self._waiting = still_waiting
         return joined
 
-    def _prefill_batches(self, turns: list[_Turn]) -> Iterable[list[_Turn]]:
-        """Turns of similar numbers of new ids together, each batch within `prefill_tokens` padded tokens and in order of slots."""
-        batch: list[_Turn] = []
-        for turn in sorted(turns, key=lambda turn: (_num_new_ids(turn), turn.dialogue.slot)):
-            width = _num_new_ids(turn)
-            shortest = _num_new_ids(batch[0]) if batch else width
-            if batch and ((len(batch) + 1) * width > self.prefill_tokens or width > 2 * shortest + 8):
-                yield sorted(batch, key=_slot)
-                batch = []
-            batch.append(turn)
-        if batch:
-            yield sorted(batch, key=_slot)
+    def _passes(self) -> Iterable[tuple[list[_Turn], list[_Turn]]]:
+        """Turns to feed in one pass each: those in flight and the shortest of those that join, then what is left of these."""
+        joining: list[_Turn] = []
+        in_flight, num_ids = self._decoding, 0
+        for turn in sorted(self._joining, key=lambda turn: (_num_new_ids(turn), turn.dialogue.slot)):
+            num_ids += _num_new_ids(turn)
+            if joining and num_ids > self.prefill_tokens:
+                yield in_flight, joining
+                joining, in_flight, num_ids = [], [], _num_new_ids(turn)
+            joining.append(turn)
+        yield in_flight, joining
 
     @torch.inference_mode()
-    def _prefill(self, turns: Sequence[_Turn]) -> None:
-        """Feed each turn the ids of its prompt that its cache lacks, and sample its first token."""
-        chunks = [turn.new_ids for turn in turns]
-        first, alike = _opened_alike(turns, chunks)
-        slots = _slots(turns)
-        lengths = np.array([len(chunks[i]) for i in first])
-        ids = np.zeros((len(first), lengths.max()), np.int64)
-        for row, i in enumerate(first):
-            ids[row, : lengths[row]] = chunks[i]
-        starts = np.array([turns[i].dialogue.num_cached for i in first])
-        logits = self._logits(slots[first], ids, starts, lengths)
-        if len(first) < len(turns):
-            self._cache.copy(slots[first][alike], slots, int(lengths.max()))
-            logits = logits[torch.tensor(alike, device=logits.device)]
-        for turn, chunk in zip(turns, chunks, strict=True):
+    def _advance(self, in_flight: list[_Turn], joining: list[_Turn]) -> None:
+        """One more token for turns in flight, and the first for those that join, shortest first: whose caches get their prompts."""
+        chunks = [turn.new_ids for turn in joining]
+        first, alike = _opened_alike(joining, chunks)
+        slots, joined = _slots(in_flight), _slots(joining)
+        last_ids, columns = self._table.next_inputs(slots)
+        new_ids = list(chain.from_iterable(chunks[i] for i in first))
+        starts = [joining[i].dialogue.num_cached for i in first]
+        logits = self._logits(
+            Rows(
+                slots=np.concatenate([slots, joined[first]]),
+                starts=np.concatenate([columns, np.array(starts, np.int64)]),
+                lengths=np.concatenate([np.ones_like(slots), np.array([len(chunks[i]) for i in first], np.int64)]),
+                ids=np.concatenate([last_ids, np.array(new_ids, np.int64)]),
+            )
+        )
+        if len(first) < len(joining):
+            self._cache.copy(joined[first][alike], joined, len(chunks[first[-1]]))
+            which = torch.tensor([*range(len(slots)), *(len(slots) + row for row in alike)], device=logits.device)
+            logits = logits[which]
+        for turn, chunk in zip(joining, chunks, strict=True):
             dialogue = turn.dialogue
             dialogue.num_cached += len(chunk)
             turn.prompt_digest = dialogue.digest = digest(chunk, dialogue.digest)
-        self._table.begin(slots, [turn.request for turn in turns])
-        self._table.sample(slots, logits)
+        if joining:
+            self._table.begin(joined, [turn.request for turn in joining])
+        self._table.sample(np.concatenate([slots, joined]), logits)
 
-    @torch.inference_mode()
-    def _decode(self) -> None:
-        """One more token for every turn in flight."""
-        slots = _slots(self._decoding)
-        ids, columns = self._table.next_inputs(slots)
-        self._table.sample(slots, self._logits(slots, ids[:, None], columns, np.ones_like(slots)))
-
-    def _logits(self, slots: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
-        """Of what follows each row of new ids [b, W], right-padded from its length [b] on, over the slots' caches: [b, V]."""
+    def _logits(self, rows: Rows) -> Tensor:
+        """Of what follows each row over the slots' caches: [b, V]."""
         model = self._bound_model()
-        device, width, used = model.device, ids.shape[1], int((starts + lengths).max())
-        first = torch.from_numpy(starts).to(device)
-        positions = first[:, None] + torch.arange(width, device=device)
-        self._cache.reserve(1 + int(slots.max()), used + width)
-        self._cache.aim(slots, first, width, used)
-        visible = torch.arange(used, device=device) <= positions[:, :, None]  # padded queries see themselves: no NaN
-        last = torch.from_numpy(lengths - 1).to(device)
-        with read_only_at(model, torch.arange(width, device=device) == last[:, None]):
-            hidden = model.base_model(
-                input_ids=torch.from_numpy(ids).to(device),
-                position_ids=positions,
-                attention_mask=visible[:, None],
-                past_key_values=self._cache,
-                use_cache=True,
-            ).last_hidden_state
-        return output_logits(model, hidden[torch.arange(len(slots), device=device), last])
+        device, num_tokens = model.device, len(rows.ids)
+        columns, last = torch.from_numpy(rows.columns).to(device), torch.from_numpy(rows.ends - 1).to(device)
+        of_slots = torch.from_numpy(np.repeat(rows.slots, rows.lengths)).to(device)
+        self._cache.reserve(1 + int(rows.slots.max()), rows.num_used)
+        self._cache.aim(of_slots, columns)
+        read = torch.zeros((1, num_tokens), dtype=torch.bool, device=device).index_fill_(1, last, True)
+        self._pass.blocks = [Block.of(rows, part, device) for part in rows.similar()]
+        few = num_tokens - len(last) < _MANY_UNREAD
+        try:
+            with nullcontext() if few else read_only_at(model, read):
+                hidden = model.base_model(
+                    input_ids=torch.from_numpy(rows.ids)[None].to(device),
+                    position_ids=columns[None],
+                    attention_mask=_NO_MASK.to(device),
+                    past_key_values=self._cache,
+                    use_cache=True,
+                ).last_hidden_state
+        finally:
+            self._pass.blocks = []
+        return output_logits(model, hidden[0].index_select(0, last))
 
     def _deliver(self, turns: list[_Turn]) -> list[_Turn]:
         """Resolve the turns that have ended; the others go on."""
@@ -293,7 +309,7 @@ def _slot(turn: _Turn) -> int:
 
 
 def _slots(turns: Sequence[_Turn]) -> np.ndarray:
-    return np.array([turn.dialogue.slot for turn in turns])
+    return np.array([turn.dialogue.slot for turn in turns], np.int64)
 
 
 def _num_new_ids(turn: _Turn) -> int:

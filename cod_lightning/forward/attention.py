@@ -17,7 +17,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-_NAME = "grouped_sdpa"
+GROUPED = "grouped_sdpa"
+"""Name of this attention in a model's config."""
 _ROW = 2**17
 """Most scores of a row, all heads together, that are written out."""
 _CHUNK = 2**19
@@ -29,9 +30,9 @@ _READ = "_cod_lightning_read"
 def use_grouped_attention(model: PreTrainedModel) -> None:
     """Let this model attend so, where it would have used torch's attention."""
     if model.config._attn_implementation == "sdpa":
-        AttentionInterface.register(_NAME, grouped_attention)
-        AttentionMaskInterface.register(_NAME, sdpa_mask)
-        model.set_attn_implementation(_NAME)
+        AttentionInterface.register(GROUPED, grouped_attention)
+        AttentionMaskInterface.register(GROUPED, sdpa_mask)
+        model.set_attn_implementation(GROUPED)
 
 
 @contextmanager
@@ -42,6 +43,11 @@ def read_from(attention: nn.Module, positions: Bool[Tensor, "B T"]) -> Iterator[
         yield
     finally:
         delattr(attention, _READ)
+
+
+def reads_some(attention: nn.Module) -> bool:
+    """Whether it is in such a pass."""
+    return getattr(attention, _READ, None) is not None
 
 
 def grouped_attention(
@@ -56,24 +62,39 @@ def grouped_attention(
 ) -> tuple[Tensor, None]:
     """As `sdpa_attention_forward`: query [b, heads, width, dim], key and value [b, kv_heads, columns, dim], mask [b, 1, width,
     columns], true where a query sees; the output is [b, width, heads, dim]."""
-    batch, heads, width, dim = query.shape
-    kv_heads, columns = key.shape[1:3]
-    groups, scores = heads // kv_heads, heads * width * columns
-    written_out = query.device.type == "cpu" and not dropout and scores <= _ROW
+    width, columns = query.shape[2], key.shape[2]
+    written_out = _is_written_out(query, key, dropout)
     if attention_mask is None and written_out and width == columns and _is_causal(module, kwargs):
         attention_mask = torch.ones((1, 1, width, columns), dtype=torch.bool).tril()
     if attention_mask is None or attention_mask.shape[1] != 1 or kwargs.get("position_bias") is not None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
-    if written_out:
-        scale = dim**-0.5 if scaling is None else scaling
-        positions: Tensor | None = getattr(module, _READ, None)
-        if positions is None:
-            return _written_out(query, key, value, attention_mask, scale), None
-        return _written_out_at(positions, query, key, value, attention_mask, scale), None
-    mask = attention_mask if width == 1 else attention_mask.repeat(1, 1, groups, 1)
-    folded = query.reshape(batch, kv_heads, groups * width, dim)
+    positions: Tensor | None = getattr(module, _READ, None)
+    if written_out and positions is not None:
+        return _written_out_at(positions, query, key, value, attention_mask, _scale(query, scaling)), None
+    return attend(query, key, value, attention_mask, scaling, dropout), None
+
+
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None = None, dropout: float = 0.0
+) -> Tensor:
+    """The same without a module: [b, width, heads, dim]."""
+    if _is_written_out(query, key, dropout):
+        return _written_out(query, key, value, mask, _scale(query, scaling))
+    batch, heads, width, dim = query.shape
+    kv_heads = key.shape[1]
+    mask = mask if width == 1 else mask.repeat(1, 1, heads // kv_heads, 1)
+    folded = query.reshape(batch, kv_heads, heads // kv_heads * width, dim)
     out = torch.nn.functional.scaled_dot_product_attention(folded, key, value, mask, dropout, scale=scaling)
-    return out.reshape(batch, heads, width, dim).transpose(1, 2).contiguous(), None
+    return out.reshape(batch, heads, width, dim).transpose(1, 2).contiguous()
+
+
+def _is_written_out(query: Tensor, key: Tensor, dropout: float) -> bool:
+    scores = query.shape[1] * query.shape[2] * key.shape[2]
+    return query.device.type == "cpu" and not dropout and scores <= _ROW
+
+
+def _scale(query: Tensor, scaling: float | None) -> float:
+    return query.shape[3] ** -0.5 if scaling is None else scaling
 
 
 def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
@@ -86,12 +107,12 @@ def _written_out(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scalin
     batch, heads, width, dim = query.shape
     kv_heads, columns = key.shape[1:3]
     folded = query.reshape(batch, kv_heads, heads // kv_heads * width, dim)
-    mask = mask if width == 1 else mask.repeat(1, 1, heads // kv_heads, 1)
-    hidden = torch.where(mask, 0.0, -torch.inf).expand(batch, -1, -1, -1)
+    hidden = torch.where(mask, 0.0, -torch.inf)[:, :, None].expand(batch, -1, -1, -1, -1)
     rows = max(1, _CHUNK // (heads * width * columns))
     out = []
     for q, k, v, h in zip(folded.split(rows), key.split(rows), value.split(rows), hidden.split(rows), strict=True):
-        scores = torch.matmul(q * scaling, k.transpose(2, 3)).float().add_(h)
+        scores = torch.matmul(q * scaling, k.transpose(2, 3)).float()
+        scores.unflatten(2, (-1, width)).add_(h)  # query heads that share keys see alike
         out.append(torch.matmul(scores.softmax(dim=-1).to(v.dtype), v))
     whole = out[0] if len(out) == 1 else torch.cat(out)
     return whole.reshape(batch, heads, width, dim).transpose(1, 2).contiguous()

@@ -1,11 +1,13 @@
-"""Rollout against its roof: the same forward passes, replayed from a record, with nothing else around them.
+"""Rollout against its roof: a bare batched decode loop that replays the ids of the same rollout and does nothing else.
 
     PYTHONPATH=. python tests/benchmarks/bench_rollout_roof.py [--lifecycles 8 32 256 1024] [--repeats 5] [--threads 2]
 
-Whole lifecycles of the quick start's warm start on 3x3 lakes. *Roof*: a bare loop over the batches of ids that the engine fed,
-prefills and ragged ends included, prepared beforehand: forward pass and output layer, no sampling, no dialogue, no world.
+Whole lifecycles of the quick start's warm start on 3x3 lakes. *Roof*: what the engine fed at each step in the rectangles that a
+batched loop has: tokens in flight in one pass, prompts of similar length in another, padded on the right and prepared beforehand;
+forward pass (the last layer only where it is read) and output layer, no sampling, no dialogue, no world. The engine itself packs
+them into one pass without padding. *Packed roof*: those very passes with nothing around them.
 *Shared out*: the same packs played by as many processes as there are threads, a thread each, as ranks of `trainer.devices` share
-them out, and the record of what those fed replayed likewise. *Packed*: a plain decode of as many tokens with transformers' own
+them out, and the record of what those fed replayed likewise. *Even*: a plain decode of as many tokens with transformers' own
 cache, all rows alike, nothing ragged and nothing prefilled: what no rollout of unequal dialogues can have. *Again every turn*: the
 other end, `model.generate` on the whole prompts. One repeat measures each of them, on packs of its own; figures are generated
 tokens a second, shares are within a repeat.
@@ -15,37 +17,22 @@ import argparse
 import multiprocessing
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from cod_lightning.engines.slots import SlotCache
 from cod_lightning.engines.transformers import TransformersEngine, output_logits
-from cod_lightning.forward.last_layer import read_only_at
+from cod_lightning.forward.packed import Rows
 from cod_lightning.types import Pack
 from tests.benchmarks.generate_engine import GenerateEngine
 from tests.benchmarks.quick_start import QuickStart, num_sampled
+from tests.benchmarks.rectangles import RectangleCache, feed, rectangle
 from tests.benchmarks.results import Table, spread, told
 
 SIBLINGS = 8
-
-
-@dataclass
-class Pass:
-    """One forward pass of the engine."""
-
-    slots: np.ndarray
-    starts: Tensor
-    ids: Tensor
-    positions: Tensor
-    visible: Tensor
-    used: int
-    last: Tensor
 
 
 class Recorder(TransformersEngine):
@@ -53,49 +40,35 @@ class Recorder(TransformersEngine):
 
     def __init__(self) -> None:
         super().__init__(max_dialogues=1024)
-        self.passes: list[Pass] = []
+        self.fed: list[Rows] = []
         self.recording = False
 
-    def _logits(self, slots: np.ndarray, ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> Tensor:
+    def _logits(self, rows: Rows) -> Tensor:
         if self.recording:
-            first, used = torch.from_numpy(starts), int((starts + lengths).max())
-            positions = first[:, None] + torch.arange(ids.shape[1])
-            self.passes.append(
-                Pass(
-                    slots=slots,
-                    starts=first,
-                    ids=torch.from_numpy(ids),
-                    positions=positions,
-                    visible=torch.arange(used) <= positions[:, :, None],
-                    used=used,
-                    last=torch.from_numpy(lengths - 1),
-                )
-            )
-        return super()._logits(slots, ids, starts, lengths)
+            self.fed.append(rows)
+        return super()._logits(rows)
+
+    @torch.inference_mode()
+    def feed_again(self) -> float:
+        """Seconds of the same passes."""
+        begun = time.perf_counter()
+        for rows in self.fed:
+            super()._logits(rows)
+        return time.perf_counter() - begun
 
 
 @torch.inference_mode()
-def replay(model: PreTrainedModel, passes: list[Pass], cache: SlotCache) -> float:
-    """Seconds of the record."""
+def replay(model: PreTrainedModel, fed: list[Rows]) -> float:
+    """Seconds of the record in rectangles."""
+    cache, passes = RectangleCache(), [rectangle(rows[part]) for rows in fed for part in rows.similar()]
     begun = time.perf_counter()
     for one in passes:
-        width = one.ids.shape[1]
-        cache.reserve(1 + int(one.slots.max()), one.used + width)
-        cache.aim(one.slots, one.starts, width, one.used)
-        with read_only_at(model, torch.arange(width) == one.last[:, None]):
-            hidden = model.base_model(
-                input_ids=one.ids,
-                position_ids=one.positions,
-                attention_mask=one.visible[:, None],
-                past_key_values=cache,
-                use_cache=True,
-            ).last_hidden_state
-        output_logits(model, hidden[torch.arange(len(one.slots)), one.last])
+        feed(model, cache, one)
     return time.perf_counter() - begun
 
 
 @torch.inference_mode()
-def packed(model: PreTrainedModel, num_rows: int, num_tokens: int, prompt: int) -> float:
+def even(model: PreTrainedModel, num_rows: int, num_tokens: int, prompt: int) -> float:
     """Seconds to decode as many tokens in rows that all have the same prompt length."""
     ids = torch.zeros((num_rows, prompt), dtype=torch.long)
     cache = DynamicCache()
@@ -117,6 +90,18 @@ class Job(NamedTuple):
     seed: int
 
 
+class Done(NamedTuple):
+    """How long it took, and how many tokens were generated (a replay: those of the rollout before it)."""
+
+    seconds: float
+    tokens: int
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second."""
+        return self.tokens / self.seconds
+
+
 class Player:
     """The quick start's policy behind a recording engine, and behind one that does everything again."""
 
@@ -128,22 +113,27 @@ class Player:
         self.again = GenerateEngine(self.start.model, self.start.chat.end_of_turn, self.start.chat.pad_id)
         self.model: Any = self.engine._model
         self.packs: list[Pack] = []
+        self.tokens = 0
 
-    def do(self, job: Job) -> int:
-        """Tokens generated."""
+    def do(self, job: Job) -> Done:
         if job.what == "roof":
-            replay(self.model, self.engine.passes, SlotCache())
-            return 0
+            return Done(replay(self.model, self.engine.fed), self.tokens)
+        if job.what == "packed roof":
+            return Done(self.engine.feed_again(), self.tokens)
         self.engine.recording = job.what == "record"
         if self.engine.recording:
-            self.engine.passes, self.packs = [], self.start.packs(job.packs, first=job.first)
+            self.engine.fed, self.packs = [], self.start.packs(job.packs, first=job.first)
         engine = self.again if job.what == "again" else self.engine
-        return num_sampled(self.start.play(engine, self.packs, SIBLINGS, job.seed))
+        begun = time.perf_counter()
+        groups = self.start.play(engine, self.packs, SIBLINGS, job.seed)
+        took = time.perf_counter() - begun
+        self.tokens = num_sampled(groups)
+        return Done(took, self.tokens)
 
 
 def _serve(pipe: Connection) -> None:
     player = Player(1)
-    pipe.send(0)
+    pipe.send(None)
     while True:
         pipe.send(player.do(pipe.recv()))
 
@@ -163,12 +153,13 @@ class Shared:
         for pipe in self.pipes:
             pipe.recv()
 
-    def do(self, job: Job) -> int:
-        """Tokens generated by all of them; nobody is waited for but at the end."""
+    def do(self, job: Job) -> Done:
+        """Begun together; the last one counts."""
         ends = [job.packs * n // len(self.pipes) for n in range(len(self.pipes) + 1)]
         for pipe, begin, end in zip(self.pipes, ends[:-1], ends[1:], strict=True):
             pipe.send(job._replace(first=job.first + begin, packs=end - begin))
-        return sum(pipe.recv() for pipe in self.pipes)
+        done = [pipe.recv() for pipe in self.pipes]
+        return Done(max(one.seconds for one in done), sum(one.tokens for one in done))
 
     def end(self) -> None:
         """They know nothing that is worth keeping."""
@@ -176,33 +167,30 @@ class Shared:
             process.kill()
 
 
-def seconds(by: Player | Shared, job: Job) -> tuple[float, int]:
-    """And tokens."""
-    begun = time.perf_counter()
-    tokens = by.do(job)
-    return time.perf_counter() - begun, tokens
-
-
 def measured(single: Player, shared: Shared, count: int, repeat: int) -> dict[str, float]:
     """Generated tokens a second of everybody, on packs of this repeat."""
     job = Job("record", repeat * 1000, count // SIBLINGS, repeat)
     single.do(job)
     shared.do(job)
-    took, tokens = seconds(single, job._replace(what="ours"))
-    speed = {"ours": tokens / took, "roof": tokens / seconds(single, job._replace(what="roof"))[0]}
-    took, tokens_shared = seconds(shared, job._replace(what="ours"))
-    speed["shared_out"] = tokens_shared / took
-    speed["shared_out_roof"] = tokens_shared / seconds(shared, job._replace(what="roof"))[0]
-    speed["packed"] = tokens / packed(single.model, count, tokens, 48)
-    took, tokens = seconds(single, job._replace(what="again"))
-    return speed | {"again": tokens / took}
+    ours, roof, packed = (single.do(job._replace(what=what)) for what in ("ours", "roof", "packed roof"))
+    shared_out, shared_roof = (shared.do(job._replace(what=what)) for what in ("ours", "roof"))
+    return {
+        "ours": ours.speed,
+        "roof": roof.speed,
+        "packed_roof": packed.speed,
+        "shared_out": shared_out.speed,
+        "shared_out_roof": shared_roof.speed,
+        "even": ours.tokens / even(single.model, count, ours.tokens, 48),
+        "again": single.do(job._replace(what="again")).speed,
+    }
 
 
 SHARES: Sequence[tuple[str, str]] = (
     ("ours", "roof"),
+    ("ours", "packed_roof"),
     ("shared_out", "roof"),
     ("shared_out", "shared_out_roof"),
-    ("ours", "packed"),
+    ("ours", "even"),
     ("ours", "again"),
 )
 
@@ -216,9 +204,7 @@ def main() -> None:
     single, shared = Player(args.threads), Shared(args.threads)
     rows = []
     for count in args.lifecycles:
-        found = [measured(single, shared, count, repeat) for repeat in range(args.repeats + 1)][
-            1:
-        ]  # the first warms up
+        found = [measured(single, shared, count, repeat) for repeat in range(args.repeats + 1)][1:]  # one warms up
         shares = {f"{a}_of_{b}": spread([one[a] / one[b] for one in found]) for a, b in SHARES}
         rows.append(
             {

@@ -4,18 +4,24 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import torch
+from torch import Tensor
+
 import cod_lightning.engines.transformers as engine
+import cod_lightning.forward.attention as attention
 import cod_lightning.forward.shared_prefix as prefix
 import cod_lightning.rollout.chat as chat
 import modules.policy as policy
+from cod_lightning.forward.packed import Rows
+from tests.benchmarks.rectangles import RectangleCache, feed, rectangle
 
 
 def _torchs_attention() -> None:
-    policy.use_grouped_attention = engine.use_grouped_attention = _nothing
+    attention._ROW = -1
 
 
 def _transformers_norm() -> None:
-    policy.use_rms_norm = _nothing
+    policy.use_rms_norm = engine.use_rms_norm = _nothing
 
 
 def _whole_last_layer() -> None:
@@ -27,6 +33,23 @@ def _whole_last_layer() -> None:
 
 def _memory_given_back() -> None:
     policy.keep_freed_memory = lambda: False
+
+
+def _rectangles() -> None:
+    reset = engine.TransformersEngine._reset
+
+    def reset_padded(self: Any) -> None:
+        reset(self)
+        self._cache = RectangleCache()
+
+    def logits_padded(self: Any, rows: Rows) -> Tensor:
+        out = []
+        for some in (rows[part] for part in rows.similar()):
+            logits = feed(self._bound_model(), self._cache, rectangle(some))
+            out.append(logits[some.slots.argsort().argsort()])
+        return torch.cat(out)
+
+    engine.TransformersEngine._reset, engine.TransformersEngine._logits = reset_padded, logits_padded
 
 
 def _every_row_by_itself() -> None:
@@ -61,6 +84,7 @@ UNDO: dict[str, Callable[[], None]] = {
     "last layer's network only where it is read": _whole_last_layer,
     "freed memory kept": _memory_given_back,
     "what rows of a micro-batch begin with once": _every_row_by_itself,
+    "rollout's rows without padding, prompts and tokens in one pass": _rectangles,
     "siblings' first prompt once": _every_sibling_by_itself,
     "texts without the tokenizer's wrapper": _wrapped_tokenizer,
 }

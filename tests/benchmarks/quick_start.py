@@ -12,6 +12,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.forward.freed_memory import keep_freed_memory
+from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
@@ -40,6 +41,7 @@ class QuickStart:
         self.policy = TinyPolicy(weights=str(weights))
         tokenizer = self.policy.tokenizer(self.world.words() + self.mechanism.words())
         self.model, self.chat = self.policy.model(tokenizer).eval(), Chat(tokenizer)
+        use_rms_norm(self.model)  # likewise
 
     def packs(self, count: int, first: int = 0) -> list[Pack]:
         """Training packs from `first` on."""

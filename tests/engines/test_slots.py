@@ -1,4 +1,4 @@
-"""The cache of slots: what a forward pass reads is what was written, wherever the slots are."""
+"""The cache of slots: what was written is where its slot and column say, and stays while others write and the store grows."""
 
 import numpy as np
 import pytest
@@ -7,36 +7,42 @@ import torch
 from cod_lightning.engines.slots import SlotCache
 
 
-def _write(cache: SlotCache, slots: list[int], first: list[int], states: torch.Tensor, used: int) -> torch.Tensor:
-    """Keys that a pass over these slots sees; states are [b, heads, width, dim]."""
-    cache.reserve(1 + max(slots), used + states.shape[2])
-    cache.aim(np.array(slots), torch.tensor(first), states.shape[2], used)
-    keys, values = cache.update(states, -states, 0)
-    assert torch.equal(values[..., : keys.shape[2], :], -keys)
-    return keys
+def _write(
+    cache: SlotCache, slots: list[int], first: list[int], states: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A pass that adds states [b, heads, width, dim], values being keys turned round, to the slots from these columns on."""
+    width = states.shape[2]
+    cache.reserve(1 + max(slots), max(first) + width)
+    columns = (torch.tensor(first)[:, None] + torch.arange(width)).flatten()
+    cache.aim(torch.tensor(slots).repeat_interleave(width), columns)
+    packed = states.transpose(0, 1).flatten(1, 2)[None]
+    return cache.update(packed, -packed, 0)
 
 
 @pytest.mark.parametrize("slots", [[0, 1, 2], [2, 3, 4], [4, 0, 2], [1, 0, 2]])
-def test_a_pass_reads_what_each_slot_has_so_far(slots):
+def test_each_slot_has_what_it_was_given_so_far(slots):
     cache = SlotCache()
     first, second = torch.randn(3, 2, 4, 5), torch.randn(3, 2, 1, 5)
-    _write(cache, slots, [0, 0, 0], first, 4)
-    keys = _write(cache, slots, [4, 4, 4], second, 5)
-    assert torch.equal(keys, torch.cat([first, second], dim=2))
+    _write(cache, slots, [0, 0, 0], first)
+    keys, values = _write(cache, slots, [4, 4, 4], second)
+    assert torch.equal(keys[slots, :, :5], torch.cat([first, second], dim=2))
+    assert torch.equal(values, -keys)
 
 
-def test_neighbouring_slots_are_read_where_they_are():
+def test_slots_keep_their_own_while_others_write_and_the_store_grows():
     cache = SlotCache()
-    keys = _write(cache, [1, 2], [0, 0], torch.randn(2, 2, 3, 5), 3)
-    assert keys.untyped_storage().data_ptr() == cache._keys[0].untyped_storage().data_ptr()
-    apart = _write(cache, [1, 3], [0, 0], torch.randn(2, 2, 3, 5), 3)
-    assert apart.untyped_storage().data_ptr() != cache._keys[0].untyped_storage().data_ptr()
+    first = torch.randn(2, 2, 3, 5)
+    _write(cache, [0, 1], [0, 0], first)
+    keys, _ = _write(cache, [9], [0], torch.randn(1, 2, 30, 5))
+    assert keys.shape[0] >= 10
+    assert keys.shape[2] >= 30
+    assert torch.equal(keys[:2, :, :3], first)
 
 
 def test_a_copied_slot_goes_on_by_itself():
     cache = SlotCache()
     first, second = torch.randn(1, 2, 3, 5), torch.randn(2, 2, 1, 5)
-    _write(cache, [0], [0], first, 3)
+    _write(cache, [0], [0], first)
     cache.copy(np.array([0, 0]), np.array([0, 4]), 3)
-    keys = _write(cache, [0, 4], [3, 3], second, 4)
-    assert torch.equal(keys, torch.cat([first.expand(2, 2, 3, 5), second], dim=2))
+    keys, _ = _write(cache, [0, 4], [3, 3], second)
+    assert torch.equal(keys[[0, 4], :, :4], torch.cat([first.expand(2, 2, 3, 5), second], dim=2))

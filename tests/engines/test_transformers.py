@@ -1,6 +1,7 @@
 """The transformers engine against the plain forward pass of the same model."""
 
 import asyncio
+import copy
 
 import pytest
 import torch
@@ -103,9 +104,16 @@ def test_few_slots_and_small_prefills_change_nothing(model, tokenizer):
     assert [s.token_ids for s in segments_of(roomy)] == [s.token_ids for s in segments_of(tight)]
 
 
+def test_a_model_with_another_attention_is_refused_by_key(model):
+    apart = copy.deepcopy(model)
+    apart.set_attn_implementation("eager")
+    with pytest.raises(ConfigError, match=r"model\.policy is a model with attention 'eager'; expected sdpa"):
+        bound(apart)
+
+
 def test_siblings_share_the_computation_of_their_first_prompt(engine, tokenizer, monkeypatch):
     rows, logits = [], engine._logits
-    monkeypatch.setattr(engine, "_logits", lambda *given: rows.append(len(given[0])) or logits(*given))
+    monkeypatch.setattr(engine, "_logits", lambda given: rows.append(len(given.slots)) or logits(given))
     groups = lifecycles(engine, tokenizer, num_packs=3, num_siblings=5)
     opened = {group.lifecycles[0].episodes[0].turns[0].new_ids for group in groups}
     assert rows[0] == len(opened) < max(rows) == 15

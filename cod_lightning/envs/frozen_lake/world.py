@@ -195,7 +195,9 @@ class FrozenLakeObscure(TextEnv):
         after = divmod(state, size)
         view = self._view
         moves = (*view.moves, LastMove(code, direction, before, after))
-        self._view = LakeView(view.lake, after, view.turn + 1, view.max_turns, moves)  # `replace` takes three times as long
+        self._view = LakeView(
+            view.lake, after, view.turn + 1, view.max_turns, moves
+        )  # `replace` takes three times as long
 
     def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
         self._outcome = outcome
