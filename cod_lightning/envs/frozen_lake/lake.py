@@ -6,8 +6,6 @@ from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
-
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Split
@@ -41,7 +39,7 @@ class Lake(Unchanging):
 
 
 def neighbour(cell: Cell, direction: str, size: int) -> Cell:
-    """Where a step leads: the next cell, or the same one at the edge.
+    """Where a step leads: the next cell, or the same one at the edge, as in gymnasium's lake (not slippery).
 
     >>> neighbour((0, 0), "right", 3), neighbour((0, 0), "up", 3)
     ((0, 1), (0, 0))
@@ -84,10 +82,3 @@ def draw_lake(rng: random.Random, size: int, frozen_p: float) -> Lake:
     start, goal = rng.sample(range(size * size), 2)
     cells[start], cells[goal] = "S", "G"
     return Lake(tuple("".join(cells[r * size : (r + 1) * size]) for r in range(size)))
-
-
-@lru_cache(maxsize=16_384)
-def transitions(rows: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-    """The next state for [state][action], from gymnasium's own table, which holds much more: 58 kB for an 8x8 lake."""
-    table = FrozenLakeEnv(desc=list(rows), is_slippery=False).P
-    return tuple(tuple(int(table[state][action][0][1]) for action in range(4)) for state in range(len(table)))

@@ -15,7 +15,7 @@ from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.code_labels import NUMBERS
 from cod_lightning.envs.facts import QuotingDials
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, MAPPINGS, Lake, transitions
+from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
 from cod_lightning.envs.frozen_lake.packs import (
     LakeTask,
     change_pack,
@@ -189,11 +189,9 @@ class FrozenLakeObscure(TextEnv):
         return code_of(action, labels.noun, len(NUMBERS)) if labels.names == NUMBERS else labels.code_of(action)
 
     def _move(self, code: int) -> None:
-        before, size = self._view.position, self._view.lake.size
-        direction = self._task.mapping[code - 1]
-        state = transitions(self._task.rows)[before[0] * size + before[1]][DIRECTIONS.index(direction)]
-        after = divmod(state, size)
-        view = self._view
+        view, direction = self._view, self._task.mapping[code - 1]
+        before = view.position
+        after = neighbour(before, direction, view.lake.size)
         moves = (*view.moves, LastMove(code, direction, before, after))
         self._view = LakeView(
             view.lake, after, view.turn + 1, view.max_turns, moves
