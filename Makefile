@@ -5,6 +5,8 @@
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check
+# A file's tests in one process, files in the order given: those that take longest come first.
+BY_FILE = --dist loadfile --no-loadscope-reorder
 
 .PHONY: quickstart test lint smoke vllm soak bench clean
 
@@ -22,13 +24,15 @@ lint: .venv/installed-dev
 
 # Two torch threads that wait for a core spin: beside each other every process has one. The trainings of README run alone.
 smoke: .venv/installed-test
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m slow -n 2 --dist loadfile --ignore tests/test_smoke.py
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m slow -n 2 $(BY_FILE) --ignore tests/test_smoke.py \
+	  tests/test_run_commands.py tests/test_benchmarks.py tests/test_ranks.py tests
 	.venv/bin/python -m pytest -q -m slow tests/test_smoke.py
 
 # Real vLLM on the CPU, in an environment of its own (2.5 GB; the script says why). 3: it cannot be had here.
 vllm:
 	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' tests/vllm/make_venv.sh .venv-vllm || exit $$?
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} .venv-vllm/bin/python -m pytest -q -m vllm -n 3 --dist loadfile $$(grep -rl --include='*.py' 'mark\.vllm' tests)
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} .venv-vllm/bin/python -m pytest -q -m vllm -n 3 $(BY_FILE) \
+	  tests/test_smoke_vllm.py $$(grep -rl --include='*.py' 'mark\.vllm' tests)
 
 soak: .venv/installed-test
 	.venv/bin/python tests/soak/quickstart.py --out docs/results/quickstart.json
