@@ -1,10 +1,11 @@
 """How time and memory grow with the length of a pack, the size of a group, turns, processes; and how commands start.
 
-    PYTHONPATH=. python tests/benchmarks/bench_scaling.py [--repeats 3] [--threads 2] [--only packs groups turns processes commands]
+    PYTHONPATH=. python tests/benchmarks/bench_scaling.py [--repeats 5] [--threads 2] [--only packs groups turns processes commands]
 
-Every size is measured in a process of its own: rollouts of a world without content by a policy of random weights that never stops
-early, each followed by updates on all its rows. Memory is what the phase added to the process at its peak. The note of a table has
-the straight line through milliseconds a lifecycle, and how far the furthest point is from it.
+A rollout of a world without content by a policy of random weights that never stops early, then an update on all its rows.
+Seconds are of one process that takes the sizes in turn, since the host's speed changes. Memory is of a process for each size that
+does it once: its peak in the phase above what it took before the rollout. The note of a table has the straight line through
+milliseconds a lifecycle, and how far the furthest point is from it.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,14 @@ import numpy as np
 import torch
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.types import Split
+from cod_lightning.types import Group, Split
 from modules.grpo import GRPOModule
 from tests.benchmarks.fixed_work import Endless, FixedWork
 from tests.benchmarks.recorded import train_on
@@ -55,20 +58,17 @@ COMMANDS = (
 
 
 class Clock(L.Callback):
-    """Seconds and memory of every update."""
+    """Seconds of the last update."""
 
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self.mib: list[float] = []
+    seconds = 0.0
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Batch, batch_idx: int) -> None:
-        self.before, self.begun = fresh_peak(), time.perf_counter()
+        self.begun = time.perf_counter()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        self.seconds.append(time.perf_counter() - self.begun)
-        self.mib.append(peak() - self.before)
+        self.seconds = time.perf_counter() - self.begun
 
 
 def fresh_peak() -> float:
@@ -83,50 +83,66 @@ def peak() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
-def measure(size: dict[str, int], repeats: int, threads: int) -> dict[str, float]:
-    """Medians of a size, in this process."""
-    torch.set_num_threads(threads)
-    L.seed_everything(1, verbose=False)
-    world, mechanism = FixedWork(size["turns"]), HintContext(protocol="compact")
-    policy = TinyPolicy(num_layers=2, window=512)
-    tokenizer = policy.tokenizer(world.words() + mechanism.words())
-    chat, engine = Chat(tokenizer), Endless(max_dialogues=1024)
-    engine.bind(policy.model(tokenizer).eval(), chat.stop_ids)
-    rollout_s, rollout_mib = [], []
-    for repeat in range(repeats + 1):
-        packs = [
-            world.sample_pack(split=Split.TRAIN, index=repeat * 100 + i, num_tasks=size["tasks"])
-            for i in range(size["packs"])
-        ]
-        speaker = Speaker(engine=engine, chat=chat, window=policy.window, max_new_tokens=4, seed=repeat)
-        before, begun = fresh_peak(), time.perf_counter()
-        groups = run_groups(packs, size["siblings"], world=world, mechanism=mechanism, speaker=speaker)
-        rollout_s.append(time.perf_counter() - begun)
-        rollout_mib.append(peak() - before)
-    index = {group.pack.id: g for g, group in enumerate(groups)}
-    batch = collate(segments_of(groups), credit_table(groups), index, pad_id=chat.pad_id)
-    clock = Clock()
-    train_on(batch, chat, GRPOModule(policy, lr=1e-6, reweight=None), clock, repeats + 1)
-    lifecycles = size["packs"] * size["siblings"]
-    return {
-        "rollout_s": statistics.median(rollout_s[1:]),
-        "training_s": statistics.median(clock.seconds[1:]),
-        "rollout_mib": statistics.median(rollout_mib[1:]),
-        "training_mib": statistics.median(clock.mib[1:]),
-        "ms_a_lifecycle": 1000 * (statistics.median(rollout_s[1:]) + statistics.median(clock.seconds[1:])) / lifecycles,
-    }
+class Step:
+    """A rollout of any size, and an update on it."""
+
+    def __init__(self, threads: int) -> None:
+        torch.set_num_threads(threads)
+        L.seed_everything(1, verbose=False)
+        keep_freed_memory()  # as `fit` does
+        self.mechanism = HintContext(protocol="compact")
+        self.policy = TinyPolicy(num_layers=2, window=512)
+        tokenizer = self.policy.tokenizer(FixedWork(1).words() + self.mechanism.words())
+        self.chat, self.engine = Chat(tokenizer), Endless(max_dialogues=1024)
+        self.engine.bind(self.policy.model(tokenizer).eval(), self.chat.stop_ids)
+
+    def rollout(self, size: dict[str, int], repeat: int) -> list[Group]:
+        """On packs of this repeat."""
+        world = FixedWork(size["turns"])
+        numbers = range(repeat * 100, repeat * 100 + size["packs"])
+        packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=size["tasks"]) for i in numbers]
+        speaker = Speaker(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=4, seed=repeat)
+        return run_groups(packs, size["siblings"], world=world, mechanism=self.mechanism, speaker=speaker)
+
+    def update(self, groups: list[Group]) -> float:
+        """Seconds of the second of two."""
+        index = {group.pack.id: g for g, group in enumerate(groups)}
+        batch = collate(segments_of(groups), credit_table(groups), index, pad_id=self.chat.pad_id)
+        clock = Clock()
+        train_on(batch, self.chat, GRPOModule(self.policy, lr=1e-6, reweight=None), clock, 2)
+        return clock.seconds
+
+
+def memory(size: dict[str, int], threads: int) -> dict[str, float]:
+    """MiB of both phases in this process, which has done nothing else."""
+    step = Step(threads)
+    before = fresh_peak()
+    groups = step.rollout(size, 0)
+    rollout = peak() - before
+    fresh_peak()
+    step.update(groups)
+    return {"rollout_mib": rollout, "training_mib": peak() - before}
 
 
 def grown(kind: str, args: argparse.Namespace) -> Table:
-    """Every size in a process of its own."""
+    """Seconds of all sizes in turn, memory of each."""
+    step, key = Step(args.threads), GROWS[kind]
+    seconds: dict[str, dict[int, list[float]]] = {"rollout_s": defaultdict(list), "training_s": defaultdict(list)}
+    for repeat in range(args.repeats + 1):  # the first warms up
+        for size in SIZES[kind]:
+            begun = time.perf_counter()
+            groups = step.rollout(size, repeat)
+            seconds["rollout_s"][size[key]].append(time.perf_counter() - begun)
+            seconds["training_s"][size[key]].append(step.update(groups))
     rows = []
     for size in SIZES[kind]:
-        command = [sys.executable, __file__, "--size", json.dumps(size)]
-        command += ["--repeats", str(args.repeats), "--threads", str(args.threads)]
+        command = [sys.executable, __file__, "--size", json.dumps(size), "--threads", str(args.threads)]
         done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, env=os.environ)
-        rows.append({GROWS[kind]: size[GROWS[kind]], **json.loads(done.stdout.splitlines()[-1])})
-    about = f"{kind.capitalize()}: {json.dumps(SIZES[kind][0])}, of which {GROWS[kind]} grows."
-    return Table(name=f"scaling of {kind}", about=about, note=linear(rows, GROWS[kind]), rows=rows)
+        medians = {name: statistics.median(found[size[key]][1:]) for name, found in seconds.items()}
+        per = 1000 * sum(medians.values()) / (size["packs"] * size["siblings"])
+        rows.append({key: size[key], **medians, **json.loads(done.stdout.splitlines()[-1]), "ms_a_lifecycle": per})
+    about = f"{kind.capitalize()}: {json.dumps(SIZES[kind][0])}, of which {key} grows."
+    return Table(name=f"scaling of {kind}", about=about, note=linear(rows, key), rows=rows)
 
 
 def linear(rows: list[dict[str, Any]], key: str) -> str:
@@ -179,13 +195,13 @@ def commands(args: argparse.Namespace) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=(*SIZES, "processes", "commands"))
     parser.add_argument("--size", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.size is not None:
-        print(json.dumps(measure(args.size, args.repeats, args.threads)))
+        print(json.dumps(memory(args.size, args.threads)))
         return
     wanted = args.only or (*SIZES, "processes", "commands")
     tables = [grown(kind, args) for kind in SIZES if kind in wanted]
