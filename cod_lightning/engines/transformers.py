@@ -246,11 +246,13 @@ class TransformersEngine(Engine):
         of_slots = torch.from_numpy(np.repeat(rows.slots, rows.lengths)).to(device)
         self._cache.reserve(1 + int(rows.slots.max()), rows.num_used)
         self._cache.aim(of_slots, columns)
-        read = torch.zeros((1, num_tokens), dtype=torch.bool, device=device).index_fill_(1, last, True)
         self._pass.blocks = [Block.of(rows, part, device) for part in rows.similar()]
-        few = num_tokens - len(last) < _MANY_UNREAD
+        reading = nullcontext()
+        if num_tokens - len(last) >= _MANY_UNREAD:
+            at_last = torch.zeros((1, num_tokens), dtype=torch.bool, device=device).index_fill_(1, last, True)
+            reading = read_only_at(model, at_last)
         try:
-            with nullcontext() if few else read_only_at(model, read):
+            with reading:
                 hidden = model.base_model(
                     input_ids=torch.from_numpy(rows.ids)[None].to(device),
                     position_ids=columns[None],

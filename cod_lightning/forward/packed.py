@@ -91,7 +91,7 @@ class Block:
     def of(cls, rows: Rows, part: slice, device: torch.device) -> "Block":
         """That part of the rows."""
         some = rows[part]
-        first = int(some.ends[0] - some.lengths[0]) if part.start == 0 else int(rows.ends[part.start - 1])
+        first = int(rows.ends[part.start] - rows.lengths[part.start])
         width, num_columns = int(some.lengths.max()), some.num_used
         along = np.arange(width)
         spread = gathered = None
