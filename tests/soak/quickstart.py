@@ -56,7 +56,7 @@ def promises(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
     warm = [p["success"] for p in suite["controls"]["warm_start"]]
     difference = suite["paired"]["trained_minus_best_warm_start"]
     checks = {
-        "seconds": (record["seconds"], "<=", 300),
+        "seconds": (record["seconds"], "<=", 180),
         "peak_mib": (record["peak_mib"], "<=", 2048),
         "success at position 3": (success[3], ">=", 0.88),
         "gain from position 0 to 3": (success[3] - success[0], ">=", 0.30),
