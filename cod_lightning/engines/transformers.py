@@ -9,7 +9,6 @@ import asyncio
 import copy
 import heapq
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 
@@ -20,18 +19,13 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import Completion, Engine, Request, digest
-from cod_lightning.engines.slots import SlotCache
 from cod_lightning.engines.turn_table import TurnTable
 from cod_lightning.errors import ConfigError, EngineFailure
-from cod_lightning.forward.last_layer import read_only_at
-from cod_lightning.forward.packed import Block, Pass, Rows, use_packed_rows
+from cod_lightning.forward.packed import PackedForward
 from cod_lightning.forward.rms_norm import use_rms_norm
+from cod_lightning.forward.rows import Rows
+from cod_lightning.forward.slots import SlotCache
 from cod_lightning.types import StopReason
-
-_MANY_UNREAD = 256
-"""Tokens of a pass that nobody reads from which on it pays to leave them out of the last layer."""
-_NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
-"""A mask that transformers hands on as it is; the blocks of the pass have those that count."""
 
 
 @dataclass(slots=True)
@@ -78,9 +72,7 @@ class TransformersEngine(Engine):
                 raise ConfigError(f"data.engine.{key}", value, "at least 1", "Leave it out for the default.")
         self.max_dialogues = max_dialogues
         self.prefill_tokens = prefill_tokens
-        self._model: PreTrainedModel | None = None
-        self._pass = Pass()
-        """How the model's attention is told the rows of a pass."""
+        self._forward: PackedForward | None = None
         self._stop_ids = np.zeros(0, np.int64)
         self._reset()
 
@@ -103,16 +95,16 @@ class TransformersEngine(Engine):
         """
         assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
         memo = share_base(model) if has_adapter(model) else {}
-        self._model = copy.deepcopy(model, memo).eval().requires_grad_(False)
-        use_rms_norm(self._model)
-        self._pass = use_packed_rows(self._model)
+        own = copy.deepcopy(model, memo).eval().requires_grad_(False)
+        use_rms_norm(own)
+        self._forward = PackedForward(own)
         self._stop_ids = np.array(sorted(stop_ids), np.int64)
         self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
         """Copy weights by name; every parameter must be given. Refused while turns are in flight."""
-        model = self._bound_model()
+        model = self._bound().model
         if self._dialogues:
             raise EngineFailure(f"{len(self._dialogues)} dialogues are live; weights change only between rollouts")
         own = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
@@ -127,7 +119,7 @@ class TransformersEngine(Engine):
 
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; joins the batch at the next token."""
-        self._bound_model()
+        self._bound()
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, future))
         self._keep_pumping()
@@ -145,10 +137,10 @@ class TransformersEngine(Engine):
         if self._pumping is None or self._pumping.done() or self._pumping.get_loop() is not loop:
             self._pumping = loop.create_task(self._pump())
 
-    def _bound_model(self) -> PreTrainedModel:
-        if self._model is None:
+    def _bound(self) -> PackedForward:
+        if self._forward is None:
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
-        return self._model
+        return self._forward
 
     async def _pump(self) -> None:
         """Prefill and decode until nobody can go on; whatever goes wrong reaches everybody who waits.
@@ -240,42 +232,19 @@ class TransformersEngine(Engine):
 
     def _logits(self, rows: Rows) -> Tensor:
         """Of what follows each row over the slots' caches: [b, V]."""
-        model = self._bound_model()
-        device, num_tokens = model.device, len(rows.ids)
-        columns, last = torch.from_numpy(rows.columns).to(device), torch.from_numpy(rows.ends - 1).to(device)
-        of_slots = torch.from_numpy(np.repeat(rows.slots, rows.lengths)).to(device)
-        self._cache.reserve(1 + int(rows.slots.max()), rows.num_used)
-        self._cache.aim(of_slots, columns)
-        self._pass.blocks = [Block.of(rows, part, device) for part in rows.similar()]
-        reading = nullcontext()
-        if num_tokens - len(last) >= _MANY_UNREAD:
-            at_last = torch.zeros((1, num_tokens), dtype=torch.bool, device=device).index_fill_(1, last, True)
-            reading = read_only_at(model, at_last)
-        try:
-            with reading:
-                hidden = model.base_model(
-                    input_ids=torch.from_numpy(rows.ids)[None].to(device),
-                    position_ids=columns[None],
-                    attention_mask=_NO_MASK.to(device),
-                    past_key_values=self._cache,
-                    use_cache=True,
-                ).last_hidden_state
-        finally:
-            self._pass.blocks = []
-        return output_logits(model, hidden[0].index_select(0, last))
+        forward = self._bound()
+        return output_logits(forward.model, forward(rows, self._cache))
 
     def _deliver(self, turns: list[_Turn]) -> list[_Turn]:
         """Resolve the turns that have ended; the others go on."""
-        going_on = []
-        over, stopped = self._table.ended(_slots(turns), self._stop_ids)
-        for turn, is_over, has_stopped in zip(turns, over.tolist(), stopped.tolist(), strict=True):
-            if not is_over:
-                going_on.append(turn)
-                continue
-            ids, logprobs = self._table.said(turn.dialogue.slot)
-            fed = ids[:-1]
-            turn.dialogue.num_cached += len(fed)
-            turn.dialogue.digest = digest(fed, turn.dialogue.digest)
+        slots = _slots(turns)
+        over, stopped = self._table.ended(slots, self._stop_ids)
+        ended = [turn for turn, is_over in zip(turns, over.tolist(), strict=True) if is_over]
+        said = self._table.said(slots[over])
+        for turn, (ids, logprobs), has_stopped in zip(ended, said, stopped[over].tolist(), strict=True):
+            dialogue, fed = turn.dialogue, ids[:-1]
+            dialogue.num_cached += len(fed)
+            dialogue.digest = digest(fed, dialogue.digest)
             turn.future.set_result(
                 Completion(
                     action_ids=ids,
@@ -285,7 +254,7 @@ class TransformersEngine(Engine):
                     prompt_digest=turn.prompt_digest,
                 )
             )
-        return going_on
+        return [turn for turn, is_over in zip(turns, over.tolist(), strict=True) if not is_over]
 
 
 def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The turns that an engine is sampling, in columns with a row for every slot: a token takes no Python of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -58,10 +58,13 @@ class TurnTable:
         stopped = (self._ids[slots, said - 1][:, None] == stop_ids).any(axis=1)
         return stopped | (said >= self._most[slots]), stopped
 
-    def said(self, slot: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Ids of the turn so far and their log-probabilities."""
-        num = self._said[slot]
-        return tuple(self._ids[slot, :num].tolist()), tuple(self._logprobs[slot, :num].tolist())
+    def said(self, slots: Slots) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
+        """Of each of these turns its ids so far and their log-probabilities."""
+        nums = self._said[slots]
+        most = nums.max(initial=0)
+        every = zip(self._ids[slots, :most].tolist(), self._logprobs[slots, :most].tolist(), nums.tolist(), strict=True)
+        for ids, logprobs, num in every:
+            yield tuple(ids[:num]), tuple(logprobs[:num])
 
     def _reserve(self, num_slots: int, num_tokens: int) -> None:
         rows, columns = self._ids.shape

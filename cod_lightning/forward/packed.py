@@ -4,7 +4,8 @@ A layer works on each token by itself, so that nothing is computed for padding, 
 one pass. Only attention looks at rows: a block of similar ones at a time, over what the cache has of them.
 """
 
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,55 +18,17 @@ from transformers.masking_utils import sdpa_mask
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.forward.attention import GROUPED, attend, grouped_attention, reads_some, use_grouped_attention
+from cod_lightning.forward.last_layer import read_only_at
+from cod_lightning.forward.rows import Rows
+from cod_lightning.forward.slots import SlotCache
 
 _NAME = "packed_sdpa"
-_PASS = "_cod_lightning_pass"
-"""Attribute of an attention layer: the pass that it is in."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What a pass feeds: of b rows the slot in the cache, the columns that are taken there, and the new ids."""
-
-    slots: Int[np.ndarray, " b"]
-    starts: Int[np.ndarray, " b"]
-    lengths: Int[np.ndarray, " b"]
-    """Of the new ids, at least 1 each."""
-    ids: Int[np.ndarray, " T"]
-    """One row after the other."""
-
-    def __getitem__(self, part: slice) -> "Rows":
-        """Some of them."""
-        ends = self.ends[part]
-        ids = self.ids[ends[0] - self.lengths[part][0] : ends[-1]]
-        return Rows(self.slots[part], self.starts[part], self.lengths[part], ids)
-
-    @cached_property
-    def ends(self) -> Int[np.ndarray, " b"]:
-        """Where each row ends in `ids`."""
-        return self.lengths.cumsum()
-
-    @cached_property
-    def columns(self) -> Int[np.ndarray, " T"]:
-        """Of every new id, which is its position in the row."""
-        if len(self.ids) == len(self.lengths):
-            return self.starts
-        return np.arange(len(self.ids)) + np.repeat(self.starts - self.ends + self.lengths, self.lengths)
-
-    @property
-    def num_used(self) -> int:
-        """Columns of the longest row, the new ones included."""
-        return int((self.starts + self.lengths).max())
-
-    def similar(self) -> list[slice]:
-        """Runs of rows, given shortest first, that a rectangle does not pad by much; single tokens by themselves."""
-        out: list[slice] = []
-        begin, lengths = 0, self.lengths.tolist()
-        for end, length in enumerate(lengths):
-            if length > (1 if lengths[begin] == 1 else 2 * lengths[begin] + 8):
-                out.append(slice(begin, end))
-                begin = end
-        return [*out, slice(begin, len(lengths))]
+_BLOCKS = "_cod_lightning_blocks"
+"""Attribute of an attention layer: the blocks of the pass that it is in; none outside of such passes."""
+_MANY_UNREAD = 256
+"""Tokens of a pass that nobody reads from which on it pays to leave them out of the last layer."""
+_NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
+"""A mask that transformers hands on as it is; the blocks of the pass have those that count."""
 
 
 @dataclass
@@ -129,29 +92,54 @@ class Block:
         return (lengths - 1)[:, None, None, None]
 
 
-@dataclass
-class Pass:
-    """The pass that a model is in; no blocks: none of this kind."""
+class PackedForward:
+    """A model that is fed such rows, each over its slot of a cache.
 
-    blocks: list[Block] = field(default_factory=list)
+    From here on its layers attend by `packed_attention`, outside of such passes as they did before.
 
+    Raises:
+        ConfigError: Where the model computes its attention by a function of its own, which knows no packed rows.
+    """
 
-def use_packed_rows(model: PreTrainedModel) -> Pass:
-    """Let this model take such passes, each as what is returned says at the time."""
-    use_grouped_attention(model)
-    kind = model.config._attn_implementation
-    if kind != GROUPED:
-        raise ConfigError(
-            "model.policy", f"a model with attention '{kind}'", "sdpa", "Load it so, or let vLLM serve it."
-        )
-    AttentionInterface.register(_NAME, packed_attention)
-    AttentionMaskInterface.register(_NAME, sdpa_mask)
-    model.set_attn_implementation(_NAME)
-    current = Pass()
-    for module in model.modules():
-        if hasattr(module, "layer_idx"):
-            setattr(module, _PASS, current)
-    return current
+    def __init__(self, model: PreTrainedModel) -> None:
+        use_grouped_attention(model)
+        kind = model.config._attn_implementation
+        if kind != GROUPED:
+            raise ConfigError(
+                "model.policy", f"a model with attention '{kind}'", "sdpa", "Load it so, or let vLLM serve it."
+            )
+        AttentionInterface.register(_NAME, packed_attention)
+        AttentionMaskInterface.register(_NAME, sdpa_mask)
+        model.set_attn_implementation(_NAME)
+        self.model = model
+        self._blocks: list[Block] = []
+        for module in model.modules():
+            if hasattr(module, "layer_idx"):
+                setattr(module, _BLOCKS, self._blocks)
+
+    def __call__(self, rows: Rows, cache: SlotCache) -> Float[Tensor, "b D"]:
+        """Hidden states after each row's last new id; the cache gets keys and values of all of them."""
+        model, device, num_ids = self.model, self.model.device, len(rows.ids)
+        columns, last = _tensor(rows.columns, device), _tensor(rows.ends - 1, device)
+        cache.reserve(1 + int(rows.slots.max()), rows.num_used)
+        cache.aim(_tensor(np.repeat(rows.slots, rows.lengths), device), columns)
+        reading = nullcontext()
+        if num_ids - len(last) >= _MANY_UNREAD:
+            at_last = torch.zeros((1, num_ids), dtype=torch.bool, device=device).index_fill_(1, last, True)
+            reading = read_only_at(model, at_last)
+        self._blocks[:] = [Block.of(rows, part, device) for part in rows.similar()]
+        try:
+            with reading:
+                hidden = model.base_model(
+                    input_ids=_tensor(rows.ids, device)[None],
+                    position_ids=columns[None],
+                    attention_mask=_NO_MASK.to(device),
+                    past_key_values=cache,
+                    use_cache=True,
+                ).last_hidden_state
+        finally:
+            self._blocks.clear()
+        return hidden[0].index_select(0, last)
 
 
 def packed_attention(
@@ -165,7 +153,7 @@ def packed_attention(
     **kwargs: Any,
 ) -> tuple[Float[Tensor, "1 T heads d"], None]:
     """In a packed pass, of each token over its row in the cache, given whole; else `grouped_attention`."""
-    blocks = getattr(module, _PASS).blocks
+    blocks = getattr(module, _BLOCKS)
     if not blocks:
         return grouped_attention(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
     if reads_some(module):

@@ -3,10 +3,12 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, fields
 
 from cod_lightning.errors import ConfigError, EpisodeTimeout, PackTimeout
+
+_NO_LIMIT = nullcontext()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +42,18 @@ def pack_ends(deadlines: Deadlines) -> float | None:
     return None if deadlines.pack_s is None else asyncio.get_running_loop().time() + deadlines.pack_s
 
 
+def episode_limit(deadlines: Deadlines, ends: float | None) -> AbstractAsyncContextManager[None]:
+    """One timer for a whole episode, at its own end or at its pack's (`ends`), whichever comes first; none where neither is."""
+    if deadlines.episode_s is None and ends is None:
+        return _NO_LIMIT
+    return _limited(deadlines, ends)
+
+
 @asynccontextmanager
-async def episode_limit(deadlines: Deadlines, ends: float | None) -> AsyncIterator[None]:
-    """One timer for a whole episode, at the episode's own end or at its pack's (`ends`), whichever comes first."""
+async def _limited(deadlines: Deadlines, ends: float | None) -> AsyncIterator[None]:
     now = asyncio.get_running_loop().time()
     own = math.inf if deadlines.episode_s is None else now + deadlines.episode_s
     first = min(own, math.inf if ends is None else ends)
-    if first == math.inf:
-        yield
-        return
     limit = asyncio.timeout_at(first)
     try:
         async with limit:

@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -56,7 +55,7 @@ async def run_solve_episode(
                 _check_text(observation, env)
                 system = mechanism.inject(env.rules, context)
             dialogue = speaker.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
-            with _closing(dialogue):
+            with _Closing(dialogue):
                 while True:
                     turn = await _turn(dialogue)
                     turns.append(turn)
@@ -89,7 +88,7 @@ async def run_update_episode(
     try:
         async with episode_limit(speaker.deadlines, pack_ends):
             dialogue = speaker.open(identity, mechanism.ask(rules, solved))
-            with _closing(dialogue):
+            with _Closing(dialogue):
                 turn = await _turn(dialogue)
     except _FAULTS as error:
         return Episode(
@@ -128,12 +127,18 @@ async def _turn(dialogue: Dialogue) -> Turn:
     speaker = dialogue.speaker
     limit_s, engine = speaker.deadlines.turn_s, speaker.engine
     speaker.pulse.at(dialogue.identity, "engine")
-    try:
-        async with nullcontext() if limit_s is None else asyncio.timeout(limit_s):
-            with _EngineBoundary(engine):
-                turn = await dialogue.turn()
-    except TimeoutError:
-        raise TurnTimeout(f"{type(engine).__name__} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
+    if limit_s is None:
+        with _EngineBoundary(engine):
+            turn = await dialogue.turn()
+    else:
+        try:
+            async with asyncio.timeout(limit_s):
+                with _EngineBoundary(engine):
+                    turn = await dialogue.turn()
+        except TimeoutError:
+            raise TurnTimeout(
+                f"{type(engine).__name__} did not answer in data.deadlines.turn_s={limit_s:g} s"
+            ) from None
     speaker.pulse.at(dialogue.identity, "world")
     return turn
 
@@ -188,11 +193,17 @@ class _EngineBoundary:
             raise EngineFailure(f"{type(self.engine).__name__} raised {type(error).__name__}: {error}") from error
 
 
-@contextmanager
-def _closing(dialogue: Dialogue) -> Iterator[None]:
+class _Closing:
     """Give the engine's place back, however the dialogue ends."""
-    try:
-        yield
-    finally:
-        with _EngineBoundary(dialogue.speaker.engine):
-            dialogue.close()
+
+    __slots__ = ("dialogue",)
+
+    def __init__(self, dialogue: Dialogue) -> None:
+        self.dialogue = dialogue
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, *_: object) -> None:
+        with _EngineBoundary(self.dialogue.speaker.engine):
+            self.dialogue.close()

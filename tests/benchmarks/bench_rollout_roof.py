@@ -25,7 +25,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from cod_lightning.engines.transformers import TransformersEngine, output_logits
-from cod_lightning.forward.packed import Rows
+from cod_lightning.forward.rows import Rows
 from cod_lightning.types import Pack
 from tests.benchmarks.generate_engine import GenerateEngine
 from tests.benchmarks.quick_start import QuickStart, num_sampled
@@ -111,7 +111,7 @@ class Player:
         self.engine.bind(self.start.model, self.start.chat.stop_ids)
         self.engine.update_weights(self.start.model.state_dict().items(), 0)
         self.again = GenerateEngine(self.start.model, self.start.chat.end_of_turn, self.start.chat.pad_id)
-        self.model: Any = self.engine._model
+        self.model: Any = self.engine._bound().model
         self.packs: list[Pack] = []
         self.tokens = 0
 

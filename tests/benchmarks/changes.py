@@ -9,10 +9,11 @@ from torch import Tensor
 
 import cod_lightning.engines.transformers as engine
 import cod_lightning.forward.attention as attention
+import cod_lightning.forward.packed as packed
 import cod_lightning.forward.shared_prefix as prefix
 import cod_lightning.rollout.chat as chat
 import modules.policy as policy
-from cod_lightning.forward.packed import Rows
+from cod_lightning.forward.rows import Rows
 from tests.benchmarks.rectangles import RectangleCache, feed, rectangle
 
 
@@ -28,7 +29,7 @@ def _whole_last_layer() -> None:
     def whole(model: Any, positions: Any) -> nullcontext[None]:
         return nullcontext()
 
-    policy.read_only_at = engine.read_only_at = prefix.read_only_at = whole
+    policy.read_only_at = packed.read_only_at = prefix.read_only_at = whole
 
 
 def _memory_given_back() -> None:
@@ -45,7 +46,7 @@ def _rectangles() -> None:
     def logits_padded(self: Any, rows: Rows) -> Tensor:
         out = []
         for some in (rows[part] for part in rows.similar()):
-            logits = feed(self._bound_model(), self._cache, rectangle(some))
+            logits = feed(self._bound().model, self._cache, rectangle(some))
             out.append(logits[some.slots.argsort().argsort()])
         return torch.cat(out)
 

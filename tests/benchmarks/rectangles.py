@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.engines.slots import SlotCache
 from cod_lightning.engines.transformers import output_logits
 from cod_lightning.forward.last_layer import read_only_at
-from cod_lightning.forward.packed import Rows
+from cod_lightning.forward.rows import Rows
+from cod_lightning.forward.slots import SlotCache
 
 
 @dataclass

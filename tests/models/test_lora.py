@@ -121,7 +121,7 @@ def test_dequantised_weights_are_within_a_block_of_nf4_of_those_before(base):
 def test_the_engine_shares_the_base_and_decodes_the_adapter_exactly(kind, base):
     model, engine = adapted(kind, base), TransformersEngine()
     engine.bind(model, stop_ids=[2])
-    served = engine._bound_model()
+    served = engine._bound().model
     for name, weight in model.named_parameters():
         assert (served.get_parameter(name) is weight) == (not is_adapter(name))
     for version in range(5):

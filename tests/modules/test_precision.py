@@ -178,7 +178,7 @@ def test_rotary_frequencies_are_moved_and_never_cast(tmp_path):
     exact = fresh.rotary_emb.inv_freq
     assert rotary.inv_freq.dtype == torch.float32
     assert torch.equal(rotary.inv_freq, exact)
-    served = data.engine._bound_model().base_model.rotary_emb.inv_freq
+    served = data.engine._bound().model.base_model.rotary_emb.inv_freq
     assert torch.equal(served, exact)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cod_lightning.engines.slots import SlotCache
+from cod_lightning.forward.slots import SlotCache
 
 
 def _write(
