@@ -61,7 +61,7 @@ def use_rms_norm(model: PreTrainedModel) -> None:
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
             weight, eps = getattr(layer, "weight", None), getattr(layer, "variance_epsilon", None)
-            if not isinstance(weight, nn.Parameter) or weight.ndim != 1 or eps is None:
+            if isinstance(layer, RMSNorm) or not isinstance(weight, nn.Parameter) or weight.ndim != 1 or eps is None:
                 continue
             own = RMSNorm(weight, eps)
             if _does_the_same(layer, own):

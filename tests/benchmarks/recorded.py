@@ -2,6 +2,7 @@
 
 import lightning as L
 
+from cod_lightning.commands.train import quieten
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from datamodules.items import ItemDataModule, SizedItems
@@ -22,6 +23,7 @@ class Recorded(ItemDataModule):
 
 def train_on(batch: Batch, chat: Chat, module: GRPOModule, clock: L.Callback, count: int, device: str = "cpu") -> None:
     """Make the updates; the clock is the only callback."""
+    quieten()
     module.setup = lambda stage: None  # nothing to check against a recorded rollout
     trainer = L.Trainer(
         max_epochs=1,
