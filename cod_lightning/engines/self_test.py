@@ -98,12 +98,12 @@ def largest_gap(
 ) -> Gap:
     """The prompt continued by the engine, greedily and at temperature 2, each token scored by the model; a NaN is infinite."""
     completions = asyncio.run(_continue(engine, prompt, num_new))
+    with context():
+        scored, half = _score(model, prompt, [said.action_ids for said in completions], inside)
+    strict = engine.precision == "float32" and not half
     gaps: list[Gap] = []
-    for temperature, said in zip(_TEMPERATURES, completions, strict=True):
-        with context():
-            scored, half = _score(model, prompt, said.action_ids, temperature or 1.0, inside)
-        strict = engine.precision == "float32" and not half
-        for t, (theirs, ours) in enumerate(zip(said.behaviour_logprobs, scored, strict=True)):
+    for said, own in zip(completions, scored, strict=True):
+        for t, (theirs, ours) in enumerate(zip(said.behaviour_logprobs, own, strict=True)):
             size = abs(theirs - ours)
             gaps.append(Gap(size if size == size else float("inf"), t, theirs, ours, strict))
     return max(gaps, key=lambda gap: gap.size)
@@ -130,24 +130,28 @@ async def _continue(engine: Engine, prompt: list[int], num_new: int) -> list[Com
 
 @torch.no_grad()
 def _score(
-    model: PreTrainedModel, prompt: list[int], action: tuple[int, ...], temperature: float, inside: Inside
-) -> tuple[list[float], bool]:
-    """Log-probs of the action's tokens by the training forward, and whether it computes in less than float32."""
-    training = model.training
+    model: PreTrainedModel, prompt: list[int], actions: list[tuple[int, ...]], inside: Inside
+) -> tuple[list[list[float]], bool]:
+    """Log-probs of each action's tokens by the training forward, at its temperature, and whether that is less than float32."""
+    training, longest = model.training, max(map(len, actions))
     model.eval()
 
     def forward() -> Tensor:
-        ids = torch.tensor([[*prompt, *action]], device=model.device)
-        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0, len(prompt) - 1 : -1]
+        rows = [[*prompt, *action, *[0] * (longest - len(action))] for action in actions]
+        ids = torch.tensor(rows, device=model.device)
+        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, len(prompt) - 1 : -1]
         return model.get_output_embeddings()(hidden)  # pyright: ignore[reportOptionalCall]
 
     try:
         logits = inside(model, forward)
     finally:
         model.train(training)
-    logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
-    chosen = logprobs.gather(1, torch.tensor(action, device=logits.device)[:, None]).squeeze(1)
-    return chosen.tolist(), logits.dtype != torch.float32
+    scored = []
+    for temperature, action, own in zip(_TEMPERATURES, actions, logits.float(), strict=True):
+        logprobs = torch.log_softmax(own[: len(action)] / (temperature or 1.0), dim=-1)
+        chosen = torch.tensor(action, device=logits.device)[:, None]
+        scored.append(logprobs.gather(1, chosen).squeeze(1).tolist())
+    return scored, logits.dtype != torch.float32
 
 
 def _prompt(model: PreTrainedModel, length: int, seed: int) -> list[int]:
