@@ -73,3 +73,24 @@ def test_less_than_float32_on_either_side_loosens_the_default_tolerance(engine, 
 @pytest.mark.parametrize("window", [2, 3, 20])
 def test_a_small_window_is_enough(window, engine, model):
     assert SelfTest()(synced(engine, model), model, window=window).size < 1e-5
+
+
+def test_answers_of_unequal_length_are_scored_to_their_ends(model):
+    said = []
+
+    class Heard(TransformersEngine):
+        async def generate(self, request):
+            said.append(await super().generate(request))
+            return said[-1]
+
+    def gap(stop_ids):
+        said.clear()
+        engine = Heard()
+        engine.bind(model, stop_ids=stop_ids)
+        return SelfTest()(synced(engine, model), model, window=96)
+
+    gap([])
+    greedy, hot = said
+    early = next(i for i in hot.action_ids[:-1] if i not in greedy.action_ids)
+    assert gap([early]).size < 1e-5
+    assert len({len(one.action_ids) for one in said}) == 2
