@@ -10,7 +10,7 @@ import copy
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 import torch
@@ -239,8 +239,7 @@ class TransformersEngine(Engine):
         """Resolve the turns that have ended; the others go on."""
         slots = _slots(turns)
         over, stopped = self._table.ended(slots, self._stop_ids)
-        ended = [turn for turn, is_over in zip(turns, over.tolist(), strict=True) if is_over]
-        said = self._table.said(slots[over])
+        ended, said = compress(turns, over), self._table.said(slots[over])
         for turn, (ids, logprobs), has_stopped in zip(ended, said, stopped[over].tolist(), strict=True):
             dialogue, fed = turn.dialogue, ids[:-1]
             dialogue.num_cached += len(fed)
@@ -254,7 +253,7 @@ class TransformersEngine(Engine):
                     prompt_digest=turn.prompt_digest,
                 )
             )
-        return [turn for turn, is_over in zip(turns, over.tolist(), strict=True) if not is_over]
+        return list(compress(turns, ~over))
 
 
 def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:

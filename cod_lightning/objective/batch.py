@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import DTypeLike
 from torch import Tensor
 
 from cod_lightning.objective.attempts import AttemptTable, attempt_table, no_attempts
@@ -160,7 +161,7 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
     width = int(lengths.max()) if len(segments) else 0
     inside = torch.arange(width) < lengths[:, None]
 
-    def padded(rows: Sequence[Sequence[Any]], fill: float | bool, dtype: np.dtype) -> Tensor:
+    def padded(rows: Sequence[Sequence[Any]], fill: float | bool, dtype: DTypeLike) -> Tensor:
         values = torch.from_numpy(np.fromiter(chain.from_iterable(rows), dtype))
         out = torch.full((len(rows), width), fill, dtype=values.dtype)
         out[inside] = values
@@ -170,11 +171,11 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
     for x, (g, k, _) in enumerate(credit.attempts.of.tolist()):
         first.setdefault((g, k), x)
     attempt = [-1 if s.attempt is None else first[pack_index[s.pack_id], s.sibling] + s.attempt for s in segments]
-    action_mask = padded([s.action_mask for s in segments], False, np.dtype(bool))
+    action_mask = padded([s.action_mask for s in segments], False, np.bool_)
     return Batch(
-        token_ids=padded([s.token_ids for s in segments], pad_id, np.dtype(np.int64)),
+        token_ids=padded([s.token_ids for s in segments], pad_id, np.int64),
         action_mask=action_mask,
-        behaviour_logprobs=padded([s.behaviour_logprobs for s in segments], 0.0, np.dtype(np.float32)),
+        behaviour_logprobs=padded([s.behaviour_logprobs for s in segments], 0.0, np.float32),
         episode_index=torch.tensor(
             [(pack_index[s.pack_id], s.sibling, s.episode) for s in segments], dtype=torch.long
         ).view(-1, 3),

@@ -10,7 +10,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import EngineFailure, EngineRefused, EnvironmentFailure, OutOfTime, TurnTimeout
-from cod_lightning.rollout.deadlines import episode_limit
+from cod_lightning.rollout.deadlines import NO_LIMIT, episode_limit
 from cod_lightning.rollout.dialogue import Dialogue, Speaker
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 
@@ -55,7 +55,7 @@ async def run_solve_episode(
                 _check_text(observation, env)
                 system = mechanism.inject(env.rules, context)
             dialogue = speaker.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
-            with _Closing(dialogue):
+            try:
                 while True:
                     turn = await _turn(dialogue)
                     turns.append(turn)
@@ -68,6 +68,8 @@ async def run_solve_episode(
                         if terminated or truncated:
                             return ended(EpisodeStatus(env.status), float(reward), observation)
                     dialogue.say(observation)
+            finally:
+                _close(dialogue)
     except _FAULTS as error:
         return ended(EpisodeStatus.FAILED, None, error=f"{type(error).__name__}: {error}")
     finally:
@@ -88,8 +90,10 @@ async def run_update_episode(
     try:
         async with episode_limit(speaker.deadlines, pack_ends):
             dialogue = speaker.open(identity, mechanism.ask(rules, solved))
-            with _Closing(dialogue):
+            try:
                 turn = await _turn(dialogue)
+            finally:
+                _close(dialogue)
     except _FAULTS as error:
         return Episode(
             kind=EpisodeKind.UPDATE,
@@ -127,18 +131,12 @@ async def _turn(dialogue: Dialogue) -> Turn:
     speaker = dialogue.speaker
     limit_s, engine = speaker.deadlines.turn_s, speaker.engine
     speaker.pulse.at(dialogue.identity, "engine")
-    if limit_s is None:
-        with _EngineBoundary(engine):
-            turn = await dialogue.turn()
-    else:
-        try:
-            async with asyncio.timeout(limit_s):
-                with _EngineBoundary(engine):
-                    turn = await dialogue.turn()
-        except TimeoutError:
-            raise TurnTimeout(
-                f"{type(engine).__name__} did not answer in data.deadlines.turn_s={limit_s:g} s"
-            ) from None
+    try:
+        async with NO_LIMIT if limit_s is None else asyncio.timeout(limit_s):
+            with _EngineBoundary(engine):
+                turn = await dialogue.turn()
+    except TimeoutError:
+        raise TurnTimeout(f"{type(engine).__name__} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
     speaker.pulse.at(dialogue.identity, "world")
     return turn
 
@@ -193,17 +191,7 @@ class _EngineBoundary:
             raise EngineFailure(f"{type(self.engine).__name__} raised {type(error).__name__}: {error}") from error
 
 
-class _Closing:
-    """Give the engine's place back, however the dialogue ends."""
-
-    __slots__ = ("dialogue",)
-
-    def __init__(self, dialogue: Dialogue) -> None:
-        self.dialogue = dialogue
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, *_: object) -> None:
-        with _EngineBoundary(self.dialogue.speaker.engine):
-            self.dialogue.close()
+def _close(dialogue: Dialogue) -> None:
+    """Give the engine's place back."""
+    with _EngineBoundary(dialogue.speaker.engine):
+        dialogue.close()
