@@ -37,17 +37,21 @@ def test_killed_after_some_updates_a_run_with_rollouts_ahead_goes_on_bit_for_bit
 
 
 def while_training_waits(act):
-    """As soon as training has nothing to do but wait for a rollout."""
+    """As soon as training has nothing to do but wait for a rollout, which is held back until then."""
 
     def before():
-        settle, done = RolloutAhead.settle, []
+        make, settle, waiting = RolloutAhead.__init__, RolloutAhead.settle, threading.Event()
+
+        def making(self, play, pulse):
+            make(self, lambda first_pack: play(first_pack) if waiting.wait() else None, pulse)
 
         def settling(self):
-            if not done and self._future is not None and not self._future.done():
-                done.append(act(self))
+            if not waiting.is_set() and self._future is not None and not self._future.done():
+                act(self)
+                waiting.set()
             settle(self)
 
-        RolloutAhead.settle = settling
+        RolloutAhead.__init__, RolloutAhead.settle = making, settling
 
     return before
 
