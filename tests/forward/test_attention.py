@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -51,6 +53,40 @@ def test_without_a_mask_it_is_causal_as_ever_and_so_are_its_gradients(heads, kv_
     weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(2))
     ours, theirs = (torch.autograd.grad((out * weight).sum(), inputs) for out in (found, wanted))
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(ours, theirs, strict=True))
+
+
+@given(
+    width=st.integers(1, 9),
+    before=st.integers(0, 4),
+    window=st.integers(1, 20),
+    starts=st.lists(st.integers(0, 4), min_size=2, max_size=2),
+    queries=st.integers(1, 5),
+)
+def test_some_queries_at_a_time_over_the_columns_that_they_see_give_what_all_over_all_give(
+    width, before, window, starts, queries
+):
+    columns = before + max(starts) + width
+    inputs = [x[:2].double().requires_grad_() for x in _case(4, 2, width, columns)[:3]]
+    position = torch.tensor(starts)[:, None, None, None] + torch.arange(width)[:, None]
+    mask = (torch.arange(columns) <= position) & (torch.arange(columns) > position - window)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "_QUERIES", queries)
+        found = attention.attend(*inputs, mask)
+        patch.setattr(attention, "_ROW", 0)
+        wanted = attention.attend(*inputs, mask)
+    assert torch.allclose(found, wanted, atol=1e-6)
+    weight = torch.randn(found.shape, generator=torch.Generator().manual_seed(2), dtype=torch.double)
+    ours, theirs = (torch.autograd.grad((out * weight).sum(), inputs) for out in (found, wanted))
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_columns_that_none_of_some_queries_sees_are_not_computed_for_them(monkeypatch):
+    monkeypatch.setattr(attention, "_QUERIES", 4)
+    query, key, value, _ = _case(4, 2, 12, 12)
+    value[:, :, 8:] = torch.nan  # and 0 * nan is nan
+    found = attention.attend(query, key, value, torch.ones(1, 1, 12, 12).tril().bool())
+    assert found[:, :8].isfinite().all()
+    assert found[:, 8:].isnan().all()
 
 
 def test_long_rows_are_left_to_torch(monkeypatch):
