@@ -33,6 +33,9 @@ TEMPLATE = (
 )
 """Ours, in which a tool speaks as the user does, and an assistant ends with a token that no model has."""
 MICRO_BATCHES = (256, 128, 64)
+PER_TURN = "ours, one sample a turn"
+LEAST_REPEATS, PER_TURN_REPEATS = 5, 3
+"""Of any number of turns, and the most of one sample a turn, whose steps take longest and differ by more than their spread."""
 
 
 def prepare(folder: Path) -> None:
@@ -56,7 +59,7 @@ def ours(folder: Path, turns: int, threads: int) -> list[str]:
 def commands(folder: Path, turns: int, args: argparse.Namespace) -> dict[str, list[str]]:
     """Whom to compare; the first is ours."""
     own = ours(folder, turns, args.threads)
-    out = {"ours": own, "ours, one sample a turn": [*own, "--per_turn"]}
+    out = {"ours": own, PER_TURN: [*own, "--per_turn"]}
     if args.trl is not None:
         theirs = [str(args.trl), str(HERE / "trl_steps.py"), *own[2:]]
         for path in ("rollout_func", "environment_factory"):
@@ -73,7 +76,8 @@ def compare(turns: int, args: argparse.Namespace) -> list[dict[str, Any]]:
         started = {
             n: Worker.start(c, folder / f"{i}.log") for i, (n, c) in enumerate(commands(folder, turns, args).items())
         }
-        steps = in_turn(started, max(min(3, args.repeats), args.repeats * args.turns[0] // turns))
+        repeats = max(min(LEAST_REPEATS, args.repeats), args.repeats * args.turns[0] // turns)
+        steps = in_turn(started, repeats, {PER_TURN: PER_TURN_REPEATS})
         for i, (n, worker) in enumerate(started.items()):
             if worker.failure:
                 print(f"{n}: {worker.failure}: {(folder / f'{i}.log').read_text()[-2000:]}", file=sys.stderr)
@@ -87,7 +91,7 @@ def row(
     if failure or not steps:
         return {"turns": turns, "what": name, "failed": failure or "made no step"}
     middle = {key: statistics.median(step.get(key, 0.0) for step in steps) for key in steps[0]}
-    ratios = [step["seconds"] / own["seconds"] for step, own in zip(steps, ours, strict=True)]
+    ratios = [step["seconds"] / own["seconds"] for step, own in zip(steps, ours[: len(steps)], strict=True)]
     return {
         "turns": turns,
         "what": name,
@@ -105,7 +109,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, nargs="+", default=[6, 8, 24])
     parser.add_argument(
-        "--repeats", type=int, default=7, help="of the first number of turns; of more turns fewer, at least 3"
+        "--repeats",
+        type=int,
+        default=7,
+        help=f"of the first number of turns; of more turns fewer, at least {LEAST_REPEATS}",
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(

@@ -45,8 +45,12 @@ class Worker:
         return None
 
 
-def in_turn(workers: Mapping[str, Worker], repeats: int) -> dict[str, list[dict[str, float]]]:
+def in_turn(
+    workers: Mapping[str, Worker], repeats: int, fewer: Mapping[str, int] | None = None
+) -> dict[str, list[dict[str, float]]]:
     """Where the time of each one's steps went; nothing more of one that has ended, and says so in `failure`.
+
+    Whoever has so few repeats in `fewer` takes part in the first ones.
 
     Of two steps in a row the second counts, since in a training a step follows another: the first finds another's data in the
     processor's caches.
@@ -55,6 +59,8 @@ def in_turn(workers: Mapping[str, Worker], repeats: int) -> dict[str, list[dict[
     try:
         for repeat in range(WARM_UP + repeats):
             for name, worker in workers.items():
+                if repeat >= WARM_UP + (fewer or {}).get(name, repeats):
+                    continue
                 if not worker.failure and worker.step() and (found := worker.step()) and repeat >= WARM_UP:
                     steps[name].append(found)
     finally:
