@@ -2,7 +2,8 @@
 
 Every iteration of `_pump` first lets all lifecycles that can go on hand in their next request, then feeds those requests' *new*
 ids and the last token of every dialogue in flight in one forward pass, without padding. Nobody waits at a position; a dialogue's
-keys and values stay in its slot until the episode releases it.
+keys and values stay in its slot until the episode releases it, and the beginning of its first prompt is copied, not computed, where
+some slot has it.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import Completion, Engine, Request, digest
+from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import TurnTable
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.forward.packed import PackedForward
@@ -26,6 +28,9 @@ from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.rows import Rows
 from cod_lightning.forward.slots import SlotCache
 from cod_lightning.types import StopReason
+
+_WORTH_COPYING = 4
+"""Fewest tokens that a dialogue takes over from another one's slot."""
 
 
 @dataclass(slots=True)
@@ -78,7 +83,7 @@ class TransformersEngine(Engine):
 
     def _reset(self) -> None:
         """Forget all dialogues (their caches belong to other weights, or to a loop that is gone)."""
-        self._cache, self._table = SlotCache(), TurnTable()
+        self._cache, self._table, self._openings = SlotCache(), TurnTable(), Openings()
         self._dialogues: dict[str, _Dialogue] = {}
         self._free_slots: list[int] = list(range(self.max_dialogues))
         """A heap: live dialogues stay side by side, where the cache is read without a copy."""
@@ -115,6 +120,7 @@ class TransformersEngine(Engine):
                 missing.discard(name)
         if missing:
             raise EngineFailure(f"weight sync left out {sorted(missing)}")
+        self._openings = Openings()  # of other weights
         self.policy_version = policy_version
 
     async def generate(self, request: Request) -> Completion:
@@ -133,9 +139,12 @@ class TransformersEngine(Engine):
                 self._keep_pumping()
 
     def _keep_pumping(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._pumping is None or self._pumping.done() or self._pumping.get_loop() is not loop:
-            self._pumping = loop.create_task(self._pump())
+        loop, last = asyncio.get_running_loop(), self._pumping
+        if last is None or last.get_loop() is not loop:
+            self._openings = Openings()  # no rollout's rounding depends on what was played before it
+        elif not last.done():
+            return
+        self._pumping = loop.create_task(self._pump())
 
     def _bound(self) -> PackedForward:
         if self._forward is None:
@@ -156,8 +165,11 @@ class TransformersEngine(Engine):
                 self._joining = self._admit()
                 if not self._joining and not self._decoding:
                     return
+                opening = self._recall()
                 for in_flight, joining in self._passes():
                     self._advance(in_flight, joining)
+                for turn in opening:
+                    self._openings.put(turn.dialogue.slot, tuple(turn.request.prompt_ids))
                 self._decoding = sorted(self._deliver(self._decoding + self._joining), key=_slot)
                 self._joining = []
         except Exception as error:
@@ -188,6 +200,26 @@ class TransformersEngine(Engine):
                 joined.append(_Turn(request, dialogue, future))
         self._waiting = still_waiting
         return joined
+
+    @torch.inference_mode()
+    def _recall(self) -> list[_Turn]:
+        """Of the turns that join, those that open a dialogue, first columns copied from the slot that begins most alike."""
+        opening = [turn for turn in self._joining if not turn.dialogue.num_cached]
+        sources: list[int] = []
+        begun: list[_Dialogue] = []
+        for turn in opening:
+            ids, dialogue = tuple(turn.request.prompt_ids), turn.dialogue
+            slot, num = self._openings.longest(ids[:-1])  # the last one is fed: what follows it has to be predicted
+            if num >= _WORTH_COPYING:
+                dialogue.num_cached, dialogue.digest = num, digest(ids[:num])
+                sources.append(slot)
+                begun.append(dialogue)
+        if begun:
+            most = max(dialogue.num_cached for dialogue in begun)  # what is too much for others they overwrite
+            self._cache.copy(np.array(sources), np.array([dialogue.slot for dialogue in begun]), most)
+        for turn in opening:
+            self._openings.drop(turn.dialogue.slot)
+        return opening
 
     def _passes(self) -> Iterable[tuple[list[_Turn], list[_Turn]]]:
         """Turns to feed in one pass each: those in flight and the shortest of those that join, then what is left of these."""

@@ -2,10 +2,12 @@
 
     PYTHONPATH=. python tests/benchmarks/bench_rollout_roof.py [--lifecycles 8 32 256 1024] [--repeats 5] [--threads 2]
 
-Whole lifecycles of the quick start's warm start on 3x3 lakes. *Roof*: what the engine fed at each step in the rectangles that a
-batched loop has: tokens in flight in one pass, prompts of similar length in another, padded on the right and prepared beforehand;
-forward pass (the last layer only where it is read) and output layer, no sampling, no dialogue, no world. The engine itself packs
-them into one pass without padding. *Packed roof*: those very passes with nothing around them.
+Whole lifecycles of the quick start's warm start on 3x3 lakes. *Roof*: every dialogue's ids from the first one on, at the engine's
+steps, in the rectangles that a batched loop has: tokens in flight in one pass, prompts of similar length in another, padded on the
+right and prepared beforehand; forward pass (the last layer only where it is read) and output layer, no sampling, no dialogue, no
+world. The engine itself packs them into one pass without padding, and copies what dialogues begin with from others that begin
+alike. *Own passes*: those very passes of the engine with nothing around them; *own in rectangles*: what they feed, as the roof
+would feed it.
 *Shared out*: the same packs played by as many processes as there are threads, a thread each, as ranks of `trainer.devices` share
 them out, and the record of what those fed replayed likewise. *Even*: a plain decode of as many tokens with transformers' own
 cache, all rows alike, nothing ragged and nothing prefilled: what no rollout of unequal dialogues can have. *Again every turn*: the
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
@@ -36,12 +39,39 @@ SIBLINGS = 8
 
 
 class Recorder(TransformersEngine):
-    """Writes down what it feeds to the model."""
+    """Writes down what it feeds to the model, and what a loop would that takes over nothing from other dialogues."""
 
     def __init__(self) -> None:
         super().__init__(max_dialogues=1024)
-        self.fed: list[Rows] = []
         self.recording = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing has been fed."""
+        self.fed: list[Rows] = []
+        self.whole: list[Rows] = []
+        self._begun: set[str] = set()
+
+    def _advance(self, in_flight: list[Any], joining: list[Any]) -> None:
+        if self.recording:
+            self.whole.append(self._rows(in_flight, joining))
+        super()._advance(in_flight, joining)
+
+    def _rows(self, in_flight: list[Any], joining: list[Any]) -> Rows:
+        """Of this step, with the whole prompts of dialogues that begin."""
+        last_ids, columns = self._table.next_inputs(np.array([turn.dialogue.slot for turn in in_flight], np.int64))
+        rows = [
+            (turn.dialogue.slot, start, [last]) for turn, start, last in zip(in_flight, columns, last_ids, strict=True)
+        ]
+        for turn in joining:
+            name, ids = turn.request.dialogue, turn.request.prompt_ids
+            start = turn.dialogue.num_cached if name in self._begun else 0
+            self._begun.add(name)
+            rows.append((turn.dialogue.slot, start, list(ids[start:])))
+        rows.sort(key=lambda row: len(row[2]))
+        slots, starts, ids = zip(*rows, strict=True)
+        lengths = np.array([len(row) for row in ids])
+        return Rows(np.array(slots), np.array(starts), lengths, np.array([i for row in ids for i in row]))
 
     def _logits(self, rows: Rows) -> Tensor:
         if self.recording:
@@ -116,13 +146,14 @@ class Player:
         self.tokens = 0
 
     def do(self, job: Job) -> Done:
-        if job.what == "roof":
-            return Done(replay(self.model, self.engine.fed), self.tokens)
-        if job.what == "packed roof":
+        if job.what in ("roof", "own in rectangles"):
+            return Done(replay(self.model, self.engine.whole if job.what == "roof" else self.engine.fed), self.tokens)
+        if job.what == "own passes":
             return Done(self.engine.feed_again(), self.tokens)
         self.engine.recording = job.what == "record"
         if self.engine.recording:
-            self.engine.fed, self.packs = [], self.start.packs(job.packs, first=job.first)
+            self.engine.forget()
+            self.packs = self.start.packs(job.packs, first=job.first)
         engine = self.again if job.what == "again" else self.engine
         begun = time.perf_counter()
         groups = self.start.play(engine, self.packs, SIBLINGS, job.seed)
@@ -172,12 +203,14 @@ def measured(single: Player, shared: Shared, count: int, repeat: int) -> dict[st
     job = Job("record", repeat * 1000, count // SIBLINGS, repeat)
     single.do(job)
     shared.do(job)
-    ours, roof, packed = (single.do(job._replace(what=what)) for what in ("ours", "roof", "packed roof"))
+    whats = ("ours", "roof", "own in rectangles", "own passes")
+    ours, roof, rectangles, passes = (single.do(job._replace(what=what)) for what in whats)
     shared_out, shared_roof = (shared.do(job._replace(what=what)) for what in ("ours", "roof"))
     return {
         "ours": ours.speed,
         "roof": roof.speed,
-        "packed_roof": packed.speed,
+        "own_in_rectangles": rectangles.speed,
+        "own_passes": passes.speed,
         "shared_out": shared_out.speed,
         "shared_out_roof": shared_roof.speed,
         "even": ours.tokens / even(single.model, count, ours.tokens, 48),
@@ -187,7 +220,8 @@ def measured(single: Player, shared: Shared, count: int, repeat: int) -> dict[st
 
 SHARES: Sequence[tuple[str, str]] = (
     ("ours", "roof"),
-    ("ours", "packed_roof"),
+    ("ours", "own_in_rectangles"),
+    ("ours", "own_passes"),
     ("shared_out", "roof"),
     ("shared_out", "shared_out_roof"),
     ("ours", "even"),

@@ -179,7 +179,7 @@ TROUBLE = {
     "HTTP 404": Reply({"detail": f"no such model, {KEY}"}, status=404),
     "HTTP 429, no credit": Reply({"error": {"message": "pay", "code": "insufficient_quota"}}, status=429),
     "HTTP 500": Reply(f"<html>{KEY}</html>", status=500, headers={"Content-Type": "text/html"}),
-    "timeout": Reply("", after_s=1.0),
+    "timeout": Reply("", after_s=2.0),
     "unreachable": Reply(hang_up=True),
 }
 
@@ -189,7 +189,7 @@ def test_every_trouble_is_a_failure_with_a_name_and_without_the_key(kind, caplog
     caplog.set_level(logging.DEBUG)
     replies = iter([said("up"), TROUBLE[kind]])
     with ChatServer(lambda content: next(replies)) as server:
-        engine = bound(server.url, timeout_s=0.3)
+        engine = bound(server.url, timeout_s=1.0 if kind == "timeout" else 10.0)
         ask(engine)
         with pytest.raises(EngineFailure, match=f"^{kind}: ") as caught:
             ask(engine)

@@ -5,6 +5,8 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cod_lightning.engines.base import Request, digest
 from cod_lightning.engines.transformers import TransformersEngine
@@ -120,6 +122,62 @@ def test_siblings_share_the_computation_of_their_first_prompt(engine, tokenizer,
     assert len({life.episodes[0].turns[0].prompt_digest for group in groups for life in group.lifecycles}) == len(
         opened
     )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([(3,), (3, 7), (4, 6)]), st.integers(0, 3)), min_size=2, max_size=14),
+    st.integers(2, 6),
+    st.sampled_from([20, 8192]),
+)
+@settings(max_examples=40, deadline=None)
+def test_dialogues_that_begin_like_others_before_them_are_sampled_from_what_they_ask(
+    model, prompts, max_dialogues, prefill_tokens
+):
+    engine = bound(model, max_dialogues=max_dialogues, prefill_tokens=prefill_tokens)
+
+    async def lead(number, beginning, rounds):
+        ids, said = [*beginning * 4, 5, number % 3 + 8], []
+        for _ in range(rounds + 1):
+            completion = await engine.generate(request(list(ids), f"d{number}", max_new_tokens=3, noise_seed=number))
+            said.append((list(ids), completion))
+            ids += [*completion.action_ids, 9]
+        engine.release(f"d{number}")
+        return said
+
+    async def lead_all():
+        return await asyncio.gather(*(lead(n, *prompt) for n, prompt in enumerate(prompts)))
+
+    for prompt, completion in (turn for said in asyncio.run(lead_all()) for turn in said):
+        assert completion.prompt_digest == digest(prompt)
+        expected = reference_logprobs(model, [*prompt, *completion.action_ids])[len(prompt) - 1 : -1]
+        chosen = expected[torch.arange(len(completion.action_ids)), torch.tensor(completion.action_ids)].tolist()
+        assert completion.behaviour_logprobs == pytest.approx(chosen, abs=1e-5)
+
+
+def test_what_a_dialogue_begins_with_is_not_computed_again_until_the_weights_or_the_rollout_are_others(
+    engine, model, monkeypatch
+):
+    fed, logits = [], engine._logits
+    monkeypatch.setattr(engine, "_logits", lambda rows: fed.append(rows.lengths.tolist()) or logits(rows))
+    rules = list(range(3, 40))
+
+    async def one_after_the_other():
+        for number, last in enumerate((1, 1, 4)):
+            await engine.generate(request([*rules, last], f"d{number}", max_new_tokens=1))
+            engine.release(f"d{number}")
+
+    for _ in range(2):
+        asyncio.run(one_after_the_other())
+    assert fed == [[38], [1], [1]] * 2
+
+    async def synced_in_between():
+        await engine.generate(request(rules, "before", max_new_tokens=1))
+        engine.release("before")
+        engine.update_weights(model.state_dict().items(), 8)
+        await engine.generate(request(rules, "after", max_new_tokens=1))
+
+    asyncio.run(synced_in_between())
+    assert fed[6:] == [[37], [37]]
 
 
 def test_a_caller_who_gives_up_frees_its_slot_and_spoils_no_neighbour_s_cache(model):

@@ -46,3 +46,12 @@ def test_a_copied_slot_goes_on_by_itself():
     cache.copy(np.array([0, 0]), np.array([0, 4]), 3)
     keys, _ = _write(cache, [0, 4], [3, 3], second)
     assert torch.equal(keys[[0, 4], :, :4], torch.cat([first.expand(2, 2, 3, 5), second], dim=2))
+
+
+def test_slots_copied_in_a_ring_get_what_the_others_had():
+    cache = SlotCache()
+    first = torch.randn(3, 2, 4, 5)
+    keys, _ = _write(cache, [0, 1, 2], [0, 0, 0], first)
+    cache.copy(np.array([1, 2, 0]), np.array([0, 1, 2]), 3)
+    assert torch.equal(keys[:3, :, :3], first[[1, 2, 0], :, :3])
+    assert torch.equal(keys[:3, :, 3:4], first[:, :, 3:])
