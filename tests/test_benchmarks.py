@@ -13,6 +13,7 @@ from tests.benchmarks.results import tables_of
 BENCHMARKS = Path(__file__).parent / "benchmarks"
 HERE = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parents[1])}
 SMALLEST = {
+    "bench_beginnings": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
     "bench_changes": ["--turns", "1", "--repeats", "1", "--threads", "1", "--only", "all of these"],
     "bench_end_to_end": ["--turns", "2", "--repeats", "1", "--threads", "1"],
     "bench_engines": ["--lifecycles", "8", "--repeats", "1", "--threads", "1"],
@@ -41,6 +42,10 @@ def test_a_benchmark_runs(name):
         return
     tables = tables_of(done.stdout)
     assert all(table["rows"] for table in tables.values())
+    if name == "bench_beginnings":
+        (row,) = tables["dialogues that begin alike"]["rows"]
+        assert row["same_tokens_sampled"]
+        assert row["tokens_fed"]["most"] < row["whole_tokens_fed"]["least"]
     if name == "bench_end_to_end":
         table = tables["end to end"]
         assert "no ratio against it" in table["note"]

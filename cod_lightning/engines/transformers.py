@@ -50,6 +50,8 @@ class _Turn:
     request: Request
     dialogue: _Dialogue
     future: "asyncio.Future[Completion]"
+    opening: tuple[int, ...]
+    """Its prompt, where it opens the dialogue; empty later."""
     prompt_digest: int = 0
 
     @property
@@ -165,11 +167,12 @@ class TransformersEngine(Engine):
                 self._joining = self._admit()
                 if not self._joining and not self._decoding:
                     return
-                opening = self._recall()
+                opening = [turn for turn in self._joining if turn.opening]
+                self._recall(opening)
                 for in_flight, joining in self._passes():
                     self._advance(in_flight, joining)
                 for turn in opening:
-                    self._openings.put(turn.dialogue.slot, tuple(turn.request.prompt_ids))
+                    self._openings.put(turn.dialogue.slot, turn.opening)
                 self._decoding = sorted(self._deliver(self._decoding + self._joining), key=_slot)
                 self._joining = []
         except Exception as error:
@@ -197,18 +200,19 @@ class TransformersEngine(Engine):
             if dialogue is None:
                 still_waiting.append((request, future))
             else:
-                joined.append(_Turn(request, dialogue, future))
+                joined.append(
+                    _Turn(request, dialogue, future, () if dialogue.num_cached else tuple(request.prompt_ids))
+                )
         self._waiting = still_waiting
         return joined
 
     @torch.inference_mode()
-    def _recall(self) -> list[_Turn]:
-        """Of the turns that join, those that open a dialogue, first columns copied from the slot that begins most alike."""
-        opening = [turn for turn in self._joining if not turn.dialogue.num_cached]
+    def _recall(self, opening: list[_Turn]) -> None:
+        """Copy what dialogues open with from the slots that begin most alike."""
         sources: list[int] = []
         begun: list[_Dialogue] = []
         for turn in opening:
-            ids, dialogue = tuple(turn.request.prompt_ids), turn.dialogue
+            ids, dialogue = turn.opening, turn.dialogue
             slot, num = self._openings.longest(ids[:-1])  # the last one is fed: what follows it has to be predicted
             if num >= _WORTH_COPYING:
                 dialogue.num_cached, dialogue.digest = num, digest(ids[:num])
@@ -219,7 +223,6 @@ class TransformersEngine(Engine):
             self._cache.copy(np.array(sources), np.array([dialogue.slot for dialogue in begun]), most)
         for turn in opening:
             self._openings.drop(turn.dialogue.slot)
-        return opening
 
     def _passes(self) -> Iterable[tuple[list[_Turn], list[_Turn]]]:
         """Turns to feed in one pass each: those in flight and the shortest of those that join, then what is left of these."""
@@ -237,7 +240,7 @@ class TransformersEngine(Engine):
     def _advance(self, in_flight: list[_Turn], joining: list[_Turn]) -> None:
         """One more token for turns in flight, and the first for those that join, shortest first: whose caches get their prompts."""
         chunks = [turn.new_ids for turn in joining]
-        first, alike = _opened_alike(joining, chunks)
+        first, alike = _opened_alike(joining)
         slots, joined = _slots(in_flight), _slots(joining)
         last_ids, columns = self._table.next_inputs(slots)
         new_ids = list(chain.from_iterable(chunks[i] for i in first))
@@ -251,7 +254,9 @@ class TransformersEngine(Engine):
             )
         )
         if len(first) < len(joining):
-            self._cache.copy(joined[first][alike], joined, len(chunks[first[-1]]))
+            again = [i for i, row in enumerate(alike) if first[row] != i]
+            most = max(len(joining[i].opening) for i in again)
+            self._cache.copy(joined[first][alike][again], joined[again], most)
             which = torch.tensor([*range(len(slots)), *(len(slots) + row for row in alike)], device=logits.device)
             logits = logits[which]
         for turn, chunk in zip(joining, chunks, strict=True):
@@ -293,17 +298,16 @@ def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:
     return model.get_output_embeddings()(hidden)  # type: ignore[operator]
 
 
-def _opened_alike(turns: Sequence[_Turn], chunks: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+def _opened_alike(turns: Sequence[_Turn]) -> tuple[list[int], list[int]]:
     """Turns to compute, and for every turn which of those has its state: siblings open their first dialogue with one prompt."""
-    if any(turn.dialogue.num_cached for turn in turns):
-        everyone = list(range(len(turns)))
-        return everyone, everyone
-    known: dict[tuple[int, ...], int] = {}
+    known: dict[tuple[int, ...] | int, int] = {}
     first: list[int] = []
-    for i, chunk in enumerate(chunks):
-        if known.setdefault(tuple(chunk), len(first)) == len(first):
+    alike: list[int] = []
+    for i, turn in enumerate(turns):
+        alike.append(known.setdefault(turn.opening or i, len(first)))
+        if alike[-1] == len(first):
             first.append(i)
-    return first, [known[tuple(chunk)] for chunk in chunks]
+    return first, alike
 
 
 def _slot(turn: _Turn) -> int:

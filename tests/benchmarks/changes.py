@@ -58,7 +58,7 @@ def _every_row_by_itself() -> None:
 
 
 def _every_sibling_by_itself() -> None:
-    def apart(turns: Sequence[Any], chunks: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    def apart(turns: Sequence[Any]) -> tuple[list[int], list[int]]:
         everyone = list(range(len(turns)))
         return everyone, everyone
 

@@ -21,6 +21,7 @@ ROOT = HERE.parents[1]
 BENCHMARKS = (
     "bench_end_to_end",
     "bench_changes",
+    "bench_beginnings",
     "bench_rollout_roof",
     "bench_training_roof",
     "bench_engines",
