@@ -76,9 +76,9 @@ class SlotCache(Cache):
     def copy(self, source: np.ndarray, target: np.ndarray, num_columns: int) -> None:
         """Let each target slot begin with the columns that its source has now, be this one a target, too."""
         self.reserve(1 + int(target.max()), num_columns)
+        read, written = (torch.from_numpy(slots).to(self._slots.device) for slots in (source, target))
         for store in (*self._keys, *self._values):
             begins = store[:, :, :num_columns]
-            read, written = (torch.from_numpy(slots).to(store.device) for slots in (source, target))
             begins.index_copy_(0, written, begins.index_select(0, read))
 
     def get_seq_length(self, layer_idx: int = 0) -> int:

@@ -23,7 +23,8 @@ from cod_lightning.forward.rows import Rows
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.types import Group, Pack, Split
+from cod_lightning.types import Group, Pack
+from tests.benchmarks.packs import training_packs
 from tests.benchmarks.results import Table, spread, told
 
 SIBLINGS, PACK_SIZE, WINDOW = 8, 4, 8192
@@ -62,11 +63,6 @@ class Player:
         self.world = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, max_shortest_path=6)
         self.mechanism = HintContext()
 
-    def packs(self, count: int, first: int) -> list[Pack]:
-        """Training packs from `first` on."""
-        numbers = range(first, first + count)
-        return [self.world.sample_pack(split=Split.TRAIN, index=i, num_tasks=PACK_SIZE) for i in numbers]
-
     def play(self, packs: Sequence[Pack], seed: int, *, worth_copying: int) -> Played:
         """A rollout that takes over beginnings of at least so many tokens."""
         engine._WORTH_COPYING, self.engine.num_fed = worth_copying, 0
@@ -93,7 +89,7 @@ def main() -> None:
     for count in args.lifecycles:
         found: list[tuple[Played, Played]] = []
         for repeat in range(args.repeats + 1):
-            packs = player.packs(count // SIBLINGS, repeat * 1000)
+            packs = training_packs(player.world, count // SIBLINGS, PACK_SIZE, repeat * 1000)
             found.append(
                 (
                     player.play(packs, repeat, worth_copying=COPIES),

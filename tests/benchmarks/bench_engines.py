@@ -22,9 +22,9 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.types import Split
 from tests.benchmarks.fixed_work import Endless, FixedWork
 from tests.benchmarks.generate_engine import GenerateEngine
+from tests.benchmarks.packs import training_packs
 from tests.benchmarks.quick_start import num_sampled
 from tests.benchmarks.results import Table, spread, told
 
@@ -60,8 +60,7 @@ def main() -> None:
     for count in args.lifecycles:
         speed: dict[str, list[float]] = {name: [] for name in known}
         for repeat in range(args.repeats + 1):
-            numbers = range(repeat * 1000, repeat * 1000 + count // SIBLINGS)
-            packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=TASKS) for i in numbers]
+            packs = training_packs(world, count // SIBLINGS, TASKS, repeat * 1000)
             for name, engine in known.items():
                 speaker = Speaker(engine=engine, chat=chat, window=policy.window, max_new_tokens=TOKENS, seed=repeat)
                 begun = time.perf_counter()

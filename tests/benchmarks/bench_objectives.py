@@ -35,8 +35,8 @@ from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.types import Split
 from modules.grpo import GRPOModule
+from tests.benchmarks.packs import training_packs
 from tests.benchmarks.recorded import train_on
 from tests.benchmarks.results import Table, spread, told, write
 
@@ -136,9 +136,7 @@ class Machine:
         self.chat = Chat(tokenizer)
         self.engine = TransformersEngine(max_dialogues=1024)
         self.engine.bind(self.policy.model(tokenizer).eval(), self.chat.stop_ids)
-        self.packs = [
-            self.world.sample_pack(split=Split.TRAIN, index=i, num_tasks=PACK_SIZE) for i in range(self.args.packs)
-        ]
+        self.packs = training_packs(self.world, self.args.packs, PACK_SIZE)
 
     def roll_out(self, branching: Branching | None = None) -> tuple[Batch, RolloutStats]:
         speaker = Speaker(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS)

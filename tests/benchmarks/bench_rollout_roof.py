@@ -50,7 +50,6 @@ class Recorder(TransformersEngine):
         """Nothing has been fed."""
         self.fed: list[Rows] = []
         self.whole: list[Rows] = []
-        self._begun: set[str] = set()
 
     def _advance(self, in_flight: list[Any], joining: list[Any]) -> None:
         if self.recording:
@@ -64,10 +63,8 @@ class Recorder(TransformersEngine):
             (turn.dialogue.slot, start, [last]) for turn, start, last in zip(in_flight, columns, last_ids, strict=True)
         ]
         for turn in joining:
-            name, ids = turn.request.dialogue, turn.request.prompt_ids
-            start = turn.dialogue.num_cached if name in self._begun else 0
-            self._begun.add(name)
-            rows.append((turn.dialogue.slot, start, list(ids[start:])))
+            start = 0 if turn.opening else turn.dialogue.num_cached
+            rows.append((turn.dialogue.slot, start, list(turn.request.prompt_ids[start:])))
         rows.sort(key=lambda row: len(row[2]))
         slots, starts, ids = zip(*rows, strict=True)
         lengths = np.array([len(row) for row in ids])

@@ -32,9 +32,10 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.types import Group, Split
+from cod_lightning.types import Group
 from modules.grpo import GRPOModule
 from tests.benchmarks.fixed_work import Endless, FixedWork
+from tests.benchmarks.packs import training_packs
 from tests.benchmarks.recorded import train_on
 from tests.benchmarks.results import Table, spread, told
 
@@ -99,8 +100,7 @@ class Step:
     def rollout(self, size: dict[str, int], repeat: int) -> list[Group]:
         """On packs of this repeat."""
         world = FixedWork(size["turns"])
-        numbers = range(repeat * 100, repeat * 100 + size["packs"])
-        packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=size["tasks"]) for i in numbers]
+        packs = training_packs(world, size["packs"], size["tasks"], repeat * 100)
         speaker = Speaker(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=4, seed=repeat)
         return run_groups(packs, size["siblings"], world=world, mechanism=self.mechanism, speaker=speaker)
 

@@ -17,7 +17,8 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.types import Group, Pack, Split
+from cod_lightning.types import Group, Pack
+from tests.benchmarks.packs import training_packs
 
 PACK_SIZE, MAX_NEW_TOKENS = 4, 8
 
@@ -45,8 +46,7 @@ class QuickStart:
 
     def packs(self, count: int, first: int = 0) -> list[Pack]:
         """Training packs from `first` on."""
-        numbers = range(first, first + count)
-        return [self.world.sample_pack(split=Split.TRAIN, index=i, num_tasks=PACK_SIZE) for i in numbers]
+        return training_packs(self.world, count, PACK_SIZE, first)
 
     def play(self, engine: Engine, packs: Sequence[Pack], siblings: int, seed: int) -> list[Group]:
         """A rollout by that engine."""
