@@ -1,16 +1,19 @@
-"""Records of experience, from a task to a trainable row; the whole domain in one file, stdlib only.
+"""Records of experience, from a task to a trainable row; the whole domain in one file, no torch.
 
     Pack(Task) -> Group(Lifecycle(Episode(Turn))) -> Segment
 
 Letters used everywhere: G packs in a batch, K sibling lifecycles of a pack, N tasks of a pack, E = 2N-1 episodes of a
 lifecycle in the order solve_0, update_0, solve_1, ..., solve_{N-1}; B token rows, T tokens, V vocabulary.
 
-Each record is written once, by one function, and never changed downstream.
+Each record is written once, by one function, and never changed downstream. What is made at every turn is a msgspec struct, which
+takes a tenth of a frozen dataclass's time.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Role(StrEnum):
@@ -21,8 +24,7 @@ class Role(StrEnum):
     ASSISTANT = "assistant"
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """One utterance of a dialogue, as text."""
 
     role: Role
@@ -108,8 +110,7 @@ class Pack:
         return len(self.tasks)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class Turn(Struct, frozen=True, kw_only=True):
     """One engine call. Holds what was *added* since the previous turn: whole prompts would grow with the square.
 
     Worked example, a solve episode of two turns (`s` system, `o` observation, `a` action ids)::

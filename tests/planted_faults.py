@@ -9,12 +9,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.loggers import CSVLogger
+from msgspec import structs
 
 from callbacks import Throughput, WeightSync
 from cod_lightning.contexts import HintContext
@@ -83,7 +83,7 @@ class PlantedEngine(TransformersEngine):
             await asyncio.sleep(3600)
         said = await super().generate(request)
         wrong = {"action_ids": (), "behaviour_logprobs": ()} if what == "empty" else GARBAGE[index % len(GARBAGE)]
-        return replace(said, **wrong)
+        return structs.replace(said, **wrong)
 
 
 class Books:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
+
 from cod_lightning.types import Message, StopReason
 
 if TYPE_CHECKING:
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True):
     """One turn to be sampled."""
 
     dialogue: str
@@ -37,8 +38,7 @@ class Request:
     top_p: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(Struct, frozen=True, kw_only=True):
     """What the policy said."""
 
     action_ids: tuple[int, ...]
@@ -124,4 +124,4 @@ def digest(ids: Iterable[int], previous: int = 0) -> int:
     >>> digest([1, 2, 3]) == digest([3], digest([1, 2]))
     True
     """
-    return zlib.crc32(array("i", ids).tobytes(), previous)
+    return zlib.crc32(array("i", ids), previous)

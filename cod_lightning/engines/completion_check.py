@@ -6,6 +6,8 @@ from cod_lightning.engines.base import Completion
 from cod_lightning.errors import BadCompletion
 from cod_lightning.types import StopReason
 
+_IDS, _LOGPROBS = frozenset({int}), frozenset({float, int})
+"""Types of what is in a completion: no booleans, no arrays' scalars."""
 _ROUNDING = 1e-2
 """nats by which a log-probability may exceed 0 in low precision."""
 
@@ -38,16 +40,16 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
 
 
 def _check_ids(ids: tuple[int, ...], num_ids: int) -> None:
-    if strange := set(map(type, ids)) - {int}:
-        raise BadCompletion(f"token ids of type {_names(strange)}")
+    if not _IDS.issuperset(map(type, ids)):
+        raise BadCompletion(f"token ids of type {_names(set(map(type, ids)) - _IDS)}")
     if min(ids) < 0 or max(ids) >= num_ids:
         wrong = next(i for i in ids if not 0 <= i < num_ids)
         raise BadCompletion(f"token id {wrong}, outside the vocabulary of {num_ids}")
 
 
 def _check_logprobs(logprobs: tuple[float, ...]) -> None:
-    if strange := set(map(type, logprobs)) - {float, int}:
-        raise BadCompletion(f"log-probs of type {_names(strange)}")
+    if not _LOGPROBS.issuperset(map(type, logprobs)):
+        raise BadCompletion(f"log-probs of type {_names(set(map(type, logprobs)) - _LOGPROBS)}")
     total = sum(logprobs)  # not finite if any is not
     if not math.isfinite(total) or max(logprobs) > _ROUNDING:
         wrong = next((p for p in logprobs if not (math.isfinite(p) and p <= _ROUNDING)), total)

@@ -1,7 +1,9 @@
 """Which server serves which dialogue: the one that holds its prefix, and another only when that one is lost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.engines.server_client import ServerClient
@@ -95,7 +97,7 @@ class OneServer(Engine):
 
     async def generate(self, request: Request) -> Completion:
         """Sample one turn there, as long as it is up."""
-        there = replace(request, dialogue=f"{self._server.url}/{request.dialogue}")
+        there = structs.replace(request, dialogue=f"{self._server.url}/{request.dialogue}")
         self._fleet.pin(there.dialogue, self._server)
         return await self._whole.generate(there)
 

@@ -10,7 +10,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import EngineFailure, EngineRefused, EnvironmentFailure, OutOfTime, TurnTimeout
-from cod_lightning.rollout.deadlines import NO_LIMIT, episode_limit
+from cod_lightning.rollout.deadlines import episode_limit
 from cod_lightning.rollout.dialogue import Dialogue, Speaker
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 
@@ -50,7 +50,7 @@ async def run_solve_episode(
     try:
         async with episode_limit(speaker.deadlines, pack_ends):
             speaker.pulse.at(identity, "world")
-            with _WorldBoundary():
+            with _WORLD:
                 observation, _ = await _call(env, env.reset, options={"task": task})
                 _check_text(observation, env)
                 system = mechanism.inject(env.rules, context)
@@ -59,7 +59,7 @@ async def run_solve_episode(
                 while True:
                     turn = await _turn(dialogue)
                     turns.append(turn)
-                    with _WorldBoundary():
+                    with _WORLD:
                         if turn.stop is StopReason.WINDOW:
                             return ended(EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
                         observation, reward, terminated, truncated, _ = await _call(env, env.step, turn.response)
@@ -129,16 +129,25 @@ async def run_update_episode(
 async def _turn(dialogue: Dialogue) -> Turn:
     """The policy's next words, within the time that a turn may take."""
     speaker = dialogue.speaker
-    limit_s, engine = speaker.deadlines.turn_s, speaker.engine
+    limit_s = speaker.deadlines.turn_s
     speaker.pulse.at(dialogue.identity, "engine")
-    try:
-        async with NO_LIMIT if limit_s is None else asyncio.timeout(limit_s):
-            with _EngineBoundary(engine):
-                turn = await dialogue.turn()
-    except TimeoutError:
-        raise TurnTimeout(f"{type(engine).__name__} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
+    turn = await (_spoken(dialogue) if limit_s is None else _spoken_within(limit_s, dialogue))
     speaker.pulse.at(dialogue.identity, "world")
     return turn
+
+
+async def _spoken_within(limit_s: float, dialogue: Dialogue) -> Turn:
+    try:
+        async with asyncio.timeout(limit_s):
+            return await _spoken(dialogue)
+    except TimeoutError:
+        engine = type(dialogue.speaker.engine).__name__
+        raise TurnTimeout(f"{engine} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
+
+
+async def _spoken(dialogue: Dialogue) -> Turn:
+    with _EngineBoundary(dialogue.speaker.engine):
+        return await dialogue.turn()
 
 
 async def _call(env: TextEnv, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -171,6 +180,9 @@ class _WorldBoundary:
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, EnvironmentFailure):
             raise EnvironmentFailure(f"{type(error).__name__}: {error}") from error
+
+
+_WORLD = _WorldBoundary()
 
 
 class _EngineBoundary:

@@ -13,6 +13,7 @@ from typing import Any
 
 import lightning as L
 import torch
+from msgspec import structs
 
 from callbacks import Throughput, WeightSync
 from callbacks.metrics_file import MetricsFile
@@ -34,7 +35,7 @@ def apart(episode: Episode) -> Episode:
     turns = []
     for turn in episode.turns:
         history += turn.new_ids
-        turns.append(replace(turn, new_ids=history, extends=False))
+        turns.append(structs.replace(turn, new_ids=history, extends=False))
         history += turn.action_ids
     return replace(episode, turns=tuple(turns))
 

@@ -1,11 +1,11 @@
 """An engine whose log-probs are off is noticed on what is trained, with numbers, and its run ends."""
 
 import warnings
-from dataclasses import replace
 
 import lightning as L
 import pytest
 import torch
+from msgspec import structs
 
 from callbacks import MismatchGuard, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
@@ -27,7 +27,7 @@ class BentEngine(TransformersEngine):
     async def generate(self, request):
         said = await super().generate(request)
         off = [p + (self.by if t % 2 else -self.by) for t, p in enumerate(said.behaviour_logprobs)]
-        return replace(said, behaviour_logprobs=tuple(off))
+        return structs.replace(said, behaviour_logprobs=tuple(off))
 
 
 class Recorder(L.Callback):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from msgspec import structs
 
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest, dump
@@ -126,7 +127,7 @@ def saying(made: Group, text: str) -> Group:
     """The group with this text wherever a policy or a world may put one."""
 
     def episode(one: Episode) -> Episode:
-        turns = tuple(replace(t, observation=text, response=text) for t in one.turns)
+        turns = tuple(structs.replace(t, observation=text, response=text) for t in one.turns)
         return replace(one, turns=turns, context_before=text, context_after=f"{text} again", feedback=text)
 
     lives = tuple(replace(life, episodes=tuple(map(episode, life.episodes))) for life in made.lifecycles)
@@ -140,7 +141,7 @@ def varied_groups(num_groups: int, siblings: int, words: int, seed: int = 0) -> 
 
     def episode(one: Episode, context: str) -> Episode:
         logprobs = [-rng.expovariate(2) for _ in range(words + 1)]
-        turns = (turn(text(), logprobs), replace(turn(text(), logprobs), observation=text()))
+        turns = (turn(text(), logprobs), structs.replace(turn(text(), logprobs), observation=text()))
         return replace(one, turns=turns, context_before=context, context_after=context)
 
     def text() -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.lines import LifecycleFile
@@ -96,7 +97,7 @@ def test_a_line_for_the_same_episode_played_again_with_other_words_is_not_taken_
     (made,) = GROUPS[:1]
 
     def other(life: Lifecycle) -> Lifecycle:
-        said = (replace(turn(), action_ids=(7, 8)),)
+        said = (structs.replace(turn(), action_ids=(7, 8)),)
         return replace(life, episodes=tuple(replace(episode, turns=said) for episode in life.episodes))
 
     played_twice = [replace(made, lifecycles=tuple(map(other, made.lifecycles))), made]

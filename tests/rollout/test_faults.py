@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from cod_lightning.errors import ConfigError, TooManyFailures
 from cod_lightning.models import TinyPolicy
@@ -133,7 +134,7 @@ class GarbageEngine(FunctionEngine):
         completion = await super().generate(request)
         if "#1." not in request.dialogue:
             return completion
-        return self.wrong if not isinstance(self.wrong, dict) else replace(completion, **self.wrong)
+        return self.wrong if not isinstance(self.wrong, dict) else structs.replace(completion, **self.wrong)
 
 
 @pytest.mark.parametrize("complaint", GARBAGE)
@@ -154,7 +155,7 @@ def test_something_else_than_a_completion_is_named(wrong):
 def test_a_model_may_have_more_ids_than_its_tokenizer():
     class Large(FunctionEngine):
         async def generate(self, request):
-            return replace(await super().generate(request), action_ids=(CHAT.num_ids, 2))
+            return structs.replace(await super().generate(request), action_ids=(CHAT.num_ids, 2))
 
     pack = WordWorld().sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     for num_ids, failed in ((None, True), (CHAT.num_ids + 1, False)):

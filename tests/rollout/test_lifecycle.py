@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
@@ -78,13 +79,13 @@ def test_an_episode_of_three_turns_is_one_row_in_which_exactly_the_actions_are_m
 def test_an_engine_that_saw_other_ids_costs_the_lifecycle_and_rows_of_other_ids_are_counted_as_drift():
     class Forgetful(FunctionEngine):
         async def generate(self, request):
-            return replace(await super().generate(request), prompt_digest=0)
+            return structs.replace(await super().generate(request), prompt_digest=0)
 
     (lifecycle,) = live(Forgetful(lambda _: SAY_W1), num_tasks=1).lifecycles
     assert lifecycle.episodes[0].fault == "BadCompletion"
     group = live(FunctionEngine(lambda _: SAY_W1), num_tasks=1)
     (episode,) = group.lifecycles[0].episodes
-    turns = tuple(replace(turn, prompt_digest=0) for turn in episode.turns)
+    turns = tuple(structs.replace(turn, prompt_digest=0) for turn in episode.turns)
     forged = replace(group.lifecycles[0], episodes=(replace(episode, turns=turns),))
     assert count_drift([replace(group, lifecycles=(forged,))]) == 3 * len(SAY_W1)
 

@@ -3,14 +3,15 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake.labels import FIXED
 from cod_lightning.envs.frozen_lake.lake import Cell, Lake
 from cod_lightning.envs.unchanging import Unchanging
 
 
-@dataclass(frozen=True, slots=True)
-class LastMove(Unchanging):
+class LastMove(Unchanging, Struct, frozen=True):
     """What the last action did."""
 
     code: int
@@ -19,8 +20,7 @@ class LastMove(Unchanging):
     after: Cell
 
 
-@dataclass(frozen=True, slots=True)
-class LakeView(Unchanging):
+class LakeView(Unchanging, Struct, frozen=True):
     """All that a rendering may show."""
 
     lake: Lake
