@@ -31,6 +31,10 @@ from cod_lightning.types import StopReason
 
 _WORTH_COPYING = 4
 """Fewest tokens that a dialogue takes over from another one's slot."""
+_WORTH_ANSWERING = 1 / 3
+"""Share of the turns in flight that is to be over before they are answered: changing between decoding and playing costs."""
+_MOST_FURTHER = 2
+"""Passes that a turn which is over waits at most for others."""
 
 
 @dataclass(slots=True)
@@ -80,18 +84,19 @@ class TransformersEngine(Engine):
         self.max_dialogues = max_dialogues
         self.prefill_tokens = prefill_tokens
         self._forward: PackedForward | None = None
-        self._stop_ids = np.zeros(0, np.int64)
+        self._stop_ids: frozenset[int] = frozenset()
         self._reset()
 
     def _reset(self) -> None:
         """Forget all dialogues (their caches belong to other weights, or to a loop that is gone)."""
-        self._cache, self._table, self._openings = SlotCache(), TurnTable(), Openings()
+        self._cache, self._table, self._openings = SlotCache(), TurnTable(self._stop_ids), Openings()
         self._dialogues: dict[str, _Dialogue] = {}
         self._free_slots: list[int] = list(range(self.max_dialogues))
         """A heap: live dialogues stay side by side, where the cache is read without a copy."""
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
         self._joining: list[_Turn] = []
         self._decoding: list[_Turn] = []
+        self._over: list[_Turn] = []
         self._pumping: asyncio.Task[None] | None = None
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
@@ -105,7 +110,7 @@ class TransformersEngine(Engine):
         own = copy.deepcopy(model, memo).eval().requires_grad_(False)
         use_rms_norm(own)
         self._forward = PackedForward(own)
-        self._stop_ids = np.array(sorted(stop_ids), np.int64)
+        self._stop_ids = frozenset(stop_ids)
         self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
 
@@ -173,16 +178,17 @@ class TransformersEngine(Engine):
                     self._advance(in_flight, joining)
                 for turn in opening:
                     self._openings.put(turn.dialogue.slot, turn.opening)
-                self._decoding = sorted(self._deliver(self._decoding + self._joining), key=_slot)
-                self._joining = []
+                self._decoding, self._joining = sorted(self._decoding + self._joining, key=_slot), []
+                self._decode_on()
+                self._deliver()
         except Exception as error:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         failure = error if isinstance(error, EngineFailure) else EngineFailure(f"{type(error).__name__}: {error}")
         futures = [future for _, future in self._waiting] + [turn.future for turn in self._decoding]
-        futures += [turn.future for turn in self._joining]
-        self._waiting, self._decoding, self._joining = [], [], []
+        futures += [turn.future for turn in self._joining + self._over]
+        self._waiting, self._decoding, self._joining, self._over = [], [], [], []
         for future in futures:
             if not future.done():
                 future.set_exception(failure)
@@ -272,12 +278,21 @@ class TransformersEngine(Engine):
         forward = self._bound()
         return output_logits(forward.model, forward(rows, self._cache))
 
-    def _deliver(self, turns: list[_Turn]) -> list[_Turn]:
-        """Resolve the turns that have ended; the others go on."""
-        slots = _slots(turns)
-        over, stopped = self._table.ended(slots, self._stop_ids)
-        ended, said = compress(turns, over), self._table.said(slots[over])
-        for turn, (ids, logprobs), has_stopped in zip(ended, said, stopped[over].tolist(), strict=True):
+    def _decode_on(self) -> None:
+        """Set aside what is over; while that is little, the others get some more tokens first."""
+        for further in range(1 + _MOST_FURTHER):
+            if further:
+                self._advance(self._decoding, [])
+            over = self._table.over(_slots(self._decoding))
+            self._over += compress(self._decoding, over)
+            self._decoding = list(compress(self._decoding, ~over))
+            if len(self._over) >= _WORTH_ANSWERING * (len(self._over) + len(self._decoding)):
+                return
+
+    def _deliver(self) -> None:
+        """Resolve the turns that are over."""
+        said = self._table.said(_slots(self._over))
+        for turn, (ids, logprobs) in zip(self._over, said, strict=True):
             dialogue, fed = turn.dialogue, ids[:-1]
             dialogue.num_cached += len(fed)
             dialogue.digest = digest(fed, dialogue.digest)
@@ -285,12 +300,12 @@ class TransformersEngine(Engine):
                 Completion(
                     action_ids=ids,
                     behaviour_logprobs=logprobs,
-                    stop=StopReason.STOP if has_stopped else StopReason.LENGTH,
+                    stop=StopReason.STOP if ids[-1] in self._stop_ids else StopReason.LENGTH,
                     policy_version=self.policy_version,
                     prompt_digest=turn.prompt_digest,
                 )
             )
-        return list(compress(turns, ~over))
+        self._over = []
 
 
 def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:

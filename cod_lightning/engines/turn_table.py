@@ -1,6 +1,6 @@
 """The turns that an engine is sampling, in columns with a row for every slot: a token takes no Python of its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,7 +15,8 @@ Slots = Int[np.ndarray, " b"]
 class TurnTable:
     """What each slot's turn asks for and has been given so far; rows and columns grow on demand."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop_ids: Iterable[int] = ()) -> None:
+        self._stop_ids = sorted(stop_ids)
         self._prompt = np.zeros(0, np.int64)
         """Tokens of the prompt."""
         self._said = np.zeros(0, np.int64)
@@ -50,13 +51,14 @@ class TurnTable:
         self._ids[slots, said], self._logprobs[slots, said] = ids.cpu().numpy(), logprobs.cpu().numpy()
         self._said[slots] = said + 1
 
-    def ended(
-        self, slots: Slots, stop_ids: Int[np.ndarray, " s"]
-    ) -> tuple[Bool[np.ndarray, " b"], Bool[np.ndarray, " b"]]:
-        """Which of these turns are over, and which of them with a stop token."""
+    def over(self, slots: Slots) -> Bool[np.ndarray, " b"]:
+        """Which of these turns have ended, by a stop token or at their limit."""
         said = self._said[slots]
-        stopped = (self._ids[slots, said - 1][:, None] == stop_ids).any(axis=1)
-        return stopped | (said >= self._most[slots]), stopped
+        last = self._ids[slots, said - 1]
+        over = said >= self._most[slots]
+        for stop_id in self._stop_ids:
+            over |= last == stop_id
+        return over
 
     def said(self, slots: Slots) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
         """Of each of these turns its ids so far and their log-probabilities."""
@@ -72,7 +74,7 @@ class TurnTable:
             return
         rows = max(num_slots, 2 * rows) if num_slots > rows else rows
         columns = max(num_tokens, columns)
-        for name, array in vars(self).items():
+        for name, array in [(n, a) for n, a in vars(self).items() if isinstance(a, np.ndarray)]:
             grown = np.zeros((rows, columns) if array.ndim == 2 else rows, array.dtype)
             grown[tuple(slice(length) for length in array.shape)] = array
             setattr(self, name, grown)

@@ -220,6 +220,36 @@ def test_who_waits_for_a_slot_gets_it_once_a_slow_world_lets_go(model):
     assert first == second
 
 
+@pytest.mark.parametrize(
+    ("lengths", "passes"),
+    [
+        ((1, 9), (1, 9)),
+        ((1, 9, 9, 9), (3, 9, 9, 9)),
+        ((1, 2, 9, 9), (2, 2, 9, 9)),
+        ((4, 4, 4, 4, 4, 9), (4,) * 5 + (9,)),
+    ],
+)
+def test_turns_are_answered_when_a_third_is_over_or_after_two_more_passes(model, monkeypatch, lengths, passes):
+    engine, advance, num_passes = bound(model), TransformersEngine._advance, 0
+    engine._table._stop_ids = []  # every turn goes on to its limit
+
+    def counted(self, in_flight, joining):
+        nonlocal num_passes
+        num_passes += 1
+        advance(self, in_flight, joining)
+
+    async def timed(n, length):
+        completion = await engine.generate(request((5, 6), dialogue=str(n), max_new_tokens=length))
+        assert len(completion.action_ids) == length
+        return num_passes
+
+    async def all_of_them():
+        return await asyncio.gather(*(timed(n, length) for n, length in enumerate(lengths)))
+
+    monkeypatch.setattr(TransformersEngine, "_advance", counted)
+    assert tuple(asyncio.run(all_of_them())) == passes
+
+
 def test_greedy_decoding_takes_the_most_likely_token_each_time(engine, model):
     (completion,) = ask(engine, request([3, 7, 5], temperature=0.0))
     ids = [3, 7, 5]

@@ -32,9 +32,7 @@ def test_a_turn_keeps_its_tokens_while_the_table_grows():
 
 
 def test_a_turn_ends_at_a_stop_token_or_at_its_limit():
-    table, slots = TurnTable(), np.array([0, 1, 2])
+    table, slots = TurnTable(stop_ids=[3]), np.array([0, 1, 2])
     table.begin(slots, [_request(2, most) for most in (1, 9, 9)])
     table.sample(slots, _logits(4, 3, 4))
-    over, stopped = table.ended(slots, np.array([3]))
-    assert over.tolist() == [True, True, False]
-    assert stopped.tolist() == [False, True, False]
+    assert table.over(slots).tolist() == [True, True, False]
