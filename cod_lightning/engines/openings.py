@@ -37,9 +37,11 @@ class Openings:
     def longest(self, ids: Ids) -> tuple[int, int]:
         """A slot that begins with as many of these ids as any, and how many; (0, 0) where nobody is known."""
         at = bisect_left(self._in_order, (ids, -1))
-        near = self._in_order[max(0, at - 1) : at + 1]
-        num, slot = max(((num_alike(opening, ids), slot) for opening, slot in near), default=(0, 0))
-        return slot, num
+        most, where = 0, 0
+        for opening, slot in self._in_order[max(0, at - 1) : at + 1]:
+            if (num := num_alike(opening, ids)) > most:
+                most, where = num, slot
+        return where, most
 
 
 def num_alike(one: Sequence[int], other: Sequence[int]) -> int:
@@ -48,5 +50,9 @@ def num_alike(one: Sequence[int], other: Sequence[int]) -> int:
     >>> num_alike((1, 2, 3), (1, 2, 4, 5))
     2
     """
-    lengths = range(1, 1 + min(len(one), len(other)))
-    return bisect_left(lengths, True, key=lambda length: one[:length] != other[:length])
+    num = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        num += 1
+    return num
