@@ -5,8 +5,8 @@
 Letters used everywhere: G packs in a batch, K sibling lifecycles of a pack, N tasks of a pack, E = 2N-1 episodes of a
 lifecycle in the order solve_0, update_0, solve_1, ..., solve_{N-1}; B token rows, T tokens, V vocabulary.
 
-Each record is written once, by one function, and never changed downstream. What is made at every turn is a msgspec struct, which
-takes a tenth of a frozen dataclass's time.
+Each record is written once, by one function, and never changed downstream. What rollouts make by the thousand are msgspec structs:
+making one takes a tenth of a frozen dataclass's time, sending one to another process two thirds.
 """
 
 from collections.abc import Sequence
@@ -138,8 +138,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     """The action as text, special tokens left out, for readers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Episode:
+class Episode(Struct, frozen=True, kw_only=True):
     """All turns of one task (solve), or one rewrite of the context (update)."""
 
     kind: EpisodeKind
@@ -179,16 +178,14 @@ class Episode:
         return sum(len(turn.action_ids) for turn in self.turns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Struct, frozen=True, kw_only=True):
     """An extra solve episode from a snapshot of a lifecycle: nothing comes after it."""
 
     kind: AttemptKind
     episode: Episode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lifecycle:
+class Lifecycle(Struct, frozen=True, kw_only=True):
     """The E = 2N-1 interleaved episodes of one sibling through one pack."""
 
     pack_id: str
@@ -218,8 +215,7 @@ class Lifecycle:
         return any(episode.status is EpisodeStatus.FAILED for episode in self.episodes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(Struct, frozen=True, kw_only=True):
     """The K sibling lifecycles of one pack; each other's baseline."""
 
     pack: Pack

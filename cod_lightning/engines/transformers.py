@@ -133,9 +133,10 @@ class TransformersEngine(Engine):
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; joins the batch at the next token."""
         self._bound()
-        future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Completion] = loop.create_future()
         self._waiting.append((request, future))
-        self._keep_pumping()
+        self._keep_pumping(loop)
         return await future
 
     def release(self, dialogue: str) -> None:
@@ -143,10 +144,10 @@ class TransformersEngine(Engine):
         if known := self._dialogues.pop(dialogue, None):
             heapq.heappush(self._free_slots, known.slot)
             if self._waiting:
-                self._keep_pumping()
+                self._keep_pumping(asyncio.get_running_loop())
 
-    def _keep_pumping(self) -> None:
-        loop, last = asyncio.get_running_loop(), self._pumping
+    def _keep_pumping(self, loop: asyncio.AbstractEventLoop) -> None:
+        last = self._pumping
         if last is None or last.get_loop() is not loop:
             self._openings = Openings()  # no rollout's rounding depends on what was played before it
         elif not last.done():

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from msgspec import structs
+
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.non_stationary import NonStationary
@@ -37,5 +39,5 @@ def _joined(lives: list[Lifecycle]) -> Iterator[Episode]:
     for number, life in enumerate(lives):
         if number:
             yield Episode(kind=EpisodeKind.UPDATE, position=position - 1, status=EpisodeStatus.SKIPPED)
-        yield from (replace(episode, position=episode.position + position) for episode in life.episodes)
+        yield from (structs.replace(episode, position=episode.position + position) for episode in life.episodes)
         position += len(life.solves)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.errors import DataError
 from cod_lightning.rollout import transcript
 from cod_lightning.types import Group
@@ -42,7 +44,7 @@ class LifecycleFile:
         for one in self._singles():
             if latest is not None and _continues(latest, one):
                 joined = (*latest.group.lifecycles, *one.group.lifecycles)
-                latest = replace(latest, group=replace(latest.group, lifecycles=joined))
+                latest = replace(latest, group=structs.replace(latest.group, lifecycles=joined))
                 continue
             if latest is not None:
                 yield latest

@@ -6,7 +6,6 @@ it is complete: until then, or if its writer is killed, an earlier one stays as 
 
 import os
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -62,7 +61,7 @@ SCHEMA = pa.schema(
 )
 """Types and descriptions of the columns; the file carries them."""
 
-_EPISODE = tuple(field.name for field in fields(Episode))
+_EPISODE = Episode.__struct_fields__
 
 
 class TableWriter:

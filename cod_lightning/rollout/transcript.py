@@ -13,6 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.errors import DataError
 from cod_lightning.types import (
     Attempt,
@@ -69,7 +71,7 @@ def load(lines: Iterable[str], *, source: str = "transcript") -> list[Group]:
             continue
         step, pack, lifecycle = _read(line, f"{source}, line {number}")
         if latest is not None and latest[:2] == (step, pack.id) and latest[2] < lifecycle.sibling:
-            groups[-1] = dataclasses.replace(groups[-1], lifecycles=(*groups[-1].lifecycles, lifecycle))
+            groups[-1] = structs.replace(groups[-1], lifecycles=(*groups[-1].lifecycles, lifecycle))
         else:
             groups.append(Group(pack=pack, lifecycles=(lifecycle,)))
         latest = (step, pack.id, lifecycle.sibling)

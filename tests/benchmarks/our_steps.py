@@ -7,7 +7,6 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def apart(episode: Episode) -> Episode:
         history += turn.new_ids
         turns.append(structs.replace(turn, new_ids=history, extends=False))
         history += turn.action_ids
-    return replace(episode, turns=tuple(turns))
+    return structs.replace(episode, turns=tuple(turns))
 
 
 class PerTurn(RolloutDataModule):
@@ -45,8 +44,10 @@ class PerTurn(RolloutDataModule):
 
     def _train_groups(self, packs: Any, replacing: bool) -> list[Group]:
         def cut(group: Group) -> Group:
-            lives = (replace(life, episodes=tuple(apart(e) for e in life.episodes)) for life in group.lifecycles)
-            return replace(group, lifecycles=tuple(lives))
+            lives = (
+                structs.replace(life, episodes=tuple(apart(e) for e in life.episodes)) for life in group.lifecycles
+            )
+            return structs.replace(group, lifecycles=tuple(lives))
 
         return [cut(group) for group in super()._train_groups(packs, replacing)]
 

@@ -3,6 +3,7 @@
 import sqlite3
 
 import pytest
+from msgspec import structs
 
 from cod_lightning.deployment import ContextStore
 from cod_lightning.errors import ConfigError, DataError
@@ -75,8 +76,7 @@ def test_going_back_is_a_new_version(tmp_path):
 def test_an_episode_and_its_context_come_together_or_not_at_all(tmp_path):
     store = _lived(tmp_path, 1)
     store.add_solve("t1", _solve(1), began=0.0)
-    unreadable = _update(1, "x")
-    object.__setattr__(unreadable, "context_after", None)
+    unreadable = structs.replace(_update(1, "x"), context_after=None)
     with pytest.raises(sqlite3.IntegrityError):
         store.add_update("t1", unreadable, began=0.0)
     assert len(store.episodes()) == 3

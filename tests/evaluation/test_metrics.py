@@ -1,10 +1,10 @@
 """Position metrics weigh lifecycles, not batches or ranks."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
+from msgspec import structs
 
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle
@@ -90,7 +90,7 @@ def test_success_in_repeated_tasks_is_kept_apart() -> None:
             )
             for n, (success, repeat) in enumerate(solved)
         ]
-        both = [e for solve in episodes for e in (solve, replace(solve, kind=EpisodeKind.UPDATE))][:-1]
+        both = [e for solve in episodes for e in (solve, structs.replace(solve, kind=EpisodeKind.UPDATE))][:-1]
         return Lifecycle(pack_id="p", sibling=0, episodes=tuple(both))
 
     metrics = PositionMetrics()

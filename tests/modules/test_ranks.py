@@ -1,12 +1,12 @@
 """One, two and four ranks, with DDP and with FSDP2: the same gradients, metrics and weights from the same lifecycles."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import lightning as L
 import pytest
 import torch
 from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
+from msgspec import structs
 from torch.distributed.tensor import DTensor
 
 from callbacks import Throughput, WeightSync
@@ -130,9 +130,11 @@ def equal(group):
 
     def life(one):
         pairs = zip(one.episodes, first, strict=True)
-        return replace(one, episodes=tuple(replace(e, reward=f.reward, success=f.success) for e, f in pairs))
+        return structs.replace(
+            one, episodes=tuple(structs.replace(e, reward=f.reward, success=f.success) for e, f in pairs)
+        )
 
-    return replace(group, lifecycles=tuple(map(life, group.lifecycles)))
+    return structs.replace(group, lifecycles=tuple(map(life, group.lifecycles)))
 
 
 OBJECTIVES = {

@@ -4,7 +4,6 @@ import json
 import random
 from array import array
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -128,10 +127,10 @@ def saying(made: Group, text: str) -> Group:
 
     def episode(one: Episode) -> Episode:
         turns = tuple(structs.replace(t, observation=text, response=text) for t in one.turns)
-        return replace(one, turns=turns, context_before=text, context_after=f"{text} again", feedback=text)
+        return structs.replace(one, turns=turns, context_before=text, context_after=f"{text} again", feedback=text)
 
-    lives = tuple(replace(life, episodes=tuple(map(episode, life.episodes))) for life in made.lifecycles)
-    return replace(made, lifecycles=lives)
+    lives = tuple(structs.replace(life, episodes=tuple(map(episode, life.episodes))) for life in made.lifecycles)
+    return structs.replace(made, lifecycles=lives)
 
 
 def varied_groups(num_groups: int, siblings: int, words: int, seed: int = 0) -> list[Group]:
@@ -142,7 +141,7 @@ def varied_groups(num_groups: int, siblings: int, words: int, seed: int = 0) -> 
     def episode(one: Episode, context: str) -> Episode:
         logprobs = [-rng.expovariate(2) for _ in range(words + 1)]
         turns = (turn(text(), logprobs), structs.replace(turn(text(), logprobs), observation=text()))
-        return replace(one, turns=turns, context_before=context, context_after=context)
+        return structs.replace(one, turns=turns, context_before=context, context_after=context)
 
     def text() -> str:
         return " ".join(rng.choices(vocabulary, k=words))
@@ -154,6 +153,6 @@ def varied_groups(num_groups: int, siblings: int, words: int, seed: int = 0) -> 
         lives: list[Lifecycle] = []
         for life in made.lifecycles:
             contexts = [text() for _ in life.episodes]
-            lives.append(replace(life, episodes=tuple(map(episode, life.episodes, contexts))))
-        groups.append(replace(made, lifecycles=tuple(lives)))
+            lives.append(structs.replace(life, episodes=tuple(map(episode, life.episodes, contexts))))
+        groups.append(structs.replace(made, lifecycles=tuple(lives)))
     return groups

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec import structs
 
 from cod_lightning.objective.baselines import GroupMean
 from cod_lightning.objective.batch import credit_table
@@ -39,7 +40,7 @@ def test_an_episode_without_a_reward_has_none(tmp_path):
 
 def test_a_group_that_lacks_a_sibling_has_none(tmp_path):
     assert _credit(tmp_path, group_size=3).of(GROUP) is None
-    assert _credit(tmp_path).of(replace(GROUP, lifecycles=GROUP.lifecycles[1:])) is None
+    assert _credit(tmp_path).of(structs.replace(GROUP, lifecycles=GROUP.lifecycles[1:])) is None
 
 
 def test_what_comes_after_the_baseline_is_named(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cod_lightning.rollout import transcript
 from tests.records import group
@@ -64,12 +65,12 @@ def test_the_difference_of_contexts_is_marked_word_by_word(opened: Opened, tmp_p
 def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path) -> None:
     solve, update, later = GROUPS[0].lifecycles[0].episodes
     episodes = (
-        replace(solve, context_after="1=? 2=up it was so"),
-        replace(update, context_after="1=up 2=down now all new so"),
+        structs.replace(solve, context_after="1=? 2=up it was so"),
+        structs.replace(update, context_after="1=up 2=down now all new so"),
         later,
     )
-    life = replace(GROUPS[0].lifecycles[0], episodes=episodes)
-    page = opened(write_run(tmp_path / "run", [replace(GROUPS[0], lifecycles=(life,))]))
+    life = structs.replace(GROUPS[0].lifecycles[0], episodes=episodes)
+    page = opened(write_run(tmp_path / "run", [structs.replace(GROUPS[0], lifecycles=(life,))]))
     page.locator(".episode").nth(1).click()
     context = page.locator("#episode .context")
     assert context.locator("del").all_inner_texts() == ["1=?", "2=up", "it was"]
@@ -203,7 +204,7 @@ def test_a_lake_is_drawn_with_the_way_that_was_walked(opened: Opened, tmp_path: 
     spec = {"rows": ["SFF", "HFF", "FFG"], "mapping": ["right", "down", "left", "up"]}
     (made,) = [saying(GROUPS[0], "<answer>Direction 1</answer>")]
     tasks = tuple(replace(task, spec=spec) for task in made.pack.tasks)
-    groups = [replace(made, pack=replace(made.pack, tasks=tasks))]
+    groups = [structs.replace(made, pack=replace(made.pack, tasks=tasks))]
     page = opened(write_run(tmp_path / "run", groups), scheme=scheme)
     assert page.locator(".timeline .lake").count() == 2
     assert page.locator("#episode .foot").count() == 2

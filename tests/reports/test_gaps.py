@@ -1,6 +1,5 @@
 """Log-prob gaps in a report: from the update's log-probs and the sampler's, or a reason why there are none."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +45,9 @@ def test_gaps_of_an_episode_of_several_turns_go_to_the_turns_that_they_are_of(tm
     turns = (turn(logprobs=(-1.0,)), turn(logprobs=()), turn(logprobs=(-1.0, -2.0)))
 
     def longer(life: Lifecycle) -> Lifecycle:
-        return replace(life, episodes=tuple(replace(episode, turns=turns) for episode in life.episodes))
+        return structs.replace(life, episodes=tuple(structs.replace(episode, turns=turns) for episode in life.episodes))
 
-    write_run(tmp_path, [replace(made, lifecycles=tuple(map(longer, made.lifecycles)))])
+    write_run(tmp_path, [structs.replace(made, lifecycles=tuple(map(longer, made.lifecycles)))])
     *_, episodes = _data(tmp_path)
     assert [one[5] for one in episodes[0]["t"]] == [[1000], [], [0, 0]]
 
@@ -98,9 +97,9 @@ def test_a_line_for_the_same_episode_played_again_with_other_words_is_not_taken_
 
     def other(life: Lifecycle) -> Lifecycle:
         said = (structs.replace(turn(), action_ids=(7, 8)),)
-        return replace(life, episodes=tuple(replace(episode, turns=said) for episode in life.episodes))
+        return structs.replace(life, episodes=tuple(structs.replace(episode, turns=said) for episode in life.episodes))
 
-    played_twice = [replace(made, lifecycles=tuple(map(other, made.lifecycles))), made]
+    played_twice = [structs.replace(made, lifecycles=tuple(map(other, made.lifecycles))), made]
     transcript.write(tmp_path / "lifecycles" / "train.jsonl", played_twice, step=4, append=False)
     *_, episodes = _data(tmp_path)
     assert [one["G"] is None for one in episodes] == [True] * 6 + [False] * 6

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -238,6 +237,6 @@ def test_too_many_failures_stop_with_each_fault_by_number_and_an_example():
 
 def test_a_group_of_fewer_than_two_survivors_is_counted_as_lost():
     group = mixed_group()
-    few = replace(group, lifecycles=group.lifecycles[:3])
+    few = structs.replace(group, lifecycles=group.lifecycles[:3])
     assert RolloutStats.of([few], 1.0, 0).num_lost_groups == 1
     assert count_faults([few]) == {"BadCompletion": 1, "EngineFailure": 1}

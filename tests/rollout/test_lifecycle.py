@@ -1,7 +1,6 @@
 """The loop of the paper, with an engine whose every word is known."""
 
 import time
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -86,8 +85,8 @@ def test_an_engine_that_saw_other_ids_costs_the_lifecycle_and_rows_of_other_ids_
     group = live(FunctionEngine(lambda _: SAY_W1), num_tasks=1)
     (episode,) = group.lifecycles[0].episodes
     turns = tuple(structs.replace(turn, prompt_digest=0) for turn in episode.turns)
-    forged = replace(group.lifecycles[0], episodes=(replace(episode, turns=turns),))
-    assert count_drift([replace(group, lifecycles=(forged,))]) == 3 * len(SAY_W1)
+    forged = structs.replace(group.lifecycles[0], episodes=(structs.replace(episode, turns=turns),))
+    assert count_drift([structs.replace(group, lifecycles=(forged,))]) == 3 * len(SAY_W1)
 
 
 def test_a_world_that_raises_costs_one_lifecycle_and_its_reward_is_missing():

@@ -1,8 +1,7 @@
 """A lifecycle as text."""
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 from cod_lightning.rollout.story import as_markdown
 from cod_lightning.types import Lifecycle
@@ -44,8 +43,8 @@ def test_a_long_utterance_is_cut_and_says_so() -> None:
 
 
 def test_an_error_and_a_reason_are_told() -> None:
-    failed = dataclasses.replace(solve(1, None), error="RuntimeError: broken")
-    unparsed = dataclasses.replace(update(0, parsed=False), feedback="no tags")
+    failed = structs.replace(solve(1, None), error="RuntimeError: broken")
+    unparsed = structs.replace(update(0, parsed=False), feedback="no tags")
     text = as_markdown(Lifecycle(pack_id="x", sibling=0, episodes=(solve(0, True), unparsed, failed)))
     assert "   error | RuntimeError: broken" in text
     assert "feedback | no tags" in text

@@ -1,6 +1,5 @@
 """Lifecycles as a Parquet file."""
 
-import dataclasses
 import math
 import multiprocessing
 import os
@@ -23,7 +22,7 @@ HOSTILE = "a\x00b\r\n\x1b[0m | ``` <script> \u2028 é 深 '' \"\""
 def strange() -> Group:
     """Two tasks: one with odd numbers and texts and an update that did not parse; then a world that failed."""
     turns = (turn(HOSTILE, (-0.1, -1e-300, -math.pi)), structs.replace(turn("", ()), policy_version=-1))
-    failed = dataclasses.replace(solve(1, None, HOSTILE), error="RuntimeError: the world is broken")
+    failed = structs.replace(solve(1, None, HOSTILE), error="RuntimeError: the world is broken")
     episodes = (solve(0, False, turns=turns), update(0, parsed=False, turns=(turn(),)), failed)
     return Group(pack=pack("strange", 2), lifecycles=(Lifecycle(pack_id="strange", sibling=3, episodes=episodes),))
 
@@ -62,7 +61,7 @@ def test_a_row_is_an_episode_with_flat_columns_that_are_described(tmp_path: Path
 
 def test_every_field_of_an_episode_and_of_a_turn_has_a_column() -> None:
     turns = SCHEMA.field("turns").type.value_type
-    assert {field.name for field in dataclasses.fields(Episode)} <= set(SCHEMA.names)
+    assert set(Episode.__struct_fields__) <= set(SCHEMA.names)
     assert set(Turn.__struct_fields__) == {field.name for field in turns}
 
 
@@ -74,8 +73,8 @@ def test_a_missing_reward_is_null_and_the_policy_version_that_of_the_oldest_turn
 
 def test_half_a_surrogate_pair_costs_one_character_and_not_the_file(tmp_path: Path) -> None:
     broken = lifecycle("c", (True,), context="")
-    said = dataclasses.replace(broken.episodes[0], feedback="file \udcff")
-    life = dataclasses.replace(broken, episodes=(said,))
+    said = structs.replace(broken.episodes[0], feedback="file \udcff")
+    life = structs.replace(broken, episodes=(said,))
     path = write(tmp_path / "x.parquet", [Group(pack=pack("c", 1), lifecycles=(life,))])
     assert next(read_lifecycles(path)).episodes[0].feedback == "file ?"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from cod_lightning.errors import DataError
 from cod_lightning.rollout.stats import RolloutStats
@@ -112,7 +113,7 @@ class Spec:
 
 def test_an_environment_s_own_spec_becomes_a_plain_dict_and_stays_one() -> None:
     task = Task(id="t", seed=1, spec=Spec(tiles=(Tile(Kind.ICE, (0, 1)),), seen=frozenset({3, 1})))
-    one = dataclasses.replace(group("p", [(True,)]), pack=dataclasses.replace(pack("p", 1), tasks=(task,)))
+    one = structs.replace(group("p", [(True,)]), pack=dataclasses.replace(pack("p", 1), tasks=(task,)))
     lines = dump(one)
     (loaded,) = load(lines)
     assert loaded.pack.tasks[0].spec == {"tiles": [{"kind": "ice", "at": [0, 1]}], "seen": [1, 3]}
