@@ -3,7 +3,7 @@
 Every iteration of `_pump` first lets all lifecycles that can go on hand in their next request, then feeds those requests' *new*
 ids and the last token of every dialogue in flight in one forward pass, without padding. While few turns are over the others get a
 token or two more, so that decoding and playing change places less often. Nobody waits at a position; a dialogue's keys and values
-stay in its slot until the episode releases it, and the beginning of its first prompt is copied, not computed, where some slot has it.
+stay in its slot until the episode releases it, and the beginning of its first prompt is copied where some slot has it.
 """
 
 import asyncio
