@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 
 from cod_lightning.errors import ConfigError, EpisodeTimeout, PackTimeout
 
-NO_LIMIT = nullcontext()
-"""For whoever has as long as it takes; one for all, since it is entered at every turn."""
+_NO_LIMIT = nullcontext()
+"""For whoever has as long as it takes; one for all, since it is entered in every episode."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def pack_ends(deadlines: Deadlines) -> float | None:
 def episode_limit(deadlines: Deadlines, ends: float | None) -> AbstractAsyncContextManager[None]:
     """One timer for a whole episode, at its own end or at its pack's (`ends`), whichever comes first; none where neither is."""
     if deadlines.episode_s is None and ends is None:
-        return NO_LIMIT
+        return _NO_LIMIT
     return _limited(deadlines, ends)
 
 
