@@ -101,10 +101,10 @@ class HintContext(ContextMechanism):
             return "", f"there is text after '{end}'"
         if not hint:
             return "", "the hints are empty"
-        if spelled := next((token for token in sorted(special_tokens) if token in hint), None):
-            return "", f"the hints contain the special token '{spelled}'"
-        if spelled := next((text for text in _DELIMITERS if text in hint), None):
-            return "", f"the hints contain the delimiter '{spelled}'"
+        if spelled := [token for token in special_tokens if token in hint]:
+            return "", f"the hints contain the special token '{min(spelled)}'"
+        if spelled := [text for text in _DELIMITERS if text in hint]:
+            return "", f"the hints contain the delimiter '{spelled[0]}'"
         return hint, ""
 
     def _length_reward(self, num_tokens: int) -> float:

@@ -30,8 +30,12 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
         raise BadCompletion(f"{len(ids)} tokens where {max_new_tokens} were asked for")
     if len(logprobs) != len(ids):
         raise BadCompletion(f"{len(logprobs)} log-probs for {len(ids)} tokens")
-    _check_ids(ids, num_ids)
-    _check_logprobs(logprobs)
+    if not _IDS.issuperset(map(type, ids)) or min(ids) < 0 or max(ids) >= num_ids:
+        raise BadCompletion(_wrong_ids(ids, num_ids))
+    if not _LOGPROBS.issuperset(map(type, logprobs)):
+        raise BadCompletion(_wrong_logprobs(logprobs))
+    if not math.isfinite(sum(logprobs)) or max(logprobs) > _ROUNDING:  # a sum is not finite if any is not
+        raise BadCompletion(_wrong_logprobs(logprobs))
     if not isinstance(completion.stop, StopReason) or not isinstance(completion.policy_version, int):
         raise BadCompletion(f"stop {completion.stop!r}, policy version {completion.policy_version!r}")
     if completion.prompt_digest != prompt_digest:
@@ -39,21 +43,18 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
     return completion
 
 
-def _check_ids(ids: tuple[int, ...], num_ids: int) -> None:
-    if not _IDS.issuperset(map(type, ids)):
-        raise BadCompletion(f"token ids of type {_names(set(map(type, ids)) - _IDS)}")
-    if min(ids) < 0 or max(ids) >= num_ids:
-        wrong = next(i for i in ids if not 0 <= i < num_ids)
-        raise BadCompletion(f"token id {wrong}, outside the vocabulary of {num_ids}")
+def _wrong_ids(ids: tuple[int, ...], num_ids: int) -> str:
+    if types := set(map(type, ids)) - _IDS:
+        return f"token ids of type {_names(types)}"
+    wrong = next(i for i in ids if not 0 <= i < num_ids)
+    return f"token id {wrong}, outside the vocabulary of {num_ids}"
 
 
-def _check_logprobs(logprobs: tuple[float, ...]) -> None:
-    if not _LOGPROBS.issuperset(map(type, logprobs)):
-        raise BadCompletion(f"log-probs of type {_names(set(map(type, logprobs)) - _LOGPROBS)}")
-    total = sum(logprobs)  # not finite if any is not
-    if not math.isfinite(total) or max(logprobs) > _ROUNDING:
-        wrong = next((p for p in logprobs if not (math.isfinite(p) and p <= _ROUNDING)), total)
-        raise BadCompletion(f"log-prob {wrong}, where one is finite and at most 0")
+def _wrong_logprobs(logprobs: tuple[float, ...]) -> str:
+    if types := set(map(type, logprobs)) - _LOGPROBS:
+        return f"log-probs of type {_names(types)}"
+    wrong = next((p for p in logprobs if not (math.isfinite(p) and p <= _ROUNDING)), sum(logprobs))
+    return f"log-prob {wrong}, where one is finite and at most 0"
 
 
 def _names(types: set[type]) -> str:

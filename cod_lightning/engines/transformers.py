@@ -11,7 +11,7 @@ import copy
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain
 
 import numpy as np
 import torch
@@ -21,11 +21,11 @@ from transformers import PreTrainedModel
 from cod_lightning.adapters import adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.openings import Openings
-from cod_lightning.engines.turn_table import TurnTable
+from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.forward.packed import PackedForward
 from cod_lightning.forward.rms_norm import use_rms_norm
-from cod_lightning.forward.rows import Rows
+from cod_lightning.forward.rows import Rows, width_class
 from cod_lightning.forward.slots import SlotCache
 from cod_lightning.types import StopReason
 
@@ -63,6 +63,11 @@ class _Turn:
         """Of the prompt, what the cache lacks."""
         return self.request.prompt_ids[self.dialogue.num_cached :]
 
+    @property
+    def num_new_ids(self) -> int:
+        """How many these are."""
+        return len(self.request.prompt_ids) - self.dialogue.num_cached
+
 
 class TransformersEngine(Engine):
     """Decodes from its own plain copy of a causal language model, never through sharded or wrapped modules.
@@ -72,7 +77,7 @@ class TransformersEngine(Engine):
 
     Args:
         max_dialogues: Dialogues that hold a cache slot at a time; further ones wait for a free slot. Bounds memory.
-        prefill_tokens: New prompt tokens of one forward pass; larger joins are split, shortest prompts first.
+        prefill_tokens: New prompt tokens of one forward pass; larger joins are split, short prompts first.
     """
 
     takes_adapters = True
@@ -95,7 +100,8 @@ class TransformersEngine(Engine):
         """A heap: live dialogues stay side by side, where the cache is read without a copy."""
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
         self._joining: list[_Turn] = []
-        self._decoding: list[_Turn] = []
+        self._decoding: dict[int, _Turn] = {}
+        """By slot."""
         self._over: list[_Turn] = []
         self._pumping: asyncio.Task[None] | None = None
 
@@ -167,9 +173,8 @@ class TransformersEngine(Engine):
         try:
             while True:
                 await asyncio.sleep(0)  # every lifecycle that can go on now hands in its next request
-                self._decoding = [
-                    turn for turn in self._decoding if not turn.future.done()
-                ]  # cancelled: no slot any more
+                for slot in [slot for slot, turn in self._decoding.items() if turn.future.done()]:
+                    del self._decoding[slot]  # cancelled: not its own any more
                 self._joining = self._admit()
                 if not self._joining and not self._decoding:
                     return
@@ -179,7 +184,8 @@ class TransformersEngine(Engine):
                     self._advance(in_flight, joining)
                 for turn in opening:
                     self._openings.put(turn.dialogue.slot, turn.opening)
-                self._decoding, self._joining = sorted(self._decoding + self._joining, key=_slot), []
+                self._decoding |= {turn.dialogue.slot: turn for turn in self._joining}
+                self._joining = []
                 self._decode_on()
                 self._deliver()
         except Exception as error:
@@ -187,9 +193,9 @@ class TransformersEngine(Engine):
 
     def _fail(self, error: Exception) -> None:
         failure = error if isinstance(error, EngineFailure) else EngineFailure(f"{type(error).__name__}: {error}")
-        futures = [future for _, future in self._waiting] + [turn.future for turn in self._decoding]
-        futures += [turn.future for turn in self._joining + self._over]
-        self._waiting, self._decoding, self._joining, self._over = [], [], [], []
+        futures = [future for _, future in self._waiting]
+        futures += [turn.future for turn in (*self._decoding.values(), *self._joining, *self._over)]
+        self._waiting, self._decoding, self._joining, self._over = [], {}, [], []
         for future in futures:
             if not future.done():
                 future.set_exception(failure)
@@ -231,25 +237,31 @@ class TransformersEngine(Engine):
         for turn in opening:
             self._openings.drop(turn.dialogue.slot)
 
-    def _passes(self) -> Iterable[tuple[list[_Turn], list[_Turn]]]:
-        """Turns to feed in one pass each: those in flight and the shortest of those that join, then what is left of these."""
+    def _passes(self) -> Iterable[tuple[Slots, list[_Turn]]]:
+        """Turns to feed in one pass each: those in flight and the narrowest of those that join, then what is left of these."""
         joining: list[_Turn] = []
-        in_flight, num_ids = self._decoding, 0
-        for turn in sorted(self._joining, key=lambda turn: (_num_new_ids(turn), turn.dialogue.slot)):
-            num_ids += _num_new_ids(turn)
+        in_flight, num_ids = self._in_flight(), 0
+        for turn in sorted(self._joining, key=_shape):
+            num_new = turn.num_new_ids
+            num_ids += num_new
             if joining and num_ids > self.prefill_tokens:
                 yield in_flight, joining
-                joining, in_flight, num_ids = [], [], _num_new_ids(turn)
+                joining, in_flight, num_ids = [], in_flight[:0], num_new
             joining.append(turn)
         yield in_flight, joining
 
     @torch.inference_mode()
-    def _advance(self, in_flight: list[_Turn], joining: list[_Turn]) -> None:
-        """One more token for turns in flight, and the first for those that join, shortest first: whose caches get their prompts."""
+    def _advance(self, slots: Slots, joining: list[_Turn]) -> None:
+        """One more token for turns in flight, and the first for those that join, by their shape: whose caches get their prompts."""
+        last_ids, columns = self._table.next_inputs(slots)
+        order = columns.argsort(kind="stable")
+        slots, last_ids, columns = slots[order], last_ids[order], columns[order]
+        if not joining:
+            self._table.sample(slots, self._logits(Rows(slots, columns, np.ones_like(slots), last_ids)))
+            return
         chunks = [turn.new_ids for turn in joining]
         first, alike = _opened_alike(joining)
-        slots, joined = _slots(in_flight), _slots(joining)
-        last_ids, columns = self._table.next_inputs(slots)
+        joined = _slots(joining)
         new_ids = list(chain.from_iterable(chunks[i] for i in first))
         starts = [joining[i].dialogue.num_cached for i in first]
         logits = self._logits(
@@ -270,8 +282,7 @@ class TransformersEngine(Engine):
             dialogue = turn.dialogue
             dialogue.num_cached += len(chunk)
             turn.prompt_digest = dialogue.digest = digest(chunk, dialogue.digest)
-        if joining:
-            self._table.begin(joined, [turn.request for turn in joining])
+        self._table.begin(joined, [turn.request for turn in joining])
         self._table.sample(np.concatenate([slots, joined]), logits)
 
     def _logits(self, rows: Rows) -> Tensor:
@@ -281,14 +292,19 @@ class TransformersEngine(Engine):
 
     def _decode_on(self) -> None:
         """Set aside what is over; while that is little, the others get some more tokens first."""
+        slots = self._in_flight()
         for further in range(1 + _MOST_FURTHER):
             if further:
-                self._advance(self._decoding, [])
-            over = self._table.over(_slots(self._decoding))
-            self._over += compress(self._decoding, over)
-            self._decoding = list(compress(self._decoding, ~over))
+                self._advance(slots, [])
+            over = self._table.over(slots)
+            self._over += [self._decoding.pop(slot) for slot in slots[over].tolist()]
+            slots = slots[~over]
             if len(self._over) >= _WORTH_ANSWERING * (len(self._over) + len(self._decoding)):
                 return
+
+    def _in_flight(self) -> Slots:
+        """In order, where neighbours are read without a copy."""
+        return np.sort(np.fromiter(self._decoding, np.int64, len(self._decoding)))
 
     def _deliver(self) -> None:
         """Resolve the turns that are over."""
@@ -326,16 +342,13 @@ def _opened_alike(turns: Sequence[_Turn]) -> tuple[list[int], list[int]]:
     return first, alike
 
 
-def _slot(turn: _Turn) -> int:
-    return turn.dialogue.slot
-
-
-def _slots(turns: Sequence[_Turn]) -> np.ndarray:
+def _slots(turns: Sequence[_Turn]) -> Slots:
     return np.array([turn.dialogue.slot for turn in turns], np.int64)
 
 
-def _num_new_ids(turn: _Turn) -> int:
-    return len(turn.request.prompt_ids) - turn.dialogue.num_cached
+def _shape(turn: _Turn) -> tuple[int, int, int]:
+    """By which turns join a pass."""
+    return width_class(turn.num_new_ids), len(turn.request.prompt_ids), turn.dialogue.slot
 
 
 def _derived(model: nn.Module) -> set[str]:

@@ -127,7 +127,8 @@ class PackedForward:
         if num_ids - len(last) >= _MANY_UNREAD:
             at_last = torch.zeros((1, num_ids), dtype=torch.bool, device=device).index_fill_(1, last, True)
             reading = read_only_at(model, at_last)
-        self._blocks[:] = [Block.of(rows, part, device) for part in rows.similar()]
+        parts = rows.blocks() if device.type == "cpu" else rows.similar()  # elsewhere calls cost more than columns
+        self._blocks[:] = [Block.of(rows, part, device) for part in parts]
         try:
             with reading:
                 hidden = model.base_model(

@@ -1,10 +1,19 @@
 """What one forward pass feeds: the new ids of rows of unequal length, one row after the other."""
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, pairwise
 
 import numpy as np
 from jaxtyping import Int
+
+_WIDTHS = (1, *(26 * 2**n - 10 for n in range(20)))
+"""Of a class the widest row: 1, 16, 42, 94 and so on."""
+_WORTH_SPLITTING = 2000
+"""Columns, summed over rows of a single id, that a further block has to leave out."""
+_NEXT_QUERIES = 5
+"""Further ids of a row that cost as much per column as reading the column does."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +45,37 @@ class Rows:
             return self.starts
         return np.arange(len(self.ids)) + np.repeat(self.starts - self.ends + self.lengths, self.lengths)
 
+    @cached_property
+    def used(self) -> Int[np.ndarray, " b"]:
+        """Columns of each row, the new ones included."""
+        return self.starts + self.lengths
+
     @property
     def num_used(self) -> int:
         """Columns of the longest row, the new ones included."""
-        return int((self.starts + self.lengths).max())
+        return int(self.used.max())
 
     def similar(self) -> list[slice]:
-        """Runs of rows, given shortest first, that a rectangle does not pad by much; single tokens by themselves."""
-        out: list[slice] = []
-        begin, lengths = 0, self.lengths.tolist()
-        for end, length in enumerate(lengths):
-            if length > (1 if lengths[begin] == 1 else 2 * lengths[begin] + 8):
-                out.append(slice(begin, end))
-                begin = end
-        return [*out, slice(begin, len(lengths))]
+        """Rows of one `width_class` each, in whose order they are given."""
+        classes = np.searchsorted(_WIDTHS, self.lengths)
+        ends = (classes[1:] != classes[:-1]).nonzero()[0] + 1
+        return [slice(begin, end) for begin, end in pairwise((0, *ends.tolist(), len(classes)))]
+
+    def blocks(self) -> list[slice]:
+        """The same, but first rows and last rows of a class apart where this leaves out enough columns: best in their order."""
+        return list(chain.from_iterable(map(self._in_two, self.similar())))
+
+    def _in_two(self, part: slice) -> list[slice]:
+        used, num = self.used[part], part.stop - part.start
+        before, after = np.maximum.accumulate(used), np.maximum.accumulate(used[::-1])[::-1]
+        width = 1 + (self.lengths[part].max() - 1) / _NEXT_QUERIES
+        columns = np.arange(num) * np.roll(before, 1) + np.arange(num, 0, -1) * after
+        middle = part.start + int(columns.argmin())
+        if width * (columns[0] - columns.min()) < _WORTH_SPLITTING:
+            return [part]
+        return [slice(part.start, middle), slice(middle, part.stop)]
+
+
+def width_class(num_ids: int) -> int:
+    """A rectangle does not pad rows by much whose numbers of new ids are of one class; single tokens have one of their own."""
+    return bisect_left(_WIDTHS, num_ids)

@@ -83,7 +83,9 @@ class Chat:
         """The token with which a scripted policy ends its turns."""
         pad = tokenizer.convert_tokens_to_ids(str(tokenizer.pad_token)) if tokenizer.pad_token else 0
         self.pad_id: int = pad if isinstance(pad, int) else 0
-        self._end_text = "" if self.end_of_turn is None else self._text((self.end_of_turn,))
+        end_text = "" if self.end_of_turn is None else self._text((self.end_of_turn,))
+        self._after_end = self._after_assistant.lstrip().removeprefix(end_text)
+        """What the template puts after the assistant's own end-of-turn token."""
         self.encode = lru_cache(maxsize=65_536)(self.encode)
         self.decode = lru_cache(maxsize=65_536)(self.decode)
         self._around = lru_cache(maxsize=64)(self._around)
@@ -112,9 +114,8 @@ class Chat:
 
         Where the action did not end with the template's end-of-turn token, the token is added here.
         """
-        between = self._after_assistant
-        if last_action_id is not None and last_action_id == self.end_of_turn:
-            between = between.lstrip().removeprefix(self._end_text)
+        ended = last_action_id is not None and last_action_id == self.end_of_turn
+        between = self._after_end if ended else self._after_assistant
         return self.encode(between + self.neutral(user_text) + self._before_assistant)
 
     def extended(self, prompt: str, response: str, user_text: str) -> str:
@@ -163,7 +164,10 @@ class Chat:
 
     def _joined(self, around: Sequence[str], texts: Sequence[str]) -> str:
         """Messages' texts within what is around them."""
-        return around[0] + "".join(self.neutral(text) + after for text, after in zip(texts, around[1:], strict=True))
+        parts = [around[0]]
+        for text, after in zip(texts, around[1:], strict=True):
+            parts += self.neutral(text), after
+        return "".join(parts)
 
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""

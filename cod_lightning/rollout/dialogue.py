@@ -52,7 +52,8 @@ class Dialogue:
         self.messages = list(messages)
         self._new_ids = speaker.chat.opening(messages)
         self._ids = list(self._new_ids)
-        self._digest = digest(self._ids)
+        self._digest, self._num_digested = 0, 0
+        """Of the first so many ids."""
         self._num_ids = speaker.num_ids or speaker.chat.num_ids
         self._num_turns = 0
         self._num_rewrites = 0
@@ -63,6 +64,8 @@ class Dialogue:
     async def turn(self) -> Turn:
         """Let the policy speak. Without room for a single token the turn is empty and stops with WINDOW."""
         speaker, observation = self.speaker, self.messages[-1].content
+        self._digest = digest(self._ids[self._num_digested :], self._digest)
+        self._num_digested = len(self._ids)
         room = speaker.window - len(self._ids)
         if room < 1:
             return Turn(
@@ -107,7 +110,7 @@ class Dialogue:
             observation=observation,
             response=response,
         )
-        self._extend(completion.action_ids)
+        self._ids.extend(completion.action_ids)
         self._num_turns += 1
         self._extends = True
         self.messages.append(Message(Role.ASSISTANT, response))
@@ -123,7 +126,7 @@ class Dialogue:
                 self._begin_again()
                 return
         self._new_ids = chat.continuation(text, self._ids[-1] if self._num_turns else None)
-        self._extend(self._new_ids)
+        self._ids.extend(self._new_ids)
 
     def close(self) -> None:
         """The episode is over."""
@@ -135,14 +138,9 @@ class Dialogue:
         self._num_rewrites += 1
         self._extends = False
         self._new_ids = self.speaker.chat.encode(self._prompt)
-        self._ids, self._digest = [], 0
-        self._extend(self._new_ids)
+        self._ids, self._digest, self._num_digested = list(self._new_ids), 0, 0
 
     @property
     def _name(self) -> str:
         """What the engine knows it by: within one name, prompts extend each other."""
         return f"{self.identity}#{self._num_rewrites}" if self._num_rewrites else self.identity
-
-    def _extend(self, ids: Sequence[int]) -> None:
-        self._ids.extend(ids)
-        self._digest = digest(ids, self._digest)

@@ -2,9 +2,9 @@
 
 import asyncio
 import math
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, NoReturn
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
@@ -50,23 +50,33 @@ async def run_solve_episode(
     try:
         async with episode_limit(speaker.deadlines, pack_ends):
             speaker.pulse.at(identity, "world")
-            with _WORLD:
-                observation, _ = await _call(env, env.reset, options={"task": task})
+            try:
+                begin = partial(env.reset, options={"task": task})
+                observation, _ = await asyncio.to_thread(begin) if env.blocking else begin()
                 _check_text(observation, env)
                 system = mechanism.inject(env.rules, context)
+            except Exception as error:
+                _blame_world(error)
             dialogue = speaker.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
             try:
                 while True:
                     turn = await _turn(dialogue)
                     turns.append(turn)
-                    with _WORLD:
+                    try:
                         if turn.stop is StopReason.WINDOW:
                             return ended(EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
-                        observation, reward, terminated, truncated, _ = await _call(env, env.step, turn.response)
+                        done = (
+                            await asyncio.to_thread(env.step, turn.response)
+                            if env.blocking
+                            else env.step(turn.response)
+                        )
+                        observation, reward, terminated, truncated, _ = done
                         _check_reward(float(reward), env)
                         _check_text(observation, env)
                         if terminated or truncated:
                             return ended(EpisodeStatus(env.status), float(reward), observation)
+                    except Exception as error:
+                        _blame_world(error)
                     dialogue.say(observation)
             finally:
                 _close(dialogue)
@@ -126,14 +136,10 @@ async def run_update_episode(
     )
 
 
-async def _turn(dialogue: Dialogue) -> Turn:
+def _turn(dialogue: Dialogue) -> Coroutine[Any, Any, Turn]:
     """The policy's next words, within the time that a turn may take."""
-    speaker = dialogue.speaker
-    limit_s = speaker.deadlines.turn_s
-    speaker.pulse.at(dialogue.identity, "engine")
-    turn = await (_spoken(dialogue) if limit_s is None else _spoken_within(limit_s, dialogue))
-    speaker.pulse.at(dialogue.identity, "world")
-    return turn
+    limit_s = dialogue.speaker.deadlines.turn_s
+    return _spoken(dialogue) if limit_s is None else _spoken_within(limit_s, dialogue)
 
 
 async def _spoken_within(limit_s: float, dialogue: Dialogue) -> Turn:
@@ -146,15 +152,14 @@ async def _spoken_within(limit_s: float, dialogue: Dialogue) -> Turn:
 
 
 async def _spoken(dialogue: Dialogue) -> Turn:
-    with _EngineBoundary(dialogue.speaker.engine):
-        return await dialogue.turn()
-
-
-async def _call(env: TextEnv, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Here, or in a thread for a world that waits for something outside."""
-    if env.blocking:
-        return await asyncio.to_thread(method, *arguments, **options)
-    return method(*arguments, **options)
+    speaker = dialogue.speaker
+    speaker.pulse.at(dialogue.identity, "engine")
+    try:
+        turn = await dialogue.turn()
+    except Exception as error:
+        _blame_engine(speaker.engine, error)
+    speaker.pulse.at(dialogue.identity, "world")
+    return turn
 
 
 def _check_reward(reward: float, env: TextEnv) -> None:
@@ -169,41 +174,23 @@ def _check_text(observation: object, env: TextEnv) -> None:
     observation.encode()  # half of a surrogate pair is no text, and no tokenizer takes it
 
 
-class _WorldBoundary:
-    """Whatever a world raises is an `EnvironmentFailure`. No generator: it is entered at every turn."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, EnvironmentFailure):
-            raise EnvironmentFailure(f"{type(error).__name__}: {error}") from error
+def _blame_world(error: Exception) -> NoReturn:
+    """Whatever a world raises is an `EnvironmentFailure`."""
+    if isinstance(error, EnvironmentFailure):
+        raise error
+    raise EnvironmentFailure(f"{type(error).__name__}: {error}") from error
 
 
-_WORLD = _WorldBoundary()
-
-
-class _EngineBoundary:
+def _blame_engine(engine: Engine, error: Exception) -> NoReturn:
     """Whatever an engine raises is an `EngineFailure` that names it, or else says that the request was refused."""
-
-    __slots__ = ("engine",)
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, EngineFailure | EngineRefused):
-            raise EngineFailure(f"{type(self.engine).__name__} raised {type(error).__name__}: {error}") from error
+    if isinstance(error, EngineFailure | EngineRefused):
+        raise error
+    raise EngineFailure(f"{type(engine).__name__} raised {type(error).__name__}: {error}") from error
 
 
 def _close(dialogue: Dialogue) -> None:
     """Give the engine's place back."""
-    with _EngineBoundary(dialogue.speaker.engine):
+    try:
         dialogue.close()
+    except Exception as error:
+        _blame_engine(dialogue.speaker.engine, error)

@@ -51,24 +51,22 @@ class Recorder(TransformersEngine):
         self.fed: list[Rows] = []
         self.whole: list[Rows] = []
 
-    def _advance(self, in_flight: list[Any], joining: list[Any]) -> None:
+    def _advance(self, slots: np.ndarray, joining: list[Any]) -> None:
         if self.recording:
-            self.whole.append(self._rows(in_flight, joining))
-        super()._advance(in_flight, joining)
+            self.whole.append(self._rows(slots, joining))
+        super()._advance(slots, joining)
 
-    def _rows(self, in_flight: list[Any], joining: list[Any]) -> Rows:
+    def _rows(self, slots: np.ndarray, joining: list[Any]) -> Rows:
         """Of this step, with the whole prompts of dialogues that begin."""
-        last_ids, columns = self._table.next_inputs(np.array([turn.dialogue.slot for turn in in_flight], np.int64))
-        rows = [
-            (turn.dialogue.slot, start, [last]) for turn, start, last in zip(in_flight, columns, last_ids, strict=True)
-        ]
+        last_ids, columns = self._table.next_inputs(slots)
+        rows = [(slot, start, [last]) for slot, start, last in zip(slots, columns, last_ids, strict=True)]
         for turn in joining:
             start = 0 if turn.opening else turn.dialogue.num_cached
             rows.append((turn.dialogue.slot, start, list(turn.request.prompt_ids[start:])))
         rows.sort(key=lambda row: len(row[2]))
-        slots, starts, ids = zip(*rows, strict=True)
+        places, starts, ids = zip(*rows, strict=True)
         lengths = np.array([len(row) for row in ids])
-        return Rows(np.array(slots), np.array(starts), lengths, np.array([i for row in ids for i in row]))
+        return Rows(np.array(places), np.array(starts), lengths, np.array([i for row in ids for i in row]))
 
     def _logits(self, rows: Rows) -> Tensor:
         if self.recording:

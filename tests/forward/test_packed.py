@@ -11,6 +11,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCau
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.forward import attention, packed
+from cod_lightning.forward import rows as rows_module
 from cod_lightning.forward.packed import Block, PackedForward
 from cod_lightning.forward.slots import SlotCache
 from tests.forward.rows import rows_of
@@ -36,8 +37,14 @@ DIALOGUES = st.lists(
 
 
 @settings(deadline=None, max_examples=40)
-@given(dialogues=DIALOGUES, seed=st.integers(0, 99), only_last=st.booleans(), name=st.sampled_from(list(MAKES)))
-def test_every_row_ends_as_it_would_by_itself(dialogues, seed, only_last, name):
+@given(
+    dialogues=DIALOGUES,
+    seed=st.integers(0, 99),
+    only_last=st.booleans(),
+    split=st.booleans(),
+    name=st.sampled_from(list(MAKES)),
+)
+def test_every_row_ends_as_it_would_by_itself(dialogues, seed, only_last, split, name):
     plain, forward, cache = _model(name), PackedForward(_model(name)), SlotCache()
     slots = np.random.default_rng(seed).permutation(12)[: len(dialogues)].tolist()
     for step in range(3):  # dialogues have up to three turns; those that are over sit aside
@@ -48,7 +55,11 @@ def test_every_row_ends_as_it_would_by_itself(dialogues, seed, only_last, name):
             break
         before = [[i for turn in dialogues[d][:step] for i in turn] for d in live]
         rows = rows_of([slots[d] for d in live], [len(ids) for ids in before], [dialogues[d][step] for d in live])
-        with patch.object(packed, "_MANY_UNREAD", 0 if only_last else 10**9), torch.inference_mode():
+        with (
+            patch.object(packed, "_MANY_UNREAD", 0 if only_last else 10**9),
+            patch.object(rows_module, "_WORTH_SPLITTING", 1 if split else 10**9),
+            torch.inference_mode(),
+        ):
             found = forward(rows, cache)
         for d, had, hidden in zip(live, before, found, strict=True):
             assert torch.allclose(hidden, _alone(plain, had + dialogues[d][step]), atol=1e-5)

@@ -31,11 +31,12 @@ class Lake(Unchanging):
 
     def find(self, letter: str) -> Cell:
         """The first cell with that letter."""
-        return next((r, row.index(letter)) for r, row in enumerate(self.rows) if letter in row)
+        return divmod("".join(self.rows).index(letter), self.size)
 
     def holes(self) -> tuple[Cell, ...]:
         """Holes in row order."""
-        return tuple((r, c) for r, row in enumerate(self.rows) for c, letter in enumerate(row) if letter == "H")
+        size = self.size
+        return tuple([divmod(place, size) for place, letter in enumerate("".join(self.rows)) if letter == "H"])
 
 
 def neighbour(cell: Cell, direction: str, size: int) -> Cell:
@@ -44,7 +45,8 @@ def neighbour(cell: Cell, direction: str, size: int) -> Cell:
     >>> neighbour((0, 0), "right", 3), neighbour((0, 0), "up", 3)
     ((0, 1), (0, 0))
     """
-    row, column = cell[0] + STEPS[direction][0], cell[1] + STEPS[direction][1]
+    down, right = STEPS[direction]
+    row, column = cell[0] + down, cell[1] + right
     return (row, column) if 0 <= row < size and 0 <= column < size else cell
 
 
