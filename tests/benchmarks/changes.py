@@ -10,6 +10,7 @@ from torch import Tensor
 import cod_lightning.engines.transformers as engine
 import cod_lightning.forward.attention as attention
 import cod_lightning.forward.packed as packed
+import cod_lightning.forward.rows as rows
 import cod_lightning.forward.shared_prefix as prefix
 import cod_lightning.rollout.chat as chat
 import modules.policy as policy
@@ -43,14 +44,18 @@ def _rectangles() -> None:
         reset(self)
         self._cache = RectangleCache()
 
-    def logits_padded(self: Any, rows: Rows) -> Tensor:
+    def logits_padded(self: Any, fed: Rows) -> Tensor:
         out = []
-        for some in (rows[part] for part in rows.similar()):
+        for some in (fed[part] for part in fed.similar()):
             logits = feed(self._bound().model, self._cache, rectangle(some))
             out.append(logits[some.slots.argsort().argsort()])
         return torch.cat(out)
 
     engine.TransformersEngine._reset, engine.TransformersEngine._logits = reset_padded, logits_padded
+
+
+def _columns_of_the_longest() -> None:
+    rows._WORTH_SPLITTING = float("inf")
 
 
 def _every_row_by_itself() -> None:
@@ -86,6 +91,7 @@ UNDO: dict[str, Callable[[], None]] = {
     "freed memory kept": _memory_given_back,
     "what rows of a micro-batch begin with once": _every_row_by_itself,
     "rollout's rows without padding, prompts and tokens in one pass": _rectangles,
+    "rows with few columns apart from those with many": _columns_of_the_longest,
     "siblings' first prompt once": _every_sibling_by_itself,
     "texts without the tokenizer's wrapper": _wrapped_tokenizer,
 }
