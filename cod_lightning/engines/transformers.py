@@ -254,7 +254,7 @@ class TransformersEngine(Engine):
     def _advance(self, slots: Slots, joining: list[_Turn]) -> None:
         """One more token for turns in flight, and the first for those that join, by their shape: whose caches get their prompts."""
         last_ids, columns = self._table.next_inputs(slots)
-        order = columns.argsort(kind="stable")
+        order = columns.argsort(kind="stable")  # those alike stay side by side, where they are read without a copy
         slots, last_ids, columns = slots[order], last_ids[order], columns[order]
         if not joining:
             self._table.sample(slots, self._logits(Rows(slots, columns, np.ones_like(slots), last_ids)))
@@ -303,7 +303,7 @@ class TransformersEngine(Engine):
                 return
 
     def _in_flight(self) -> Slots:
-        """In order, where neighbours are read without a copy."""
+        """Slots of the turns in flight, in order."""
         return np.sort(np.fromiter(self._decoding, np.int64, len(self._decoding)))
 
     def _deliver(self) -> None:

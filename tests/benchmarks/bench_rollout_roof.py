@@ -4,10 +4,11 @@
 
 Whole lifecycles of the quick start's warm start on 3x3 lakes. *Roof*: every dialogue's ids from the first one on, at the engine's
 steps, in the rectangles that a batched loop has: tokens in flight in one pass, prompts of similar length in another, padded on the
-right and prepared beforehand; forward pass (the last layer only where it is read) and output layer, no sampling, no dialogue, no
-world. The engine itself packs them into one pass without padding, and copies what dialogues begin with from others that begin
-alike. *Own passes*: those very passes of the engine with nothing around them; *own in rectangles*: what they feed, as the roof
-would feed it.
+right and prepared beforehand; forward pass and output layer, no sampling, no dialogue, no world. It has the engine's own layers:
+attention written out, another RMSNorm, the last layer only where it is read. *Plain roof*: the same loop over the model as
+transformers makes it, which shows what these layers give the roof. The engine itself packs rows into one pass without padding, and
+copies what dialogues begin with from others that begin alike. *Own passes*: those very passes of the engine with nothing around
+them; *own in rectangles*: what they feed, as the roof would feed it.
 *Shared out*: the same packs played by as many processes as there are threads, a thread each, as ranks of `trainer.devices` share
 them out, and the record of what those fed replayed likewise. *Even*: a plain decode of as many tokens with transformers' own
 cache, all rows alike, nothing ragged and nothing prefilled: what no rollout of unequal dialogues can have. *Again every turn*: the
@@ -83,12 +84,12 @@ class Recorder(TransformersEngine):
 
 
 @torch.inference_mode()
-def replay(model: PreTrainedModel, fed: list[Rows]) -> float:
-    """Seconds of the record in rectangles."""
+def replay(model: PreTrainedModel, fed: list[Rows], whole: bool = False) -> float:
+    """Seconds of the record in rectangles; `whole`: also of what nobody reads."""
     cache, passes = RectangleCache(), [rectangle(rows[part]) for rows in fed for part in rows.similar()]
     begun = time.perf_counter()
     for one in passes:
-        feed(model, cache, one)
+        feed(model, cache, one, whole)
     return time.perf_counter() - begun
 
 
@@ -137,12 +138,15 @@ class Player:
         self.engine.update_weights(self.start.model.state_dict().items(), 0)
         self.again = GenerateEngine(self.start.model, self.start.chat.end_of_turn, self.start.chat.pad_id)
         self.model: Any = self.engine._bound().model
+        self.plain = self.start.policy.model(self.start.chat.tokenizer).eval()
         self.packs: list[Pack] = []
         self.tokens = 0
 
     def do(self, job: Job) -> Done:
         if job.what in ("roof", "own in rectangles"):
             return Done(replay(self.model, self.engine.whole if job.what == "roof" else self.engine.fed), self.tokens)
+        if job.what == "plain roof":
+            return Done(replay(self.plain, self.engine.whole, whole=True), self.tokens)
         if job.what == "own passes":
             return Done(self.engine.feed_again(), self.tokens)
         if job.what == "ours":
@@ -197,16 +201,18 @@ class Shared:
 def measured(single: Player, shared: Shared, count: int, repeat: int) -> dict[str, float]:
     """Generated tokens a second of everybody, on packs of this repeat."""
     job = Job("ours", repeat * 1000, count // SIBLINGS, repeat)
-    whats = ("ours", "record", "roof", "own in rectangles", "own passes")
-    ours, _, roof, rectangles, passes = (single.do(job._replace(what=what)) for what in whats)
-    shared_out, _, shared_roof = (shared.do(job._replace(what=what)) for what in whats[:3])
+    whats = ("ours", "record", "roof", "plain roof", "own in rectangles", "own passes")
+    ours, _, roof, plain, rectangles, passes = (single.do(job._replace(what=what)) for what in whats)
+    shared_out, _, shared_roof, shared_plain = (shared.do(job._replace(what=what)) for what in whats[:4])
     return {
         "ours": ours.speed,
         "roof": roof.speed,
+        "plain_roof": plain.speed,
         "own_in_rectangles": rectangles.speed,
         "own_passes": passes.speed,
         "shared_out": shared_out.speed,
         "shared_out_roof": shared_roof.speed,
+        "shared_out_plain_roof": shared_plain.speed,
         "even": ours.tokens / even(single.model, count, ours.tokens, 48),
         "again": single.do(job._replace(what="again")).speed,
     }
@@ -214,10 +220,12 @@ def measured(single: Player, shared: Shared, count: int, repeat: int) -> dict[st
 
 SHARES: Sequence[tuple[str, str]] = (
     ("ours", "roof"),
+    ("ours", "plain_roof"),
     ("ours", "own_in_rectangles"),
     ("ours", "own_passes"),
     ("shared_out", "roof"),
     ("shared_out", "shared_out_roof"),
+    ("shared_out", "shared_out_plain_roof"),
     ("ours", "even"),
     ("ours", "again"),
 )

@@ -1,5 +1,6 @@
 """Forward passes as a batched loop has them: rows padded on the right, each over its slot of a cache."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,10 +67,11 @@ class RectangleCache(SlotCache):
         return tuple(one.index_select(0, self._rows) for one in seen)
 
 
-def feed(model: PreTrainedModel, cache: RectangleCache, one: Rectangle) -> Tensor:
-    """Logits after each row."""
+def feed(model: PreTrainedModel, cache: RectangleCache, one: Rectangle, whole: bool = False) -> Tensor:
+    """Logits after each row; the last layer only there, unless it is wanted whole."""
     cache.begin(one)
-    with read_only_at(model, torch.arange(one.ids.shape[1]) == one.last[:, None]):
+    read = torch.arange(one.ids.shape[1]) == one.last[:, None]
+    with nullcontext() if whole else read_only_at(model, read):
         hidden = model.base_model(
             input_ids=one.ids,
             position_ids=one.positions,
