@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.performance import run
 from tests.benchmarks.results import tables_of
 
 BENCHMARKS = Path(__file__).parent / "benchmarks"
@@ -29,6 +30,32 @@ SMALLEST = {
 
 def test_every_benchmark_is_run_here():
     assert set(SMALLEST) == {file.stem for file in BENCHMARKS.glob("bench_*.py")}
+
+
+@pytest.mark.parametrize("python", ["/nowhere/python", sys.executable])
+def test_a_benchmark_that_does_not_run_is_named_with_the_reason(python):
+    (table,) = run("bench_worlds", Path(python), ["--packs", "none"])
+    assert (table.name, table.rows) == ("worlds", [])
+    assert table.note.startswith("Did not run: ")
+    assert ("/nowhere/python" if python.startswith("/nowhere") else "exit status 2") in table.note
+
+
+@pytest.mark.slow
+def test_a_peer_that_does_not_start_is_named_and_the_rest_is_reported():
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "bench_end_to_end.py"),
+        *SMALLEST["bench_end_to_end"],
+        "--trl",
+        "/nowhere",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=BENCHMARKS.parents[1], env=HERE, check=True)
+    ours, apart, *theirs = tables_of(done.stdout)["end to end"]["rows"]
+    assert ours["seconds"] > 0
+    assert apart["times_ours"]["median"] > 0
+    assert theirs
+    assert all(row["what"].startswith("TRL") and "/nowhere" in row["failed"] for row in theirs)
+    assert not any("times_ours" in row for row in theirs)
 
 
 @pytest.mark.slow

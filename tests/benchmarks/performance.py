@@ -37,14 +37,18 @@ def run(name: str, python: Path, arguments: list[str]) -> list[Table]:
     begun = time.perf_counter()
     print(f"{name}: begins", file=sys.stderr, flush=True)
     command = [str(python), str(HERE / f"{name}.py"), *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": "."})
-    print(f"{name}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+    environment, output, failure = {**os.environ, "PYTHONPATH": "."}, "", ""
+    try:
+        output = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        failure = f"Did not run: {error}."
+    print(f"{name}: {failure or f'{time.perf_counter() - begun:.0f} s'}", file=sys.stderr, flush=True)
     told = f"`PYTHONPATH=. python tests/benchmarks/{' '.join([f'{name}.py', *arguments])}`"
-    if done.returncode:
-        return [
-            Table(name=name.removeprefix("bench_"), about=told, note=f"Did not run: it ended with {done.returncode}.")
-        ]
-    tables = [Table(**table) for table in tables_of(done.stdout).values()]
+    if failure:
+        return [Table(name=name.removeprefix("bench_"), about=told, note=failure)]
+    tables = [Table(**table) for table in tables_of(output).values()]
     return [Table(name=t.name, about=f"{t.about}\n\n{told}", note=t.note, rows=t.rows) for t in tables]
 
 

@@ -15,28 +15,34 @@ WARM_UP = 1
 class Worker:
     """A process that makes one step when it is told to."""
 
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[str] | None"
     failure: str = ""
+    """Why it makes no more steps; empty while it does."""
 
     @classmethod
     def start(cls, command: list[str], log: Path) -> "Worker":
+        """Its errors go to the log. A command that cannot be run makes a worker that has failed already."""
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        return cls(subprocess.Popen(command, stderr=log.open("w"), **pipes))
+        try:
+            return cls(subprocess.Popen(command, stderr=log.open("w"), **pipes))
+        except OSError as error:
+            return cls(None, f"did not start: {error}")
 
     def step(self) -> dict[str, float] | None:
         """Where the time went; None from one that has ended, with the reason in `failure`."""
-        if not self._read() or self.process.stdin is None:
+        if self.process is None or not self._read() or self.process.stdin is None:
             return None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
         return self._read()
 
     def end(self) -> None:
-        if self.process.poll() is None:
+        if self.process is not None:
             self.process.kill()
-        self.process.wait()
+            self.process.wait()
 
     def _read(self) -> dict[str, Any] | None:
+        assert self.process is not None
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith("{"):
