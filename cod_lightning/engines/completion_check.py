@@ -32,9 +32,8 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
         raise BadCompletion(f"{len(logprobs)} log-probs for {len(ids)} tokens")
     if not _IDS.issuperset(map(type, ids)) or min(ids) < 0 or max(ids) >= num_ids:
         raise BadCompletion(_wrong_ids(ids, num_ids))
-    if not _LOGPROBS.issuperset(map(type, logprobs)):
-        raise BadCompletion(_wrong_logprobs(logprobs))
-    if not math.isfinite(sum(logprobs)) or max(logprobs) > _ROUNDING:  # a sum is not finite if any is not
+    numbers = _LOGPROBS.issuperset(map(type, logprobs))
+    if not numbers or not math.isfinite(sum(logprobs)) or max(logprobs) > _ROUNDING:  # not finite if any is not
         raise BadCompletion(_wrong_logprobs(logprobs))
     if not isinstance(completion.stop, StopReason) or not isinstance(completion.policy_version, int):
         raise BadCompletion(f"stop {completion.stop!r}, policy version {completion.policy_version!r}")

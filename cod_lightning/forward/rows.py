@@ -67,8 +67,10 @@ class Rows:
 
     def _in_two(self, part: slice) -> list[slice]:
         used, num = self.used[part], part.stop - part.start
-        before, after = np.maximum.accumulate(used), np.maximum.accumulate(used[::-1])[::-1]
         width = 1 + (self.lengths[part].max() - 1) / _NEXT_QUERIES
+        if width * num * used.max() < _WORTH_SPLITTING:
+            return [part]  # all of them are not as many
+        before, after = np.maximum.accumulate(used), np.maximum.accumulate(used[::-1])[::-1]
         columns = np.arange(num) * np.roll(before, 1) + np.arange(num, 0, -1) * after
         middle = part.start + int(columns.argmin())
         if width * (columns[0] - columns.min()) < _WORTH_SPLITTING:
