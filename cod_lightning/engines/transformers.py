@@ -10,11 +10,11 @@ import asyncio
 import copy
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import torch
+from msgspec import Struct
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -37,18 +37,18 @@ _MOST_FURTHER = 2
 """Passes that a turn which is over waits at most for others."""
 
 
-@dataclass(slots=True)
-class _Dialogue:
+class _Dialogue(Struct):
     """What the engine remembers of a dialogue: its slot and how many of its tokens are cached there."""
 
     slot: int
     num_cached: int = 0
     digest: int = 0
-    """Of the cached ids: what the model really conditioned on."""
+    """Of the cached ids, those of `said` left out: what the model really conditioned on."""
+    said: tuple[int, ...] = ()
+    """Those that were fed while the last turn was sampled."""
 
 
-@dataclass(slots=True)
-class _Turn:
+class _Turn(Struct, eq=False):
     """A request in flight."""
 
     request: Request
@@ -56,17 +56,9 @@ class _Turn:
     future: "asyncio.Future[Completion]"
     opening: tuple[int, ...]
     """Its prompt, where it opens the dialogue; empty later."""
+    new_ids: Sequence[int] = ()
+    """Of the prompt, what the cache lacks; known once it is fed."""
     prompt_digest: int = 0
-
-    @property
-    def new_ids(self) -> Sequence[int]:
-        """Of the prompt, what the cache lacks."""
-        return self.request.prompt_ids[self.dialogue.num_cached :]
-
-    @property
-    def num_new_ids(self) -> int:
-        """How many these are."""
-        return len(self.request.prompt_ids) - self.dialogue.num_cached
 
 
 class TransformersEngine(Engine):
@@ -239,10 +231,12 @@ class TransformersEngine(Engine):
 
     def _passes(self) -> Iterable[tuple[Slots, list[_Turn]]]:
         """Turns to feed in one pass each: those in flight and the narrowest of those that join, then what is left of these."""
+        for turn in self._joining:
+            turn.new_ids = turn.request.prompt_ids[turn.dialogue.num_cached :]
         joining: list[_Turn] = []
         in_flight, num_ids = self._in_flight(), 0
         for turn in sorted(self._joining, key=_shape):
-            num_new = turn.num_new_ids
+            num_new = len(turn.new_ids)
             num_ids += num_new
             if joining and num_ids > self.prefill_tokens:
                 yield in_flight, joining
@@ -259,16 +253,16 @@ class TransformersEngine(Engine):
         if not joining:
             self._table.sample(slots, self._logits(Rows(slots, columns, np.ones_like(slots), last_ids)))
             return
-        chunks = [turn.new_ids for turn in joining]
         first, alike = _opened_alike(joining)
-        joined = _slots(joining)
-        new_ids = list(chain.from_iterable(chunks[i] for i in first))
-        starts = [joining[i].dialogue.num_cached for i in first]
+        joined, fed = _slots(joining), [joining[i] for i in first]
+        starts = [turn.dialogue.num_cached for turn in fed]
+        lengths = [len(turn.new_ids) for turn in fed]
+        new_ids = list(chain.from_iterable(turn.new_ids for turn in fed))
         logits = self._logits(
             Rows(
                 slots=np.concatenate([slots, joined[first]]),
                 starts=np.concatenate([columns, np.array(starts, np.int64)]),
-                lengths=np.concatenate([np.ones_like(slots), np.array([len(chunks[i]) for i in first], np.int64)]),
+                lengths=np.concatenate([np.ones_like(slots), np.array(lengths, np.int64)]),
                 ids=np.concatenate([last_ids, np.array(new_ids, np.int64)]),
             )
         )
@@ -278,10 +272,10 @@ class TransformersEngine(Engine):
             self._cache.copy(joined[first][alike][again], joined[again], most)
             which = torch.tensor([*range(len(slots)), *(len(slots) + row for row in alike)], device=logits.device)
             logits = logits[which]
-        for turn, chunk in zip(joining, chunks, strict=True):
+        for turn in joining:
             dialogue = turn.dialogue
-            dialogue.num_cached += len(chunk)
-            turn.prompt_digest = dialogue.digest = digest(chunk, dialogue.digest)
+            dialogue.num_cached += len(turn.new_ids)
+            turn.prompt_digest = dialogue.digest = digest((*dialogue.said, *turn.new_ids), dialogue.digest)
         self._table.begin(joined, [turn.request for turn in joining])
         self._table.sample(np.concatenate([slots, joined]), logits)
 
@@ -310,9 +304,8 @@ class TransformersEngine(Engine):
         """Resolve the turns that are over."""
         said = self._table.said(_slots(self._over))
         for turn, (ids, logprobs) in zip(self._over, said, strict=True):
-            dialogue, fed = turn.dialogue, ids[:-1]
-            dialogue.num_cached += len(fed)
-            dialogue.digest = digest(fed, dialogue.digest)
+            turn.dialogue.said = ids[:-1]
+            turn.dialogue.num_cached += len(ids) - 1
             turn.future.set_result(
                 Completion(
                     action_ids=ids,
@@ -348,7 +341,7 @@ def _slots(turns: Sequence[_Turn]) -> Slots:
 
 def _shape(turn: _Turn) -> tuple[int, int, int]:
     """By which turns join a pass."""
-    return width_class(turn.num_new_ids), len(turn.request.prompt_ids), turn.dialogue.slot
+    return width_class(len(turn.new_ids)), len(turn.request.prompt_ids), turn.dialogue.slot
 
 
 def _derived(model: nn.Module) -> set[str]:
