@@ -40,16 +40,15 @@ def sample(
     """
     greedy, device = temperature == 0, logits.device
     scaled = logits.float()
-    changed = ((temperature != 1) | (top_p < 1)).any()
-    if changed:
+    if (temperature != 1).any():
         scaled = scaled / torch.from_numpy(np.where(greedy, 1, temperature)).to(scaled)[:, None]
     logprobs = torch.log_softmax(scaled, dim=-1)
-    if changed and (top_p < 1).any():
+    if (top_p < 1).any():
         logprobs = torch.log_softmax(_keep_nucleus(logprobs, torch.from_numpy(top_p).to(device)), dim=-1)
     cdf = logprobs.double().exp_().cumsum(dim=-1)
     drawn = torch.from_numpy(noise).to(device)[:, None] * cdf[:, -1:]
     ids = torch.searchsorted(cdf, drawn, right=True).squeeze(1).clamp_max_(logits.shape[-1] - 1)
-    if changed and greedy.any():
+    if greedy.any():
         ids = torch.where(torch.from_numpy(greedy).to(device), logprobs.argmax(dim=-1), ids)
     return ids, logprobs.gather(1, ids[:, None]).squeeze(1)
 

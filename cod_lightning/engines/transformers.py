@@ -43,9 +43,7 @@ class _Dialogue(Struct):
     slot: int
     num_cached: int = 0
     digest: int = 0
-    """Of the cached ids, those of `said` left out: what the model really conditioned on."""
-    said: tuple[int, ...] = ()
-    """Those that were fed while the last turn was sampled."""
+    """Of the cached ids: what the model really conditioned on."""
 
 
 class _Turn(Struct, eq=False):
@@ -275,7 +273,7 @@ class TransformersEngine(Engine):
         for turn in joining:
             dialogue = turn.dialogue
             dialogue.num_cached += len(turn.new_ids)
-            turn.prompt_digest = dialogue.digest = digest((*dialogue.said, *turn.new_ids), dialogue.digest)
+            turn.prompt_digest = dialogue.digest = digest(turn.new_ids, dialogue.digest)
         self._table.begin(joined, [turn.request for turn in joining])
         self._table.sample(np.concatenate([slots, joined]), logits)
 
@@ -304,8 +302,9 @@ class TransformersEngine(Engine):
         """Resolve the turns that are over."""
         said = self._table.said(_slots(self._over))
         for turn, (ids, logprobs) in zip(self._over, said, strict=True):
-            turn.dialogue.said = ids[:-1]
-            turn.dialogue.num_cached += len(ids) - 1
+            dialogue, fed = turn.dialogue, ids[:-1]
+            dialogue.num_cached += len(fed)
+            dialogue.digest = digest(fed, dialogue.digest)
             turn.future.set_result(
                 Completion(
                     action_ids=ids,

@@ -35,13 +35,11 @@ _NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
 class Block:
     """Similar rows of a pass as a rectangle of `width` places; a row's last id takes those after it, too, and nobody reads them."""
 
+    fed: Rows
     tokens: slice
     """Of the pass."""
     rows: slice | Tensor
     """Where the cache has them."""
-    lengths: Int[np.ndarray, " b"]
-    used: Int[np.ndarray, " b"]
-    """Columns of each, its new ids included."""
     num_columns: int
     """Of the longest."""
     width: int
@@ -54,22 +52,22 @@ class Block:
     @classmethod
     def of(cls, rows: Rows, part: slice, device: torch.device) -> "Block":
         """That part of the rows."""
-        slots, lengths, ends, used = rows.slots[part], rows.lengths[part], rows.ends[part], rows.used[part]
-        num, first, end = len(slots), int(ends[0] - lengths[0]), int(ends[-1])
-        width, num_columns = int(lengths.max()), int(used.max())
+        some = rows[part]
+        first = int(rows.ends[part.start] - rows.lengths[part.start])
+        width, num_columns = int(some.lengths.max()), some.num_used
         along = np.arange(width)
         spread = gathered = None
-        if width * num != end - first:
-            within = np.minimum(along, lengths[:, None] - 1)
-            spread = _tensor((within + (ends - lengths - first)[:, None]).ravel(), device)
-            gathered = _tensor((along < lengths[:, None]).ravel().nonzero()[0], device)
-        positions = _tensor(rows.starts[part][:, None] + along, device)
-        in_a_row = slots[-1] - slots[0] == num - 1 and bool((np.diff(slots) == 1).all())  # read where they are
+        if width != some.lengths.min():
+            within = np.minimum(along, some.lengths[:, None] - 1)
+            spread = _tensor((within + (some.ends - some.lengths)[:, None]).ravel(), device)
+            gathered = _tensor((along < some.lengths[:, None]).ravel().nonzero()[0], device)
+        positions = _tensor(some.starts[:, None] + along, device)
+        in_a_row = bool((np.diff(some.slots) == 1).all())  # read where they are
+        where = slice(int(some.slots[0]), int(some.slots[-1]) + 1) if in_a_row else _tensor(some.slots, device)
         return cls(
-            tokens=slice(first, end),
-            rows=slice(int(slots[0]), int(slots[-1]) + 1) if in_a_row else _tensor(slots, device),
-            lengths=lengths,
-            used=used,
+            fed=some,
+            tokens=slice(first, first + len(some.ids)),
+            rows=where,
             num_columns=num_columns,
             width=width,
             visible=torch.arange(num_columns, device=device) <= positions[:, None, :, None],
@@ -85,13 +83,13 @@ class Block:
     @cached_property
     def last(self) -> Int[Tensor, " b"]:
         """Of the pass's tokens, the last of each row."""
-        return _tensor(self.lengths.cumsum() + (self.tokens.start - 1), self.visible.device)
+        return _tensor(self.fed.ends + (self.tokens.start - 1), self.visible.device)
 
     @cached_property
     def visible_from_last(self) -> Bool[Tensor, "b 1 1 C"]:
         """Of the last id of each row, which sees the whole row."""
         device = self.visible.device
-        return torch.arange(self.num_columns, device=device) < _tensor(self.used, device)[:, None, None, None]
+        return torch.arange(self.num_columns, device=device) < _tensor(self.fed.used, device)[:, None, None, None]
 
 
 class PackedForward:
@@ -113,7 +111,7 @@ class PackedForward:
         AttentionInterface.register(_NAME, packed_attention)
         AttentionMaskInterface.register(_NAME, sdpa_mask)
         model.set_attn_implementation(_NAME)
-        self.model, self._device = model, model.device
+        self.model = model
         self._blocks: list[Block] = []
         for module in model.modules():
             if hasattr(module, "layer_idx"):
@@ -121,7 +119,7 @@ class PackedForward:
 
     def __call__(self, rows: Rows, cache: SlotCache) -> Float[Tensor, "b D"]:
         """Hidden states after each row's last new id; the cache gets keys and values of all of them."""
-        model, device, num_ids = self.model, self._device, len(rows.ids)
+        model, device, num_ids = self.model, self.model.device, len(rows.ids)
         columns, last = _tensor(rows.columns, device), _tensor(rows.ends - 1, device)
         cache.reserve(1 + int(rows.slots.max()), rows.num_used)
         cache.aim(_tensor(np.repeat(rows.slots, rows.lengths), device), columns)

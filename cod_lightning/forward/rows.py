@@ -41,7 +41,7 @@ class Rows:
     @cached_property
     def columns(self) -> Int[np.ndarray, " T"]:
         """Of every new id, which is its position in the row."""
-        if self.are_single:
+        if len(self.ids) == len(self.lengths):
             return self.starts
         return np.arange(len(self.ids)) + np.repeat(self.starts - self.ends + self.lengths, self.lengths)
 
@@ -55,34 +55,26 @@ class Rows:
         """Columns of the longest row, the new ones included."""
         return int(self.used.max())
 
-    @property
-    def are_single(self) -> bool:
-        """Whether each has one new id."""
-        return len(self.ids) == len(self.lengths)
-
     def similar(self) -> list[slice]:
         """Rows of one `width_class` each, in whose order they are given."""
-        if self.are_single:
-            return [slice(0, len(self.lengths))]
         classes = np.searchsorted(_WIDTHS, self.lengths)
         ends = (classes[1:] != classes[:-1]).nonzero()[0] + 1
         return [slice(begin, end) for begin, end in pairwise((0, *ends.tolist(), len(classes)))]
 
     def blocks(self) -> list[slice]:
-        """The same, but those of a class that use few columns apart where this leaves out enough; the fewest are given first."""
+        """The same, but first rows and last rows of a class apart where this leaves out enough columns: best in their order."""
         return list(chain.from_iterable(map(self._in_two, self.similar())))
 
     def _in_two(self, part: slice) -> list[slice]:
         used, num = self.used[part], part.stop - part.start
-        width = 1 if self.are_single else 1 + (int(self.lengths[part].max()) - 1) / _NEXT_QUERIES
-        most = int(used.max())
-        if num == 1 or width * num * most < _WORTH_SPLITTING:
+        width = 1 + (self.lengths[part].max() - 1) / _NEXT_QUERIES
+        if width * num * used.max() < _WORTH_SPLITTING:
             return [part]  # all of them are not as many
-        left_out = (most - used[:-1]) * np.arange(1, num)  # by a block that ends there
-        at = int(left_out.argmax())
-        if width * left_out[at] < _WORTH_SPLITTING:
+        before, after = np.maximum.accumulate(used), np.maximum.accumulate(used[::-1])[::-1]
+        columns = np.arange(num) * np.roll(before, 1) + np.arange(num, 0, -1) * after
+        middle = part.start + int(columns.argmin())
+        if width * (columns[0] - columns.min()) < _WORTH_SPLITTING:
             return [part]
-        middle = part.start + at + 1
         return [slice(part.start, middle), slice(middle, part.stop)]
 
 

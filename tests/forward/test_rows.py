@@ -45,6 +45,7 @@ def test_rows_of_one_width_class_are_alike(lengths):
         ([10] * 40 + [50] * 10, 3, [40, 10]),  # but they are where three queries see each
         ([10] * 100, 1, [100]),
         ([9], 1, [1]),
+        ([50] * 10 + [10] * 100, 1, [10, 100]),
     ],
 )
 def test_rows_that_use_few_columns_are_a_block_of_their_own_where_it_pays(used, width, expected):
