@@ -11,13 +11,13 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.distributed.checkpoint.api import CheckpointException
 
-from callbacks.durable_io import DurableIO
-from callbacks.unfinished_validation import to_be_done_again
+from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of, remove
+from cod_lightning.checkpoints.integrity import digests, seal, sync
+from cod_lightning.checkpoints.io import DurableIO
 from cod_lightning.errors import SaveFailed
-from cod_lightning.models.checkpoint_check import digests, seal, sync
-from cod_lightning.models.checkpoint_folder import CheckpointFolder, num_updates_of, remove
 from cod_lightning.ranks import gathered
 
+_VALIDATION = "epoch_loop.val_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -93,7 +93,7 @@ class RunCheckpoint(Checkpoint):
         path = self.folder.unfinished(trainer.global_step)
         content = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         if trainer.validating:
-            to_be_done_again(content)
+            _validate_again(content)
         needed, failure, shards = _num_bytes(content), None, {}
         try:
             trainer.strategy.save_checkpoint(content, path)
@@ -135,6 +135,20 @@ class RunCheckpoint(Checkpoint):
             f"no room for a checkpoint in {self.folder.path}: it needs {needed:,} bytes, and {free:,} are free. Those of "
             "before are whole. Make room, or lower keep_checkpoints; then go on with --ckpt_path last."
         )
+
+
+def _validate_again(checkpoint: dict[str, Any]) -> None:
+    """Make the run that resumes from this checkpoint, saved while a validation was abandoned, begin with that validation.
+
+    Lightning goes back to a validation whose counts say that a batch was begun and not finished; where the counts say that
+    none was begun it takes the validation for done (`_EvaluationLoop.update_restart_stage`, Lightning 2.6).
+    """
+    counts = checkpoint["loops"]["fit_loop"][_VALIDATION]
+    total = counts["total"]
+    total["ready"] = total["started"] = total["processed"] + 1
+    total["completed"] = total["processed"]
+    counts["current"] = dict.fromkeys(counts["current"], 0)
+    counts["is_last_batch"] = False
 
 
 def _no_room(error: BaseException | None) -> bool:

@@ -8,7 +8,7 @@ from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 
-from cod_lightning.models.checkpoint_check import sync
+from cod_lightning.checkpoints.integrity import sync
 
 
 class MetricsFile(CSVLogger):

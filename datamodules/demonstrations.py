@@ -22,8 +22,9 @@ from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.seeds import derive_seed
+from cod_lightning.training.items import SizedItems
 from cod_lightning.types import Episode, Group, Lifecycle, Pack, Split
-from datamodules.items import ItemDataModule, SizedItems
+from datamodules.items import ItemDataModule
 
 
 class DemonstrationDataModule(ItemDataModule):

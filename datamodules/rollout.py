@@ -35,8 +35,12 @@ from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.pulse import Pulse
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.watchdog import Watchdog
+from cod_lightning.training.ahead import Played, RolloutAhead, Round
+from cod_lightning.training.items import SizedItems
+from cod_lightning.training.rollouts import TrainingRollouts
+from cod_lightning.training.shares import check_shares
+from cod_lightning.training.stream import Rollout, TrainStream
 from cod_lightning.types import Group, Pack, Split
-from datamodules.ahead import Played, RolloutAhead, Round
 from datamodules.checks import (
     check_pair,
     check_reuse,
@@ -46,10 +50,7 @@ from datamodules.checks import (
     check_trainable,
     check_window,
 )
-from datamodules.items import ItemDataModule, SizedItems
-from datamodules.shares import check_shares
-from datamodules.train_stream import Rollout, TrainStream
-from datamodules.training_rollouts import TrainingRollouts
+from datamodules.items import ItemDataModule
 
 GroupListener = Callable[[str, int, Sequence[Group]], None]
 

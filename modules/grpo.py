@@ -28,9 +28,9 @@ from cod_lightning.objective.microbatch import padded, split_by_token_budget
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
-from cod_lightning.objective.update import Update, plan_update
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
+from cod_lightning.training.update import Update, plan_update
 from cod_lightning.types import Group
 from modules.checks import check_numbers, check_terms
 from modules.combinations import check_combination

@@ -13,8 +13,8 @@ import cod_lightning.commands.export
 import cod_lightning.commands.report
 import cod_lightning.commands.train
 import cod_lightning.commands.warm_start  # noqa: F401  (ranks are forked from here)
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
-from cod_lightning.models.checkpoint import read_checkpoint
 from modules import GRPOModule
 from tests.forked import on_ranks
 from tests.soak.rank_stops import soak

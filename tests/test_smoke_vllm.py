@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cod_lightning.engines.server_client import ServerClient
-from cod_lightning.engines.server_process import LocalServers, ServerProcess
+from cod_lightning.engines.vllm_server.client import ServerClient
+from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess
 from cod_lightning.rollout.transcript import load
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from cod_lightning.checkpoints.checkpoint import Checkpoint
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.checkpoint import Checkpoint
 
 _FREE = (
     *(

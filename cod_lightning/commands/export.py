@@ -17,12 +17,12 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, write_adapter, write_adapter_config
+from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.from_run import FromRunCLI, model_of, run_folder, with_the_runs_config
 from cod_lightning.commands.train import quieten, start
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base_weights import BaseWeights
-from cod_lightning.models.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.reports import card
 from cod_lightning.rollout.chat import Chat

@@ -8,11 +8,11 @@ import yaml
 from lightning.pytorch.cli import LightningArgumentParser
 from transformers import PreTrainedModel
 
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.config_files import temporary_config
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
-from cod_lightning.models.checkpoint import read_checkpoint
 from datamodules import RolloutDataModule
 
 _OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")

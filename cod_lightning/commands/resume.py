@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
+from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from cod_lightning.checkpoints.folder import CheckpointFolder
+from cod_lightning.checkpoints.integrity import damage
 from cod_lightning.errors import DataError
-from cod_lightning.models.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.models.checkpoint_check import damage
-from cod_lightning.models.checkpoint_folder import CheckpointFolder
 
 LAST, AUTO = "last", "auto"
 """Values of `--ckpt_path`: go on from the newest; or, in `fit`, begin where there is none."""

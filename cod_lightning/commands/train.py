@@ -34,8 +34,9 @@ from callbacks import (
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.metrics_file import MetricsFile
 from callbacks.run_config import RunConfig
-from callbacks.shard_reader import ShardReader
 from callbacks.stop_signals import StopSignals, handlers_kept
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
+from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
@@ -44,9 +45,8 @@ from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.strategies import check_devices, num_processes, settle_strategy
 from cod_lightning.commands.suite_files import chosen, suite_names
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.checkpoint import read_checkpoint
+from cod_lightning.training.shares import check_shares
 from datamodules import RolloutDataModule
-from datamodules.shares import check_shares
 from modules import GRPOModule
 from modules.combinations import check_combination
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from callbacks.checkpoints import RunCheckpoint
-from callbacks.durable_io import DurableIO
+from cod_lightning.checkpoints.integrity import damage
+from cod_lightning.checkpoints.io import DurableIO
 from cod_lightning.errors import SaveFailed
-from cod_lightning.models.checkpoint_check import damage
 
 
 class Line(L.LightningModule):

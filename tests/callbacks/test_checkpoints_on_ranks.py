@@ -16,10 +16,10 @@ from torch.distributed.fsdp import fully_shard
 
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.stop_signals import StopSignals
+from cod_lightning.checkpoints.integrity import damage
 from cod_lightning.errors import SaveFailed, Stopped
-from cod_lightning.models.checkpoint_check import damage
-from datamodules.items import Sealed
-from datamodules.train_stream import TrainStream
+from cod_lightning.training.items import Sealed
+from cod_lightning.training.stream import TrainStream
 from tests.forked import on_two_ranks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]

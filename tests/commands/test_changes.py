@@ -6,9 +6,9 @@ import pytest
 import torch
 import yaml
 
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.changes import check_changes
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.checkpoint import read_checkpoint
 
 CONFIG = {
     "seed_everything": 1,

@@ -12,10 +12,10 @@ import torch
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
+from cod_lightning.checkpoints.integrity import seal
 from cod_lightning.cli import main
 from cod_lightning.models import PretrainedPolicy, TinyPolicy
-from cod_lightning.models.checkpoint_check import seal
-from tests.models.test_checkpoint import sharded
+from tests.checkpoints.test_checkpoint import sharded
 
 pytestmark = pytest.mark.slow
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from cod_lightning.checkpoints.folder import CheckpointFolder
 from cod_lightning.commands.resume import named, newest
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.models.checkpoint_folder import CheckpointFolder
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import torch
 
 from cod_lightning.adapters import stored_base, trained_weights
 from cod_lightning.engines.self_test import SelfTest
-from cod_lightning.engines.server_process import LocalServers
 from cod_lightning.engines.vllm import VLLMEngine
-from cod_lightning.engines.vllm_server import VLLMServerEngine
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import ConfigError, EngineMismatch
 from cod_lightning.models import QLoRAPolicy
 from tests.adapted import adapted, step, write_base

@@ -14,7 +14,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import ClipCov, KLCov
 from cod_lightning.objective.microbatch import split_by_token_budget
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from cod_lightning.objective.update import plan_update
+from cod_lightning.training.update import plan_update
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
 from tests.loss_inputs import LOSSES

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import torch
 
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
+from cod_lightning.checkpoints.folder import CheckpointFolder
 from cod_lightning.cli import main as command_line
-from cod_lightning.models.checkpoint import read_checkpoint
-from cod_lightning.models.checkpoint_folder import CheckpointFolder
 from tests.forked import Ranks
 
 LIMIT_S = 30.0

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from cod_lightning.models.checkpoint_folder import CheckpointFolder
+from cod_lightning.checkpoints.folder import CheckpointFolder
 from tests.forked_fit import EVERY, assert_the_same, fit, said, start
 
 

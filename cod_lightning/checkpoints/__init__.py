@@ -1,0 +1,1 @@
+"""Checkpoints of a run: written durably, sealed, found, checked and read."""

@@ -1,0 +1,121 @@
+"""A checkpoint of a run: what it says about itself, and its policy's weights, in one file or in the shards of a folder."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from transformers import PreTrainedModel
+
+from cod_lightning.adapters import adapter_weights
+from cod_lightning.checkpoints.integrity import EXTRA, METADATA
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.models.base_weights import BaseWeights
+
+_PREFIXES = ("state_dict.", "model.")
+"""What the module's tensors are called by in shards, as ModelParallelStrategy and FSDPStrategy name them."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that this project wrote; weights stay on disk until they are asked for."""
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @property
+    def global_step(self) -> int:
+        """Optimizer updates behind it."""
+        return int(self.content.get("global_step", 0))
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of the packages that wrote it."""
+        found = {"cod_lightning": self.content["cod_lightning"].get("version")}
+        found["lightning"] = self.content.get("pytorch-lightning_version")
+        return {name: str(version) for name, version in found.items() if version}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The policy's weights by their names in the model. Raises `DataError` where there are none."""
+        weights = _renamed(self.module_state(), "model.")
+        if not weights:
+            raise DataError(f"{self.path} holds no weights of a policy. Use a checkpoint of a `fit` run.")
+        return weights
+
+    def module_state(self) -> dict[str, Tensor]:
+        """All tensors of the LightningModule by their names in it, a frozen reference's too."""
+        try:
+            return _shards(self.path) if self.path.is_dir() else dict(self.content["state_dict"])
+        except (Exception, CheckpointException) as error:  # torch's own is a BaseException
+            raise _unreadable(self.path, error) from error
+
+    def load_into(self, model: PreTrainedModel, base: BaseWeights | None = None) -> torch.dtype:
+        """Give the model these weights and return the precision they are kept in. Those of an adapter belong on `base`."""
+        weights = self.weights()
+        if base is not None:
+            base.check(self.content.get("base"), self.path)
+            if weights.keys() != adapter_weights(model).keys():
+                raise DataError(
+                    f"{self.path} holds an adapter of other layers than model.policy.targets. Use its own run's config."
+                )
+        elif "base" in self.content:
+            raise DataError(
+                f"{self.path} holds an adapter for {self.content['base']['name']}, not the weights of a whole model. "
+                "Choose model=lora or model=qlora, or use the config of its own run."
+            )
+        try:
+            model.load_state_dict(weights, strict=base is None)
+        except RuntimeError as error:
+            said = " ".join(str(error).split())[:300]
+            raise DataError(
+                f"{self.path} does not fit the model of model.policy ({said}). Use the config of its own run."
+            ) from error
+        return next(weight.dtype for weight in weights.values() if weight.is_floating_point())
+
+
+def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
+    """The checkpoint at `path`, the value of `key`, with its tensors mapped, not read. Raises what a person can act on."""
+    remedy = "Look under checkpoints/ in the run's folder, or give `last`."
+    if not path or not Path(path).exists():
+        raise ConfigError(key, path or "empty", "an existing checkpoint", remedy)
+    folder = Path(path).is_dir()
+    if folder and not (Path(path) / METADATA).is_file():
+        raise ConfigError(key, path, f"a checkpoint, not a folder without {METADATA}", remedy)
+    file = Path(path) / EXTRA if folder else Path(path)
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:
+        raise _unreadable(Path(path), error, key) from error
+    if not isinstance(content, dict) or not isinstance(content.get("cod_lightning"), dict):
+        raise DataError(f"{key} is {path}; it was not written by cod_lightning. Use a checkpoint of a `fit` run.")
+    return Checkpoint(Path(path), content)
+
+
+def _shards(folder: Path) -> dict[str, Tensor]:
+    """The module's tensors, put together in this process; the optimizer's shards are not read.
+
+    torch unpickles `.metadata`, so a folder from somebody else is to be trusted as a program would be.
+    """
+    reader = FileSystemReader(folder)
+    kept = reader.read_metadata().state_dict_metadata
+    wanted: dict[str, Any] = {
+        name: torch.empty(entry.size, dtype=entry.properties.dtype)
+        for name, entry in kept.items()
+        if name.startswith(_PREFIXES) and isinstance(entry, TensorStorageMetadata)
+    }
+    load(wanted, storage_reader=reader, no_dist=True)
+    return {new: tensor for prefix in _PREFIXES for new, tensor in _renamed(wanted, prefix).items()}
+
+
+def _renamed(tensors: Mapping[str, Any], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _unreadable(path: Path, error: BaseException, key: str = "ckpt_path") -> DataError:
+    return DataError(f"{key} is {path}; it cannot be read as a checkpoint ({type(error).__name__}). Use another.")

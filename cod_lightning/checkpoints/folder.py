@@ -1,0 +1,100 @@
+"""The checkpoints of a run, `update-00000012.ckpt` and those before, with `last.ckpt` as a link to the newest."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cod_lightning.checkpoints.integrity import damage, sync
+
+LAST = "last.ckpt"
+UNFINISHED = ".writing"
+"""Ends the name of a checkpoint that is being written, or was when the run was killed."""
+_NAME = re.compile(r"update-(\d+)\.ckpt")
+
+
+@dataclass(frozen=True)
+class CheckpointFolder:
+    """A checkpoint is a file, or a folder of shards; it gets its name when it is on disk as a whole."""
+
+    path: Path
+
+    @property
+    def last(self) -> Path:
+        """The link to the newest."""
+        return self.path / LAST
+
+    def named(self, num_updates: int) -> Path:
+        """The checkpoint of so many optimizer updates."""
+        return self.path / f"update-{num_updates:08}.ckpt"
+
+    def unfinished(self, num_updates: int) -> Path:
+        """Where that checkpoint is written."""
+        return self.path / f"{self.named(num_updates).name}{UNFINISHED}"
+
+    def kept(self) -> list[Path]:
+        """Those that have their name, newest first."""
+        return sorted((path for path in self.path.glob("update-*") if _NAME.fullmatch(path.name)), key=num_updates_of)[
+            ::-1
+        ]
+
+    def newest_first(self) -> list[Path]:
+        """`last.ckpt`, then those before it; every one that is kept where there is no `last.ckpt`."""
+        if not self.last.is_symlink():
+            return [self.last, *self.kept()] if self.last.exists() else self.kept()
+        linked = Path(os.readlink(self.last)).name
+        if not _NAME.fullmatch(linked):
+            return [self.last, *self.kept()]
+        return [self.last, *(path for path in self.kept() if num_updates_of(path) < num_updates_of(Path(linked)))]
+
+    def usable(self) -> tuple[Path | None, list[tuple[Path, str]]]:
+        """The newest checkpoint that is whole, if any, and what is wrong with those that are newer."""
+        damaged: list[tuple[Path, str]] = []
+        for path in self.newest_first():
+            if (reason := damage(path)) is None:
+                return path, damaged
+            damaged.append((path, reason))
+        return None, damaged
+
+    def finish(self, num_updates: int) -> Path:
+        """Give the unfinished checkpoint its name, and `last.ckpt` to it, which names a whole one at every moment.
+
+        But for one: shards cannot replace those of the same update in one step; whoever looks in between gets the one before.
+        """
+        path = self.named(num_updates)
+        if path.is_dir():
+            path.rename(self.path / f"replaced-{path.name}{UNFINISHED}")
+        self.unfinished(num_updates).replace(path)
+        sync(self.path)
+        link = self.path / f"{LAST}{UNFINISHED}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.name)
+        if self.last.is_dir() and not self.last.is_symlink():  # a copy that followed the link
+            shutil.rmtree(self.last)
+        link.replace(self.last)
+        sync(self.path)
+        self.clear()
+        return path
+
+    def clear(self) -> None:
+        """Remove what was left unfinished, or has been replaced."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        remove(self.path.glob(f"*{UNFINISHED}"))
+
+
+def num_updates_of(path: Path) -> int:
+    """Optimizer updates behind a checkpoint, by its name."""
+    found = _NAME.fullmatch(path.name)
+    assert found is not None, f"{path} is not the name of a checkpoint"
+    return int(found[1])
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Files and folders, gone or not."""
+    for path in list(paths):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

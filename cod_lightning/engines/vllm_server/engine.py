@@ -1,0 +1,321 @@
+"""The engine that samples with vLLM servers: in a process of its own, on other GPUs, or on other hosts.
+
+Token ids in, token ids and their log-probabilities out. Every answer says which weights its tokens were sampled by; one from
+others than those of the last sync is thrown away, and its server gets the right ones before it serves again.
+"""
+
+import secrets
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from cod_lightning.adapters import adapter_weights, plain_names
+from cod_lightning.engines.base import Completion, Engine, Request, Served
+from cod_lightning.engines.endpoint_access import key_of
+from cod_lightning.engines.four_bit import check_four_bit, served_of
+from cod_lightning.engines.vllm_adapter import room_for
+from cod_lightning.engines.vllm_server.client import ServerClient
+from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
+from cod_lightning.engines.vllm_server.lines import Lines
+from cod_lightning.engines.vllm_server.process import LocalServers, check_local
+from cod_lightning.engines.vllm_server.start import (
+    check_facts,
+    check_settings,
+    checked_url,
+    on_all,
+    own_order,
+    see_reachable,
+    start_all,
+)
+from cod_lightning.engines.vllm_server.turn import ServerAnswer, turn_body
+from cod_lightning.engines.vllm_server.watch import Watch
+from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
+from cod_lightning.engines.vllm_server.weights import WeightSupply
+from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
+from cod_lightning.ranks import gathered, rank
+
+_COLDEST = 0.01
+"""Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
+
+
+class VLLMServerEngine(Engine):
+    """Samples with one or many vLLM servers, a dialogue always with the one that holds its prefix.
+
+    Log-probabilities are those after temperature and top-p (`processed_logprobs`, which the server has to be started with), so
+    they belong to the distribution that was sampled from. Every request carries its own seed.
+
+    Ranks share the servers that run already: rank 0 brings them the weights, once every rank has its turns back. One that was
+    started here serves the rank that started it.
+
+    Args:
+        urls: Addresses of servers that run already, for example [http://gpu2:8000]; null starts one here.
+        start: Servers to start on this machine for each rank, each in a process of its own; null is 1 without `urls`, else 0.
+        local: How they are started.
+        api_key_variable: Environment variable with the key that the servers ask for; empty or missing: none.
+        weights: How a sync hands weights over: files in a folder that the servers can read, or NCCL from GPU to GPU.
+        weights_folder: Where those files are; null is shared memory, which servers on other hosts cannot read.
+        max_concurrent: Most turns in flight at one server.
+        timeout_s: Most time for one turn, tries and changes of the server included.
+        max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
+        return_s: How long a turn waits while no server is up; the run ends after that.
+        sync_timeout_s: Most time for one server to take new weights.
+        merge_adapters: Servers get all weights with the policy's adapter merged in, instead of the adapter alone; for those that
+            were started without room for one.
+        dequantise: Servers that are started here serve a base of 4 bits in full; else as it is, by the package vllm-bnb-plugin.
+        sleep: Servers give their memory back while training goes on, for one that shares its GPU with training. A server that
+            runs already needs --enable-sleep-mode.
+    """
+
+    def __init__(
+        self,
+        urls: list[str] | None = None,
+        start: int | None = None,
+        local: LocalServers = LocalServers(),  # noqa: B008  (frozen; the CLI's default)
+        api_key_variable: str = "VLLM_API_KEY",
+        weights: Literal["folder", "nccl"] = "folder",
+        weights_folder: str | None = None,
+        max_concurrent: int = 256,
+        timeout_s: float = 600.0,
+        max_retries: int = 2,
+        return_s: float = 300.0,
+        sync_timeout_s: float = 600.0,
+        merge_adapters: bool = False,
+        dequantise: bool = False,
+        sleep: bool = False,
+    ) -> None:
+        self.urls = [checked_url(url) for url in urls or ()]
+        self.start = (0 if self.urls else 1) if start is None else start
+        check_settings(
+            self.urls,
+            self.start,
+            max_concurrent=max_concurrent,
+            max_retries=max_retries,
+            timeout_s=timeout_s,
+            return_s=return_s,
+            sync_timeout_s=sync_timeout_s,
+        )
+        self.local, self.api_key_variable = local, api_key_variable
+        self.weights: Literal["folder", "nccl"] = weights
+        self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
+        self.timeout_s, self.max_retries = timeout_s, max_retries
+        self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
+        self.takes_adapters, self.dequantise = not merge_adapters, dequantise
+        self.sleeps, self.asleep = sleep, False
+        self.num_live = 0
+        """Turns that somebody waits for."""
+        self._fleet = Fleet([])
+        self._supply: WeightSupply | None = None
+        self._model: PreTrainedModel | None = None
+        self._stop_ids: list[int] = []
+        self._names: frozenset[str] = frozenset()
+        self._adapted = False
+        """Whether servers are handed an adapter."""
+        self._run = secrets.token_hex(4)
+        self._watch: Watch | None = None
+
+    # ------------------------------------------------------------------ life
+
+    def check(self, served: Served) -> None:
+        """Ask the servers that run already who they are; see that others could be started."""
+        if find_spec("openai") is None:
+            raise ConfigError("data.engine", type(self).__name__, "the library openai", "pip install openai.")
+        key_of(self.api_key_variable)
+        if self.start:
+            check_local(self.start, self.local)
+            if self.takes_adapters and served.adapter_rank:
+                room_for(served.adapter_rank, None)
+            if self.takes_adapters and not self.dequantise:
+                check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
+        if self.weights == "nccl":
+            NCCLTransfer.check()
+        on_all([self._client(url) for url in self.urls], see_reachable)
+
+    def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
+        """Start what is to be started; see that every server suits the model."""
+        if not isinstance(model, PreTrainedModel):
+            expected = "a transformers model, whose architecture vLLM can look up"
+            raise ConfigError("model.policy", type(model).__name__, expected, "Choose another policy.")
+        served = served_of(model)
+        self.check(served)
+        self.close()
+        self._model, self._stop_ids = model, sorted(stop_ids)
+        rank_needed = served.adapter_rank if self.takes_adapters else 0
+        self._adapted = rank_needed > 0
+        self._names = frozenset(adapter_weights(model)) if self._adapted else plain_names(model)
+        longest = window or int(model.config.get_text_config().max_position_embeddings)
+        self._run = gathered(self._run)[0]
+        self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted)
+        servers = [Server(self._client(url)) for url in own_order(self.urls)]
+        if self.start:
+            servers += start_all(
+                self.local,
+                self.start,
+                model=self._supply.begin(model, four_bit=served.four_bit and not self.dequantise),
+                dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
+                window=longest,
+                logs=self.log_folder or Path(),
+                client=self._client,
+                transfer=self.weights == "nccl",
+                sleep=self.sleeps,
+                adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
+                key=key_of(self.api_key_variable),
+            )
+        self._fleet = Fleet(servers)
+        facts = on_all(servers, lambda server: server.client.facts())
+        self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest, rank_needed)
+        self._watch = Watch(
+            self._fleet,
+            self._supply.bring_back,
+            Lines(self.max_concurrent, self.timeout_s, self.max_retries),
+            return_s=self.return_s,
+        )
+
+    def close(self) -> None:
+        """End the servers that were started here, and remove the weights."""
+        for server in self._fleet.servers:
+            if server.process is not None:
+                server.process.stop()
+        if self._supply is not None:
+            self._supply.close()
+        self._fleet, self._supply = Fleet([]), None
+
+    # ------------------------------------------------------------------ weights
+
+    def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
+        """Hand all weights to every server and empty its prefix cache. Refused while turns are in flight; all ranks take part.
+
+        At the first sync every server has to take them; later one that does not is left out until the next sync.
+        """
+        if self._model is None or self._supply is None:
+            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+        self._see_idle("weights change")
+        named = [(name, tensor.detach()) for name, tensor in weights]
+        if missing := self._names - {name for name, _ in named}:
+            raise EngineFailure(f"weight sync left out {sorted(missing)}")
+        first, self.policy_version = self.policy_version < 0, policy_version
+        self._fleet.forget()
+        mine = self._mine()
+        self._supply.renew(self._model, named, self.label, give=bool(mine))
+        try:
+            on_all(mine, self._sync)
+        finally:
+            self._supply.done()
+        self._agree(mine, strict=first)
+
+    def sleep(self) -> None:
+        """All of them, once no rank has a turn in flight: the next sync brings every weight again."""
+        if self.sleeps and not self.asleep:
+            self._see_idle("servers sleep")
+            self.asleep = True
+            on_all(
+                [server for server in self._mine() if server.up], lambda server: server.client.sleep(keep=self._adapted)
+            )
+
+    def wake(self, part: Literal["weights", "kv_cache"]) -> None:
+        """One part after the other; with the second they serve again."""
+        if self.asleep:
+            on_all([server for server in self._mine() if server.up], lambda server: server.client.wake(part))
+            gathered(part)
+            self.asleep = part == "weights"
+
+    @property
+    def label(self) -> str:
+        """What servers call the weights of the last sync; another run's of the same version are not mistaken for them."""
+        return f"{self._run}:{self.policy_version}"
+
+    def _mine(self) -> list[Server]:
+        """Those that this rank brings weights: what it has started, and on rank 0 all others."""
+        return [server for server in self._fleet.servers if server.process is not None or rank() == 0]
+
+    def _see_idle(self, what: str) -> None:
+        """Every rank comes here with all its turns back, and none goes on before the last one came."""
+        if num_live := sum(gathered(self.num_live)):
+            raise EngineFailure(f"{num_live} turns are in flight; {what} only between rollouts")
+
+    def _sync(self, server: Server) -> None:
+        assert self._supply is not None
+        try:
+            self._supply.give(server)
+        except EngineFailure as failure:
+            server.lose(str(failure))
+        else:
+            server.up, server.trouble = True, ""
+
+    def _agree(self, mine: Sequence[Server], *, strict: bool) -> None:
+        """Tell the other ranks which servers have the weights. All raise `EngineFailure` where one rank has none that serves."""
+        told = gathered({server.url: server.trouble for server in mine})
+        for server in self._fleet.servers:
+            if server not in mine:
+                server.trouble = told[0][server.url]
+                server.up = not server.trouble
+        lost = sorted({trouble for troubles in told for trouble in troubles.values() if trouble})
+        if strict and lost:
+            raise EngineFailure(
+                f"{'; '.join(lost)}. Was it started for another model, or can it not read data.engine.weights_folder?"
+            )
+        if not all(gathered(any(server.up for server in self._fleet.servers))):
+            raise EngineFailure(f"no vLLM server took the weights: {'; '.join(lost)}")
+        if own := self._fleet.troubles():
+            warnings.warn(f"vLLM servers left out until the next sync: {own}", stacklevel=3)
+
+    # ------------------------------------------------------------------ turns
+
+    async def generate(self, request: Request) -> Completion:
+        """Sample one turn; at another server where the first is lost."""
+        if 0 < request.temperature < _COLDEST:
+            raise EngineRefused(
+                f"temperature {request.temperature}: between 0 and {_COLDEST} vLLM samples at {_COLDEST} and only logs it. "
+                f"Take 0 (greedy) or at least {_COLDEST}."
+            )
+        self.num_live += 1
+        try:
+            answer = await self._answered(request)
+        finally:
+            self.num_live -= 1
+        return Completion(
+            action_ids=answer.ids,
+            behaviour_logprobs=answer.logprobs,
+            stop=answer.stop,
+            policy_version=self.policy_version,
+            prompt_digest=answer.prompt_digest,
+        )
+
+    def release(self, dialogue: str) -> None:
+        """The dialogue is over."""
+        self._fleet.release(dialogue)
+
+    def replicas(self) -> Sequence[Engine]:
+        """One view of the engine for each server that is up."""
+        return [OneServer(self, server, self._fleet) for server in self._fleet.servers if server.up]
+
+    def report(self) -> str:
+        """Losses of servers, where there were any."""
+        if self._watch is None or not self._watch.num_lost:
+            return ""
+        down = f"; down now: {self._fleet.troubles()}" if self._fleet.troubles() else ""
+        return f"vLLM servers lost {self._watch.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
+
+    async def _answered(self, request: Request) -> ServerAnswer:
+        if self._watch is None:
+            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+        if self.asleep:
+            raise EngineFailure("the servers sleep; a sync of the weights wakes them")
+        body = turn_body(
+            request.prompt_ids,
+            max_new_tokens=request.max_new_tokens,
+            seed=request.noise_seed,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            stop_ids=self._stop_ids,
+            adapter=self.label if self._adapted else "",
+        )
+        return await self._watch.ask(request.dialogue, body, self.label)
+
+    def _client(self, url: str) -> ServerClient:
+        return ServerClient(url, key_of(self.api_key_variable), self.sync_timeout_s)

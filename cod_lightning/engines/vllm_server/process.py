@@ -1,0 +1,212 @@
+"""vLLM servers that the training starts itself: an engine in a process of its own, on this machine."""
+
+import atexit
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from cod_lightning.engines.vllm_versions import check_versions
+from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.ranks import num_ranks
+
+_LINES_SHOWN = 3
+_ERROR = re.compile(r"\w(Error|Exception): |error: ")
+_CPU_BATCH_TOKENS = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalServers:
+    """How vLLM servers on this machine are started."""
+
+    devices: tuple[str, ...] = ()
+    """What each one gets as CUDA_VISIBLE_DEVICES, for example [1, "2,3"]; empty leaves it to the environment."""
+    dtype: str | None = None
+    """What vLLM computes in; null takes the model's own."""
+    max_num_seqs: int = 256
+    """Requests that one server decodes at a time; further ones wait."""
+    gpu_memory_utilization: float = 0.9
+    """Share of its GPU's memory for weights and cache."""
+    kv_cache_gb: float | None = None
+    """Size of the cache in GiB; null is what the share above leaves, on a CPU 1."""
+    enforce_eager: bool | None = None
+    """Leave out compilation and CUDA graphs; null does so on a CPU."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments of vLLM's server, for example [--tensor-parallel-size, "2"]."""
+    start_timeout_s: float = 900.0
+    """Most time until one answers."""
+
+
+class ServerProcess:
+    """One server, and everything it started; both end with this process, however that ends.
+
+    Args:
+        model: Folder with the model's config and weights.
+        log: File that takes what the server says.
+        adapter_rank: Largest rank of an adapter to have room for; 0 is for none.
+    """
+
+    def __init__(
+        self,
+        how: LocalServers,
+        *,
+        index: int,
+        model: Path,
+        dtype: str,
+        window: int,
+        log: Path,
+        key: str,
+        transfer: bool = False,
+        sleep: bool = False,
+        adapter_rank: int = 0,
+    ) -> None:
+        self.how, self.log = how, log
+        self._index, self._key, self._model = index, key, model
+        self._transfer, self._sleep, self._adapter_rank = transfer, sleep, adapter_rank
+        self._dtype, self._window = dtype, window
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self, model: Path | None = None) -> None:
+        """Begin to start, without waiting; `model` replaces the folder where the first one is gone."""
+        self.stop()
+        self._model = model or self._model
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "cod_lightning.engines.vllm_server.main", *self._arguments()],
+                stdin=subprocess.PIPE,  # its end tells the server that we are gone
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        atexit.register(self.stop)
+
+    def wait(self, healthy: Callable[[], bool]) -> None:
+        """Until it answers. Raises `EngineFailure` where it ended instead, or took too long."""
+        until = time.monotonic() + self.how.start_timeout_s
+        while not healthy():
+            if not self.alive:
+                raise self.died()
+            if time.monotonic() > until:
+                raise EngineFailure(
+                    f"the vLLM server at {self.url} does not answer {self.how.start_timeout_s:g} s after its start "
+                    f"(data.engine.local.start_timeout_s); its log {self.log} ends: {self.last_words()}"
+                )
+            time.sleep(0.5)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs; it may still be starting."""
+        return self._child is not None and self._child.poll() is None
+
+    def last_words(self) -> str:
+        """The end of its log, in one line."""
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        told = [line for line in lines if _ERROR.search(line)] or lines
+        return " / ".join(line.strip()[-200:] for line in told[-_LINES_SHOWN:])
+
+    def died(self) -> EngineFailure:
+        """What to say when it is no longer there."""
+        code = None if self._child is None else self._child.poll()
+        return EngineFailure(
+            f"the vLLM server at {self.url} ended with code {code}; its log {self.log} ends: {self.last_words()}"
+        )
+
+    def stop(self) -> None:
+        """End it with its children: asked first, then made to."""
+        atexit.unregister(self.stop)
+        child, self._child = self._child, None
+        if child is None:
+            return
+        for request, patience_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+            try:
+                os.killpg(child.pid, request)
+                child.wait(patience_s)
+                break
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+        _kill_group(child.pid)  # a child of its own that outlived it
+        child.wait()
+        if child.stdin is not None:
+            child.stdin.close()
+
+    def _arguments(self) -> list[str]:
+        how = self.how
+        arguments = [
+            *("--model", str(self._model), "--served-model-name", "policy", "--skip-tokenizer-init"),
+            *("--host", "127.0.0.1", "--port", str(self.port), "--enable-scale-out", "--disable-log-stats"),
+            *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enable-prefix-caching"),
+            *("--dtype", self._dtype, "--max-model-len", str(self._window), "--max-num-seqs", str(how.max_num_seqs)),
+            *("--uvicorn-log-level", "warning"),
+        ]
+        on_cpu = not torch.cuda.is_available()
+        if how.enforce_eager or (on_cpu and how.enforce_eager is None):
+            arguments += ["--enforce-eager"]
+        if how.kv_cache_gb is not None or on_cpu:
+            arguments += ["--kv-cache-memory-bytes", str(int((how.kv_cache_gb or 1.0) * 2**30))]
+        if on_cpu:  # see `vllm_start._for_cpu`
+            batch = str(max(_CPU_BATCH_TOKENS, self._window))
+            arguments += ["--block-size", "32", "--no-enable-chunked-prefill", "--max-num-batched-tokens", batch]
+        else:
+            arguments += ["--gpu-memory-utilization", str(how.gpu_memory_utilization)]
+            arguments += ["--enable-sleep-mode"] if self._sleep else []
+        if self._transfer:
+            arguments += ["--weight-transfer-config", '{"backend": "nccl"}']
+        if self._adapter_rank:
+            arguments += ["--enable-lora", "--max-lora-rank", str(self._adapter_rank)]
+        return [*arguments, *how.arguments]
+
+    def _environment(self) -> dict[str, str]:
+        told = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1"}
+        if self._adapter_rank:
+            told["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+        if self._key:
+            told["VLLM_API_KEY"] = self._key
+        if self.how.devices:
+            told["CUDA_VISIBLE_DEVICES"] = self.how.devices[self._index]
+        usual = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+        kept = {name: value for name, value in os.environ.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"}
+        return usual | kept | told
+
+
+def check_local(num: int, how: LocalServers) -> None:
+    """Raise `ConfigError` for what cannot be started here."""
+    wanted = num * num_ranks()
+    if how.devices and len(how.devices) != wanted:
+        expected = f"{wanted} entries, one for each server that data.engine.start asks for on each rank"
+        raise ConfigError("data.engine.local.devices", list(how.devices), expected, "Name the GPUs of each server.")
+    if not how.start_timeout_s > 0:
+        raise ConfigError("data.engine.local.start_timeout_s", how.start_timeout_s, "above 0", "900 is the default.")
+    if find_spec("vllm") is None:
+        remedy = "Install it (docs/guides/vllm.md), or name servers that run elsewhere in data.engine.urls."
+        raise ConfigError("data.engine.start", num, "vLLM in this environment, which has none", remedy)
+    check_versions("VLLMServerEngine")
+
+
+def _kill_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+    time.sleep(0.05)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,131 @@
+"""The endless row of training updates: rollout after rollout, stopped between any two updates and gone on with exactly."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import chain
+from typing import Any
+
+from cod_lightning.objective.attempts import AttemptTable
+from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.training.items import Sealed
+from cod_lightning.training.shares import batch_of_all, own_batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """A rollout, and how it is cut into updates."""
+
+    batch: Batch
+    """Every row of it, once."""
+    shares: Sequence[Sequence[int]]
+    """Packs of each update to come, by their g in the credit table; several passes name a pack several times."""
+    num_packs: int
+    """Training packs that it took, those that were replaced included."""
+
+
+class TrainStream:
+    """A sized loader whose state is the rollouts begun and the updates of the current one that are still to come.
+
+    Sized, so that Lightning never fetches ahead of the weights.
+
+    Args:
+        roll_out: From the number of a rollout and that of its first training pack to the rollout.
+        rollouts_per_epoch: Rollouts of an epoch.
+        updates_per_rollout: Updates made of a rollout, all passes together.
+    """
+
+    def __init__(
+        self, roll_out: Callable[[int, int], Rollout], rollouts_per_epoch: int, updates_per_rollout: int
+    ) -> None:
+        self._roll_out = roll_out
+        self._length = rollouts_per_epoch * updates_per_rollout
+        self.num_rollouts = 0
+        """Rollouts done."""
+        self.num_packs = 0
+        """Training packs taken; the cursor over them."""
+        self._batch: Batch | None = None
+        self._shares: deque[Sequence[int]] = deque()
+        """Of `_batch`, the updates still to come."""
+        self.left = 0
+        """Updates left in an epoch that was begun."""
+        self.listeners: list[Callable[[], None]] = []
+        """Called between two updates of an epoch: whatever the last one did, logging included, is done then."""
+        self.before_each: list[Callable[[], None]] = []
+        """Called before every update, after `listeners`; what they raise ends the run with the state of then."""
+
+    def __len__(self) -> int:
+        """Updates of an epoch."""
+        return self._length
+
+    @property
+    def mid_rollout(self) -> bool:
+        """Whether updates of a rollout are still to come."""
+        return bool(self._shares)
+
+    def __iter__(self) -> Iterator[Sealed]:
+        """The rest of an epoch that was begun, else the next one."""
+        self.left = self.left or self._length
+        begun = False
+        while self.left:
+            for listener in self.listeners if begun else ():
+                listener()
+            begun = True
+            for listener in self.before_each:
+                listener()
+            if not self.mid_rollout:
+                rollout = self._roll_out(self.num_rollouts, self.num_packs)
+                self._batch, self._shares = rollout.batch, deque(rollout.shares)
+                self.num_rollouts += 1
+                self.num_packs += rollout.num_packs
+            assert self._batch is not None, "updates to come without their rows"
+            self.left -= 1
+            update = self._batch.of_packs(self._shares.popleft())
+            if not self.mid_rollout:
+                self._batch = None
+            yield Sealed(update)
+
+    def amend(self, change: Callable[[Batch], Batch]) -> None:
+        """Replace the rows of the current rollout, if updates of it are still to come."""
+        if self._batch is not None:
+            self._batch = change(self._batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing: that it has one tells Lightning that it can go on, but Lightning restores a loader's state too late."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The DataModule does it, with `restore`."""
+
+    def saved(self) -> dict[str, Any]:
+        """Where it stands, in plain containers and tensors; of the rollout only the rows that an update still needs, once.
+
+        It is the same on every rank, and all of them have to ask.
+        """
+        batch = self._batch and self._batch.of_packs(sorted(set(chain.from_iterable(self._shares))))
+        whole, row_ranks = (None, None) if batch is None else batch_of_all(batch)
+        return {
+            "num_rollouts": self.num_rollouts,
+            "num_packs": self.num_packs,
+            "left": self.left,
+            "shares": [list(share) for share in self._shares],
+            "batch": None if whole is None else _plain(whole),
+            "row_ranks": row_ranks,
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on where `saved` was called."""
+        self.num_rollouts, self.num_packs, self.left = saved["num_rollouts"], saved["num_packs"], saved["left"]
+        self._shares = deque(saved["shares"])
+        self._batch = None if saved["batch"] is None else own_batch(_batch(saved["batch"]), saved["row_ranks"])
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    """The record as a dict, records in it too."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    return {name: _plain(value) if is_dataclass(value) else value for name, value in values.items()}
+
+
+def _batch(plain: dict[str, Any]) -> Batch:
+    credit = plain["credit"]
+    return Batch(**{**plain, "credit": CreditTable(**{**credit, "attempts": AttemptTable(**credit["attempts"])})})

@@ -1,0 +1,89 @@
+"""Checkpoints, in one file or in shards."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed.checkpoint import save
+
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.models import TinyPolicy
+
+TINY = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
+WORDS = ("up", "down")
+
+
+def model(**settings: Any):
+    policy = TinyPolicy(**(TINY | settings))
+    return policy.model(policy.tokenizer(WORDS))
+
+
+def content(kept: Any) -> dict[str, Any]:
+    weights = {f"model.{name}": value for name, value in kept.state_dict().items()}
+    own = {"global_step": 7, "pytorch-lightning_version": "2.6.6", "cod_lightning": {"version": "0.1.0"}}
+    return own | {"state_dict": weights, "optimizer_states": [{"state": {0: {"exp_avg": torch.ones(3)}}}]}
+
+
+def sharded(path: Path, kept: Any, key: str) -> Path:
+    """As Lightning's FSDPStrategy (key `model`) and ModelParallelStrategy (`state_dict`) lay it out."""
+    rest = content(kept)
+    save(
+        {key: rest.pop("state_dict"), "optimizer_0": rest.pop("optimizer_states")[0]}, checkpoint_id=path, no_dist=True
+    )
+    torch.save(rest, path / "meta.pt")
+    return path
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["file", "model", "state_dict"])
+def test_the_weights_of_a_checkpoint_are_those_of_the_model(tmp_path: Path, kind: str) -> None:
+    kept, path = model(), tmp_path / "last.ckpt"
+    if kind == "file":
+        torch.save(content(kept), path)
+    else:
+        sharded(path, kept, kind)
+    checkpoint = read_checkpoint(path)
+    assert checkpoint.global_step == 7
+    assert checkpoint.versions == {"cod_lightning": "0.1.0", "lightning": "2.6.6"}
+    other = model()
+    assert checkpoint.load_into(other) is torch.float32
+    assert all(torch.equal(a, b) for a, b in zip(kept.parameters(), other.parameters(), strict=True))
+
+
+def test_the_precision_is_the_checkpoints(tmp_path: Path) -> None:
+    torch.save(content(model().bfloat16()), tmp_path / "half.ckpt")
+    assert read_checkpoint(tmp_path / "half.ckpt").load_into(model()) is torch.bfloat16
+
+
+def test_a_model_of_another_size_is_refused(tmp_path: Path) -> None:
+    torch.save(content(model()), tmp_path / "last.ckpt")
+    with pytest.raises(DataError, match=r"size mismatch.*Use the config of its own run"):
+        read_checkpoint(tmp_path / "last.ckpt").load_into(model(hidden_size=32))
+
+
+def test_what_is_no_checkpoint_of_ours_is_named(tmp_path: Path) -> None:
+    torch.save({"state_dict": {}}, tmp_path / "foreign.ckpt")
+    torch.save({"cod_lightning": {"version": "0"}, "state_dict": {}}, tmp_path / "empty.ckpt")
+    (tmp_path / "noise.ckpt").write_bytes(b"noise")
+    (tmp_path / "folder").mkdir()
+    for name, kind, said in (
+        ("foreign.ckpt", DataError, "not written by cod_lightning"),
+        ("noise.ckpt", DataError, "cannot be read"),
+        ("folder", ConfigError, r"a folder without \.metadata"),
+        ("none.ckpt", ConfigError, "an existing checkpoint"),
+    ):
+        with pytest.raises(kind, match=said):
+            read_checkpoint(tmp_path / name)
+    with pytest.raises(DataError, match="no weights"):
+        read_checkpoint(tmp_path / "empty.ckpt").weights()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_shards_that_are_torn_are_named(tmp_path: Path) -> None:
+    path = sharded(tmp_path / "last.ckpt", model(), "model")
+    for shard in path.glob("*.distcp"):
+        shard.write_bytes(shard.read_bytes()[:100])
+    with pytest.raises(DataError, match=r"last\.ckpt"):
+        read_checkpoint(path).weights()

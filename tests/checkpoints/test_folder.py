@@ -1,0 +1,98 @@
+"""Names, links and the newest whole checkpoint of a run."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from cod_lightning.checkpoints.folder import LAST, CheckpointFolder, num_updates_of
+
+
+def write(folder: CheckpointFolder, num_updates: int) -> Path:
+    folder.clear()
+    torch.save({"global_step": num_updates}, folder.unfinished(num_updates))
+    return folder.finish(num_updates)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return CheckpointFolder(tmp_path / "checkpoints")
+
+
+def names(folder: CheckpointFolder) -> list[str]:
+    return sorted(path.name for path in folder.path.iterdir())
+
+
+def test_last_is_the_newest(folder):
+    for num_updates in (3, 7, 12):
+        path = write(folder, num_updates)
+        assert folder.last.resolve() == path.resolve()
+        assert torch.load(folder.last, weights_only=True)["global_step"] == num_updates_of(path) == num_updates
+    assert folder.usable() == (folder.last, [])
+    assert [num_updates_of(path) for path in folder.kept()] == [12, 7, 3]
+
+
+def test_the_newest_whole_one_is_used_and_the_damaged_ones_are_told(folder):
+    paths = [write(folder, num_updates) for num_updates in (3, 7, 12)]
+    paths[2].write_bytes(b"")
+    paths[1].write_bytes(paths[1].read_bytes()[:-9])
+    found, damaged = folder.usable()
+    assert found == paths[0]
+    assert [path for path, _ in damaged] == [folder.last, paths[1]]
+    assert damaged[0][1] == "it is empty"
+
+
+def test_all_damaged_is_not_none_kept(folder):
+    assert folder.usable() == (None, [])
+    write(folder, 3).write_bytes(b"noise")
+    found, damaged = folder.usable()
+    assert found is None
+    assert len(damaged) == 1
+
+
+def test_killed_before_the_link_the_run_goes_on_from_the_linked_one(folder):
+    write(folder, 3)
+    torch.save({"global_step": 7}, folder.named(7))
+    assert folder.usable() == (folder.last, [])
+    assert [path.name for path in folder.newest_first()] == [LAST]
+
+
+def test_without_a_link_the_newest_is_the_one_of_most_updates(folder):
+    for num_updates in (3, 12):
+        write(folder, num_updates)
+    folder.last.unlink()
+    assert folder.usable() == (folder.named(12), [])
+
+
+def test_a_link_to_nothing_is_told(folder):
+    write(folder, 3)
+    write(folder, 7).unlink()
+    assert folder.usable() == (folder.named(3), [(folder.last, "it is missing")])
+
+
+def test_a_plain_file_in_place_of_the_link_counts_and_is_replaced(folder):
+    content = write(folder, 3).read_bytes()
+    folder.last.unlink()
+    folder.last.write_bytes(content)
+    assert folder.usable() == (folder.last, [])
+    write(folder, 7)
+    assert folder.last.is_symlink()
+
+
+def test_what_was_left_unfinished_goes_and_is_never_used(folder):
+    write(folder, 3)
+    torch.save({}, folder.unfinished(7))
+    folder.unfinished(8).mkdir()
+    assert folder.usable() == (folder.last, [])
+    write(folder, 9)
+    assert names(folder) == [LAST, "update-00000003.ckpt", "update-00000009.ckpt"]
+
+
+def test_shards_take_the_place_of_shards_of_the_same_update(folder):
+    for text in ("old", "new"):
+        folder.clear()
+        folder.unfinished(3).mkdir()
+        (folder.unfinished(3) / "meta.pt").write_text(text)
+        folder.finish(3)
+    assert (folder.last / "meta.pt").read_text() == "new"
+    assert names(folder) == [LAST, "update-00000003.ckpt"]

@@ -1,0 +1,489 @@
+"""The engine for vLLM servers against servers that say what vLLM says; against vLLM itself: test_vllm_server_real.py."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
+from cod_lightning.engines.base import Request, Served, digest
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
+from cod_lightning.models import LoRAPolicy, TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import count_drift
+from cod_lightning.types import Split
+from tests.adapted import adapted, write_base
+from tests.forked import on_two_ranks
+from tests.stubs import PlainContext, WordWorld
+from tests.vllm_server import FakeVLLM
+
+TINY = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 16, "window": 256}
+WORDS = WordWorld().words()
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return TinyPolicy(**TINY).tokenizer(WORDS)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    torch.manual_seed(0)
+    return TinyPolicy(**TINY).model(tokenizer)
+
+
+@pytest.fixture
+def two():
+    servers = [FakeVLLM(), FakeVLLM()]
+    yield servers
+    for server in servers:
+        server.die()
+
+
+def engine_for(servers, model, tmp_path, *, version=1, **kwargs):
+    settings = {"weights_folder": str(tmp_path), "max_retries": 0, "timeout_s": 10.0, "return_s": 5.0} | kwargs
+    engine = VLLMServerEngine(urls=[server.url for server in servers], **settings)
+    engine.bind(model, stop_ids=[2], window=256)
+    if version is not None:
+        engine.update_weights(model.state_dict().items(), version)
+    for server in servers:
+        server.prompts.clear()
+    return engine
+
+
+@pytest.fixture
+def engine(two, model, tmp_path):
+    made = engine_for(two, model, tmp_path)
+    yield made
+    made.close()
+
+
+def request(dialogue="a", ids=(3, 7, 5), **kwargs) -> Request:
+    kwargs = {"max_new_tokens": 4, "noise_seed": 3} | kwargs
+    return Request(dialogue=dialogue, prompt_ids=ids, messages=(), **kwargs)
+
+
+def ask(engine, *requests, return_exceptions=False):
+    async def all_of_them():
+        asked = (engine.generate(r) for r in requests)
+        return await asyncio.gather(*asked, return_exceptions=return_exceptions)
+
+    return asyncio.run(all_of_them())
+
+
+def lifecycles(engine, tokenizer, num_packs=2, num_siblings=2):
+    world = WordWorld()
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
+    speaker = Speaker(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=8, policy_version=1)
+    return run_groups(packs, num_siblings, world=world, mechanism=PlainContext(), speaker=speaker)
+
+
+def dialogue_servers(two):
+    """First tokens of every prompt, by server."""
+    return [{prompt[:8] for prompt in server.prompts} for server in two]
+
+
+def test_a_turn_is_ids_in_and_ids_out_with_their_log_probs_and_version(engine):
+    (said,) = ask(engine, request())
+    assert len(said.action_ids) == len(said.behaviour_logprobs) == 4
+    assert set(said.behaviour_logprobs) == {-1.5}
+    assert said.policy_version == 1
+    assert said.prompt_digest == digest([3, 7, 5])
+
+
+def test_a_dialogue_stays_with_the_server_that_holds_its_prefix_and_both_have_work(engine, two):
+    for turn in range(3):
+        ask(engine, *(request(f"d{i}", ids=(3, 10 + i, *range(turn))) for i in range(8)))
+    first, second = ({prompt[1] for prompt in server.prompts} for server in two)
+    assert not first & second
+    assert len(first) == len(second) == 4
+
+
+def test_lifecycles_over_two_servers_are_exact_to_the_token(engine, tokenizer):
+    groups = lifecycles(engine, tokenizer)
+    assert not any(x.failed for g in groups for x in g.lifecycles)
+    assert count_drift(groups) == 0
+
+
+def test_every_server_gets_all_weights_by_name_and_gives_up_its_prefixes_at_each_sync(engine, two, model):
+    engine.update_weights(model.state_dict().items(), 2)
+    for server in two:
+        assert server.loaded == [frozenset(model.state_dict())] * 2
+        assert server.calls["/reset_prefix_cache"] == 2
+        assert server.version.endswith(":2")
+
+
+def test_weights_of_the_sync_before_are_removed(engine, model, tmp_path):
+    for version in (2, 3):
+        engine.update_weights(model.state_dict().items(), version)
+    assert len(list(tmp_path.rglob("model.safetensors"))) == 1
+    engine.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_prefix_cache_that_is_given_up_late_is_waited_for(engine, two, model):
+    two[0].prefix_cache_stuck = 2
+    engine.update_weights(model.state_dict().items(), 2)
+    assert two[0].version == two[1].version == engine.label
+
+
+def test_a_server_that_dies_in_a_rollout_loses_no_lifecycle(engine, two, tokenizer):
+    two[0].dies_with_turn = True
+    groups = lifecycles(engine, tokenizer)
+    assert not any(x.failed for g in groups for x in g.lifecycles)
+    assert count_drift(groups) == 0
+    assert "lost 1 times" in engine.report()
+    assert f"{two[0].url} cannot be reached" in engine.report()
+
+
+def test_a_sample_does_not_depend_on_which_server_gave_it(engine, two):
+    before = ask(engine, *(request(f"d{i}", noise_seed=i) for i in range(6)))
+    two[1].die()
+    after = ask(engine, *(request(f"d{i}", noise_seed=i) for i in range(6)))
+    assert before == after
+
+
+def test_a_server_that_comes_back_with_other_weights_gets_the_right_ones_before_it_serves(engine, two):
+    two[1].die()
+    two[0].after_s = 0.05
+    two[1].come_back()
+    ask(engine, *(request(f"d{i}") for i in range(4)))
+    assert two[1].version in ("default", engine.label)
+    two[0].die()
+    said = ask(engine, *(request(f"e{i}") for i in range(4)))
+    assert len(said) == 4
+    assert two[1].version == engine.label
+    assert len(two[1].loaded) == 2
+
+
+def test_turns_wait_for_the_only_server_to_come_back(model, tmp_path):
+    server = FakeVLLM()
+    engine = engine_for([server], model, tmp_path)
+    server.die()
+    timer = threading.Timer(0.5, server.come_back)
+    timer.start()
+    said = ask(engine, *(request(f"d{i}") for i in range(3)))
+    timer.join()
+    assert all(s.action_ids for s in said)
+    assert server.version == engine.label
+    engine.close()
+    server.die()
+
+
+def test_a_run_ends_with_one_message_when_no_server_comes_back(model, tmp_path):
+    server = FakeVLLM()
+    engine = engine_for([server], model, tmp_path, return_s=0.3)
+    server.die()
+    with pytest.raises(EngineRefused, match=r"no vLLM server came back within 0\.3 s \(data\.engine\.return_s\)"):
+        ask(engine, request())
+    engine.close()
+
+
+def test_a_turn_that_kills_every_server_fails_alone(engine, two):
+    two[0].status = two[1].status = 500
+    (failure,) = ask(engine, request(), return_exceptions=True)
+    assert isinstance(failure, EngineFailure)
+    assert "3 vLLM servers were lost with this turn" in str(failure)
+
+
+def test_a_turn_that_a_server_denies_fails_alone_and_says_why(engine, two):
+    two[0].status = two[1].status = 400
+    (failure,) = ask(engine, request(), return_exceptions=True)
+    assert isinstance(failure, EngineFailure)
+    assert "answered HTTP 400: it broke" in str(failure)
+    two[0].status = two[1].status = 0
+    assert ask(engine, request())[0].action_ids
+
+
+def test_a_slow_server_costs_the_turn_its_deadline_and_no_more(model, tmp_path):
+    server = FakeVLLM()
+    engine = engine_for([server], model, tmp_path, timeout_s=0.2)
+    server.after_s = 0.6
+    (failure,) = ask(engine, request(), return_exceptions=True)
+    assert isinstance(failure, EngineFailure)
+    assert "gave no answer within 0.2 s (data.engine.timeout_s)" in str(failure)
+    engine.close()
+    server.die()
+
+
+def test_no_more_turns_are_in_flight_at_a_server_than_asked_for(model, tmp_path):
+    server = FakeVLLM()
+    engine = engine_for([server], model, tmp_path, max_concurrent=3)
+    server.after_s, server.most_in_flight = 0.02, 0
+    ask(engine, *(request(f"d{i}") for i in range(12)))
+    assert server.most_in_flight == 3
+    engine.close()
+    server.die()
+
+
+def test_another_run_s_weights_of_the_same_version_are_noticed(two, model, tmp_path):
+    ours = engine_for(two[:1], model, tmp_path)
+    theirs = engine_for(two[:1], model, tmp_path)
+    assert ours.label != theirs.label
+    assert ask(ours, request())[0].action_ids
+    assert two[0].version == ours.label  # it took the server back, and says that it lost it
+    assert "lost 1 times" in ours.report()
+    ours.close()
+    theirs.close()
+
+
+def test_weights_do_not_change_under_a_turn_in_flight(engine, two, model):
+    two[0].after_s = two[1].after_s = 0.1
+
+    async def change_meanwhile():
+        task = asyncio.create_task(engine.generate(request()))
+        await asyncio.sleep(0.02)
+        with pytest.raises(EngineFailure, match="1 turns are in flight"):
+            engine.update_weights(model.state_dict().items(), policy_version=8)
+        await task
+
+    asyncio.run(change_meanwhile())
+
+
+def test_a_server_that_is_gone_at_a_later_sync_is_left_out_with_a_warning(engine, two, model):
+    two[1].die()
+    with pytest.warns(UserWarning, match=f"left out until the next sync: {two[1].url} cannot be reached"):
+        engine.update_weights(model.state_dict().items(), 2)
+    ask(engine, *(request(f"d{i}") for i in range(4)))
+    two[1].come_back()
+    engine.update_weights(model.state_dict().items(), 3)
+    assert two[1].version == engine.label
+
+
+def test_the_self_test_asks_every_server(engine, two):
+    replicas = engine.replicas()
+    assert [str(r) for r in replicas] == [f"the vLLM server at {server.url}" for server in two]
+    for replica, server in zip(replicas, two, strict=True):
+        server.prompts.clear()
+        asyncio.run(replica.generate(request("self-test")))
+        replica.release("self-test")
+        assert server.prompts == [(3, 7, 5)]
+
+
+def with_shared(act, servers, model, folder):
+    """What `act` returns on each of two ranks, given an engine that is bound and has no weights yet."""
+
+    def on_rank(rank):
+        engine = engine_for(servers, model, folder / "weights", version=None)
+        try:
+            return act(engine)
+        finally:
+            dist.barrier()
+            engine.close()
+
+    return on_two_ranks(folder, on_rank)
+
+
+def test_two_ranks_share_one_server_and_rank_0_brings_it_the_weights(two, model, tmp_path):
+    shared = two[:1]
+
+    def sync_twice(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        engine.update_weights(model.state_dict().items(), 2)
+        (said,) = ask(engine, request())
+        return engine.label, said.action_ids
+
+    first, second = with_shared(sync_twice, shared, model, tmp_path)
+    assert first == second
+    assert shared[0].version == first[0]
+    assert shared[0].calls["/collective_rpc"] == 2
+    assert shared[0].loaded == [frozenset(model.state_dict())] * 2
+
+
+def test_two_ranks_use_all_servers_each_beginning_at_another(two, model, tmp_path):
+    def first_home(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        return [str(replica) for replica in engine.replicas()]
+
+    homes = with_shared(first_home, two, model, tmp_path)
+    assert homes[0] == homes[1][::-1]
+
+
+def test_weights_do_not_change_under_a_turn_that_another_rank_waits_for(two, model, tmp_path):
+    def with_a_turn_on_rank_1(engine):
+        engine.num_live = dist.get_rank()
+        with pytest.raises(EngineFailure, match="1 turns are in flight; weights change only between rollouts"):
+            engine.update_weights(model.state_dict().items(), 1)
+        return engine.policy_version
+
+    assert with_shared(with_a_turn_on_rank_1, two[:1], model, tmp_path) == [-1, -1]
+    assert two[0].calls["/collective_rpc"] == 0
+
+
+def test_all_ranks_hear_that_a_shared_server_did_not_take_the_weights(two, model, tmp_path):
+    def at_a_later_sync(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        with pytest.raises(EngineFailure, match=f"no vLLM server took the weights: {two[0].url}"):
+            engine.update_weights(model.state_dict().items(), 2)
+
+    two[0].most_loads = 1
+    with_shared(at_a_later_sync, two[:1], model, tmp_path)
+
+
+def test_a_rank_brings_a_shared_server_that_came_back_the_weights_that_rank_0_wrote(two, model, tmp_path):
+    def losing_it_on_rank_1(engine):
+        engine.update_weights(model.state_dict().items(), 1)
+        if dist.get_rank() == 1:
+            engine._fleet.servers[0].client.settle("default")  # as after a start
+            (said,) = ask(engine, request())
+            return len(said.action_ids)
+        return 0
+
+    assert with_shared(losing_it_on_rank_1, two[:1], model, tmp_path) == [0, 4]
+    assert two[0].calls["/collective_rpc"] == 2
+
+
+@pytest.fixture(scope="module")
+def with_adapter(tmp_path_factory):
+    return adapted(LoRAPolicy, write_base(tmp_path_factory.mktemp("base")))
+
+
+@pytest.fixture
+def roomy():
+    server = FakeVLLM(adapter_rank=16)
+    yield server
+    server.die()
+
+
+def test_a_sync_of_an_adapter_sends_the_adapter_alone_by_a_new_name_each_time(roomy, with_adapter, tmp_path):
+    engine = engine_for([roomy], with_adapter, tmp_path, version=None)
+    for version in (1, 2):
+        engine.update_weights(adapter_weights(with_adapter).items(), version)
+        assert list(roomy.adapters) == [engine.label]
+    (said,) = ask(engine, request())
+    assert len(said.action_ids) == 4
+    assert roomy.calls["/collective_rpc"] == 0
+    assert roomy.calls["/reset_prefix_cache"] == 2
+    assert len(roomy.adapters[engine.label]) == len(adapter_weights(with_adapter))
+
+
+def test_a_server_that_comes_back_without_the_adapter_gets_it_before_it_serves(roomy, with_adapter, tmp_path):
+    engine = engine_for([roomy], with_adapter, tmp_path, version=None)
+    engine.update_weights(adapter_weights(with_adapter).items(), 1)
+    roomy.die()
+    roomy.come_back()
+    (said,) = ask(engine, request())
+    assert len(said.action_ids) == 4
+    assert list(roomy.adapters) == [engine.label]
+
+
+def test_a_left_out_part_of_an_adapter_is_refused(roomy, with_adapter, tmp_path):
+    engine = engine_for([roomy], with_adapter, tmp_path, version=None)
+    weights = adapter_weights(with_adapter)
+    left_out, _ = weights.popitem()
+    with pytest.raises(EngineFailure, match=f"left out .*{left_out}"):
+        engine.update_weights(weights.items(), 1)
+
+
+@pytest.mark.parametrize("room", [0, 2])
+def test_a_server_without_room_for_the_adapter_is_refused_with_the_flags_that_make_it(room, with_adapter, tmp_path):
+    server = FakeVLLM(adapter_rank=room)
+    with pytest.raises(ConfigError, match=rf"room for adapters of rank 4 \(model.policy.rank\), not {room}") as raised:
+        engine_for([server], with_adapter, tmp_path, version=None)
+    server.die()
+    for remedy in ("VLLM_ALLOW_RUNTIME_LORA_UPDATING=1", "--max-lora-rank 4", "data.engine.merge_adapters"):
+        assert remedy in str(raised.value)
+
+
+def test_a_server_without_room_for_the_adapter_takes_merged_weights_where_that_is_asked_for(
+    two, with_adapter, tmp_path
+):
+    engine = engine_for(two, with_adapter, tmp_path, version=None, merge_adapters=True)
+    assert not engine.takes_adapters
+    engine.update_weights(plain_weights(with_adapter, merge=True), 1)
+    assert two[0].loaded == [plain_names(with_adapter)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"dev_mode": False}, "development mode"),
+        ({"scale_out": False}, "--enable-scale-out"),
+        ({"logprobs_mode": "raw_logprobs"}, "processed_logprobs"),
+    ],
+)
+def test_a_server_that_was_started_wrong_is_refused_before_there_is_a_model(fault, said):
+    server = FakeVLLM(**fault)
+    with pytest.raises(ConfigError, match=said) as error:
+        VLLMServerEngine(urls=[server.url]).check(Served())
+    assert server.url in str(error.value)
+    assert "VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server" in str(error.value)
+    server.die()
+
+
+def test_a_server_that_is_not_there_is_named_before_there_is_a_model():
+    server = FakeVLLM()
+    server.die()
+    with pytest.raises(ConfigError, match=f"data.engine.urls is {server.url}"):
+        VLLMServerEngine(urls=[server.url]).check(Served())
+
+
+def test_a_window_too_short_for_the_policy_is_refused(model, tmp_path):
+    server = FakeVLLM(window=128)
+    with pytest.raises(ConfigError, match=r"at least 256 \(model\.policy\.window\), not 128"):
+        engine_for([server], model, tmp_path, version=None)
+    server.die()
+
+
+def test_servers_of_two_precisions_are_refused(two, model, tmp_path):
+    two[1].dtype = "torch.bfloat16"
+    with pytest.raises(ConfigError, match="servers of one precision"):
+        engine_for(two, model, tmp_path, version=None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"start": 0}, r"data\.engine\.start is 0"),
+        ({"urls": ["gpu2:8000"]}, r"data\.engine\.urls is gpu2:8000"),
+        ({"urls": ["http://u:secret@gpu2:8000"]}, "one with credentials"),
+        ({"urls": ["http://a:1", "http://a:1/v1/"]}, "Name each once"),
+        ({"max_concurrent": 0}, r"data\.engine\.max_concurrent is 0"),
+        ({"timeout_s": 0}, r"data\.engine\.timeout_s is 0"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_by_key(settings, said):
+    with pytest.raises(ConfigError, match=said) as error:
+        VLLMServerEngine(**settings)
+    assert "secret" not in str(error.value)
+
+
+def test_the_key_reaches_the_server_and_no_message(monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "hush-hush")
+    server = FakeVLLM(logprobs_mode="raw_logprobs")
+    with pytest.raises(ConfigError) as error:
+        VLLMServerEngine(urls=[server.url]).check(Served())
+    assert "hush" not in str(error.value)
+    server.die()
+
+
+def test_a_folder_that_a_killed_run_left_behind_is_removed(tmp_path, model):
+    from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
+
+    left = tmp_path / "cod_lightning-weights-dead"
+    left.mkdir()
+    (left / "lock").touch()
+    living = WeightFolder(str(tmp_path))
+    other = WeightFolder(str(tmp_path))
+    assert not left.exists()
+    assert Path(living.root).exists()
+    living.close()
+    other.close()
+
+
+def test_tied_weights_are_written_under_both_names(tmp_path, model):
+    from safetensors.torch import load_file
+
+    from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
+
+    folder = WeightFolder(str(tmp_path))
+    written = load_file(folder.write(model, model.state_dict().items(), "a:1") / "model.safetensors")
+    assert written.keys() == model.state_dict().keys()
+    assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in written.items())
+    folder.close()

@@ -1,0 +1,86 @@
+"""What is started here ends with the process that started it, and says why it did not start."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
+from cod_lightning.errors import ConfigError, EngineFailure
+
+CHILD = (
+    "import threading, time; from cod_lightning.engines.vllm_server.main import _end_with_parent;"
+    "threading.Thread(target=_end_with_parent, daemon=True).start(); time.sleep(60)"
+)
+PARENT = (
+    "import subprocess, sys, time\n"
+    f"child = subprocess.Popen([sys.executable, '-c', {CHILD!r}], stdin=subprocess.PIPE, start_new_session=True)\n"
+    "print(child.pid, flush=True)\n"
+    "time.sleep(60)\n"
+)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def process(tmp_path, **how) -> ServerProcess:
+    return ServerProcess(
+        LocalServers(**how), index=0, model=tmp_path, dtype="float32", window=64, log=tmp_path / "a.log", key="hush"
+    )
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+def test_a_server_ends_with_the_process_that_started_it_even_if_that_one_is_killed():
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert runs(pid)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    until = time.monotonic() + 20
+    while runs(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not runs(pid)
+
+
+def test_a_server_that_does_not_start_is_told_of_with_the_end_of_its_log(tmp_path, monkeypatch):
+    server = process(tmp_path)
+    monkeypatch.setattr(server, "_arguments", lambda: ["--no-such-flag"])
+    monkeypatch.setattr(sys, "executable", "/bin/ls")  # ends at once, with code 2 and words of its own
+    server.start()
+    with pytest.raises(EngineFailure, match=r"ended with code 2; its log .*a\.log ends: .*no-such-flag"):
+        server.wait(lambda: False)
+    server.stop()
+
+
+def test_a_server_that_starts_for_ever_is_given_up(tmp_path, monkeypatch):
+    server = process(tmp_path, start_timeout_s=0.05)
+    monkeypatch.setattr(type(server), "alive", True)
+    with pytest.raises(EngineFailure, match=r"0\.05 s after its start \(data\.engine\.local\.start_timeout_s\)"):
+        server.wait(lambda: False)
+
+
+def test_each_server_gets_its_gpus_and_the_key_and_no_other_s(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    server = process(tmp_path, devices=("2,3",))
+    environment = server._environment()
+    assert environment["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert environment["VLLM_API_KEY"] == "hush"
+    assert environment["VLLM_SERVER_DEV_MODE"] == "1"
+    assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in environment
+    assert "hush" not in " ".join(server._arguments())
+
+
+def test_what_cannot_be_started_here_is_refused_by_key(monkeypatch):
+    with pytest.raises(ConfigError, match=r"data\.engine\.local\.devices is \['0'\]; expected 2 entries"):
+        check_local(2, LocalServers(devices=("0",)))
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.process.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"data\.engine\.start is 1; expected vLLM in this environment"):
+        check_local(1, LocalServers())

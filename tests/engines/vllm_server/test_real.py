@@ -1,0 +1,150 @@
+"""The engine for vLLM servers against a real one on this machine, in a process of its own. Run by `make vllm`."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+import torch
+
+from cod_lightning.engines.self_test import SelfTest
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.engines.vllm_server.process import LocalServers
+from cod_lightning.errors import EngineFailure, EngineMismatch
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import count_drift
+from cod_lightning.types import Split
+from tests.engines.test_vllm import TINY, ask, changed, gap, prompts, request
+from tests.stubs import PlainContext, WordWorld
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return TinyPolicy(**TINY).tokenizer(WordWorld().words())
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    torch.manual_seed(0)
+    return TinyPolicy(**TINY).model(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def started(model, tmp_path_factory):
+    engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), sleep=True, max_retries=0)
+    engine.log_folder = tmp_path_factory.mktemp("logs")
+    engine.bind(model, stop_ids=[2], window=256)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def engine(started, model):
+    started.update_weights(model.state_dict().items(), policy_version=7)
+    return started
+
+
+def lifecycles(engine, tokenizer, num_packs=3):
+    world = WordWorld()
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
+    speaker = Speaker(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=40, policy_version=7)
+    return run_groups(packs, 4, world=world, mechanism=PlainContext(), speaker=speaker)
+
+
+def test_log_probs_stay_within_1e_4_of_the_training_forward_over_20_syncs_by_files(engine, model):
+    kept, largest = {n: t.clone() for n, t in model.state_dict().items()}, 0.0
+    seconds = []
+    try:
+        for version in range(8, 28):
+            model.load_state_dict(changed(model, 0.02, version))
+            begun = time.perf_counter()
+            engine.update_weights(model.state_dict().items(), version)
+            seconds.append(time.perf_counter() - begun)
+            for ids, said in zip(prompts(16), ask(engine, *map(request, prompts(16))), strict=True):
+                largest = max(largest, gap(model, ids, said))
+                assert said.policy_version == version
+    finally:
+        model.load_state_dict(kept)
+    print(f"largest log-prob gap over 20 syncs: {largest:.1e}; slowest sync {max(seconds):.3f} s")
+    assert largest <= 1e-4
+
+
+def test_lifecycles_are_exact_to_the_token(engine, tokenizer):
+    groups = lifecycles(engine, tokenizer)
+    assert not any(x.failed for g in groups for x in g.lifecycles)
+    assert count_drift(groups) == 0
+
+
+def test_a_sample_does_not_depend_on_who_shares_the_batch(engine):
+    alone = ask(engine, request([3, 7, 5], noise_seed=9))[0]
+    crowded = ask(engine, request([3, 7, 5], noise_seed=9), *map(request, prompts(20)))[0]
+    assert alone.action_ids == crowded.action_ids
+
+
+def test_the_self_test_sees_a_server_that_kept_its_prefixes_over_a_sync(engine, model, monkeypatch):
+    test = SelfTest()
+    assert test(engine, model, window=256).size <= 1e-4
+    (server,) = engine._fleet.servers
+    monkeypatch.setattr(
+        server.client, "settle", lambda label: server.client.post("/update_weight_version", {"new_version": label})
+    )
+    kept = {n: t.clone() for n, t in model.state_dict().items()}
+    try:
+        model.load_state_dict(changed(model, 0.05, 1))
+        engine.update_weights(model.state_dict().items(), 8)
+        with pytest.raises(
+            EngineMismatch, match=r"the vLLM server at .* does not sample .*keys and values of earlier weights"
+        ):
+            test(engine, model, window=256)
+    finally:
+        model.load_state_dict(kept)
+
+
+def test_sleep_and_staged_wake_up_leave_samples_exact(engine, model):
+    before = ask(engine, *map(request, prompts(8)))
+    engine.sleep()
+    with pytest.raises(EngineFailure, match="the servers sleep"):
+        ask(engine, request([3]))
+    engine.wake("weights")
+    engine.update_weights(model.state_dict().items(), 7)
+    engine.wake("kv_cache")
+    assert ask(engine, *map(request, prompts(8))) == before
+
+
+def test_a_turn_beyond_the_window_fails_alone_and_says_why(engine):
+    async def both():
+        asked = (engine.generate(request(ids)) for ids in ([3] * 256, [3, 7, 5]))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    refused, answered = asyncio.run(both())
+    assert isinstance(refused, EngineFailure)
+    assert "HTTP 400" in str(refused)
+    assert len(answered.action_ids) == 5
+
+
+def test_a_server_killed_in_a_rollout_is_started_again_and_no_lifecycle_is_lost(engine, tokenizer):
+    (server,) = engine._fleet.servers
+    first = server.process._child.pid
+    killer = threading.Timer(0.3, lambda: os.killpg(first, signal.SIGKILL))
+    killer.start()
+    groups = lifecycles(engine, tokenizer, num_packs=12)
+    killer.join()
+    assert server.process._child.pid != first
+    assert not any(x.failed for g in groups for x in g.lifecycles)
+    assert count_drift(groups) == 0
+    assert engine.report().startswith("vLLM servers lost 1 times")
+
+
+def test_weights_of_another_shape_are_refused_in_one_line_and_spoil_no_later_sync(engine, model):
+    weights = dict(model.state_dict())
+    weights["model.norm.weight"] = torch.ones(65)
+    with pytest.raises(EngineFailure, match=r"no vLLM server took the weights: .*Size\(\[65\]\)"):
+        engine.update_weights(weights.items(), 8)
+    assert not engine._fleet.servers[0].process.alive  # vLLM keeps what it half took; the next sync starts it again

@@ -1,0 +1,277 @@
+"""Rollouts that are played while training goes on: by which weights, what of them is kept, and how they end."""
+
+import math
+import threading
+import time
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks.staleness import Staleness
+from callbacks.throughput import Throughput
+from callbacks.weight_sync import WeightSync
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.errors import ConfigError, EngineRefused, TooManyFailures
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.losses import RLOO
+from cod_lightning.objective.mismatch import TokenTruncate
+from cod_lightning.rollout import transcript
+from cod_lightning.rollout.attempts import Anchors
+from datamodules.checks import check_staleness
+from datamodules.rollout import RolloutDataModule
+from modules.combinations import check_combination
+from modules.grpo import GRPOModule
+from tests.stubs import PlainContext, WordWorld
+
+UPDATES = 2
+TIMING = ("time/", "throughput/")
+
+
+class Recorder(L.Callback):
+    """What every update had, and what listeners were told on which thread."""
+
+    def __init__(self):
+        self.versions, self.values, self.told, self.waited_s = [], [], [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.versions.append(batch.policy_version.unique().tolist())
+        self.waited_s.append(float(trainer.callback_metrics.get("time/wait_s", math.nan)))
+        self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if not k.startswith(TIMING)})
+
+    def listen(self, label, step, groups):
+        assert threading.current_thread() is threading.main_thread()
+        versions = {turn.policy_version for g in groups for life in g.lifecycles for turn in life.episodes[0].turns}
+        self.told.append((label, step, sorted(versions)))
+
+
+class Slow(TransformersEngine):
+    """Takes its time now and then."""
+
+    async def generate(self, request):
+        if "/train/" in request.dialogue and request.dialogue.endswith("#0.0"):
+            time.sleep(0.01)
+        return await super().generate(request)
+
+
+class Waits(L.Callback):
+    """So does training."""
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        time.sleep(0.05)
+
+
+def made(staleness=1, engine=None, world=None, **of_data):
+    sizes = {"pack_size": 2, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": UPDATES}
+    return RolloutDataModule(
+        world or WordWorld(max_turns=2),
+        PlainContext(),
+        engine or TransformersEngine(),
+        **sizes | {"rollouts_per_epoch": 2, "val_packs": 2, "max_new_tokens": 3, "seed": 3} | of_data,
+        max_staleness=staleness,
+    )
+
+
+def fit(tmp_path, data, *, more=(), limits=None, **module):
+    L.seed_everything(3, verbose=False)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    grpo, recorder = GRPOModule(policy, **({"lr": 1e-2} | module)), Recorder()
+    data.group_listeners.append(recorder.listen)
+    trainer = L.Trainer(
+        **({"max_epochs": 2} | (limits or {})),
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[*more, Throughput(), WeightSync(), Staleness(), recorder],
+        default_root_dir=tmp_path,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(grpo, data)
+    return grpo, recorder
+
+
+def ahead_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "rollout ahead"]
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    return fit(tmp_path_factory.mktemp("usual"), made())
+
+
+def test_every_rollout_but_the_first_is_played_by_the_weights_of_one_sync_before(usual):
+    _, recorder = usual
+    assert recorder.versions == [[1]] * 2 * UPDATES + [[2]] * UPDATES + [[3]] * UPDATES
+    assert [values["train/staleness"] for values in recorder.values] == [0] * UPDATES + [1] * 3 * UPDATES
+    assert [values["train/staleness_mean"] for values in recorder.values] == [0] * UPDATES + [1] * 3 * UPDATES
+    assert "train/mismatch_kl" not in recorder.values[-1]
+    assert recorder.values[0]["train/staleness_kl"] < 1e-9 < recorder.values[UPDATES]["train/staleness_kl"]
+
+
+def test_listeners_are_told_when_training_on_it_begins_and_validation_plays_the_newest_weights(usual):
+    _, recorder = usual
+    assert recorder.told == [
+        ("train", 0, [1]),
+        ("train", 2, [1]),
+        ("validation", 4, [3]),
+        ("train", 4, [2]),
+        ("train", 6, [3]),
+        ("validation", 8, [5]),
+    ]
+
+
+def test_a_validation_within_a_rollout_waits_for_the_one_under_way_and_plays_the_newest_weights(tmp_path):
+    _, recorder = fit(tmp_path, made(engine=Slow()), limits={"max_epochs": 1, "val_check_interval": 1})
+    validations = [versions for label, _, versions in recorder.told if label == "validation"]
+    assert validations == [[2], [3], [4], [5]]
+    assert recorder.versions == [[1]] * 2 * UPDATES
+
+
+@pytest.mark.parametrize(("engine", "more"), [(Slow, ()), (TransformersEngine, (Waits(),))])
+def test_figures_and_weights_do_not_depend_on_who_is_faster(usual, tmp_path, engine, more):
+    module, recorder = fit(tmp_path, made(engine=engine()), more=more)
+    assert recorder.values == usual[1].values
+    assert recorder.told == usual[1].told
+    assert all(waited >= 0 for waited in recorder.waited_s)
+    for one, other in zip(module.model.parameters(), usual[0].model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_bound_0_begins_no_thread(tmp_path, monkeypatch):
+    data = made(0)
+    monkeypatch.setattr(data.ahead, "begin", lambda first_pack: pytest.fail("a rollout was begun"))
+    _, recorder = fit(tmp_path, data)
+    assert recorder.versions == [[n] for n in (1, 2, 3, 4) for _ in range(UPDATES)]
+    assert data.waited_s is None
+
+
+def test_replaced_packs_attempts_and_a_correction_go_together_with_it(tmp_path):
+    data = made(resample_packs=1, anchors=Anchors(attempts=2, fraction=1.0), passes_per_rollout=2)
+    _, recorder = fit(tmp_path, data, mismatch=TokenTruncate())
+    assert any(values["train/resampled_packs"] for values in recorder.values)
+    assert len(recorder.told) > 4 + 2
+    assert all("train/mismatch_corrected" in values for values in recorder.values)
+    assert data.stream.num_packs > 8
+
+
+class Refuses(TransformersEngine):
+    """No more turns after so many of training."""
+
+    def __init__(self, turns):
+        super().__init__()
+        self.turns = turns
+
+    async def generate(self, request):
+        self.turns -= "/train/" in request.dialogue
+        if self.turns < 0:
+            raise EngineRefused("no such model")
+        return await super().generate(request)
+
+
+TURNS = 2 * 2 * (2 * 2 + 1)
+"""Of a rollout: packs, siblings, two solve episodes of two turns and one update."""
+
+
+def test_what_ends_a_rollout_ahead_ends_the_run_where_it_would_be_taken(tmp_path):
+    data = made(engine=Refuses(TURNS + 10))
+    with pytest.raises(EngineRefused, match="no such model"):
+        fit(tmp_path, data)
+    assert data.trainer.global_step == UPDATES
+    assert data.ahead.saved(0.5) is None
+    assert not ahead_threads()
+
+
+class Breaks(WordWorld):
+    """From the second rollout on."""
+
+    def reset(self, *, seed=None, options=None):
+        if 2 <= int(options["task"].id.partition(".")[0]) < 4:
+            raise RuntimeError("broken")
+        return super().reset(seed=seed, options=options)
+
+
+def test_a_rollout_that_lost_too_many_lifecycles_ends_the_run_and_no_checkpoint_holds_it(tmp_path):
+    data, kept = made(world=Breaks(max_turns=2)), []
+    data.stream.before_each.append(lambda: kept.append(data.state_dict()["ahead"]))
+    with pytest.raises(TooManyFailures, match="4 of 4 lifecycles"):
+        fit(tmp_path, data)
+    assert kept == [None] * (UPDATES + 1)
+
+
+class Stops(L.Callback):
+    """Ends the run in its first update, one way or the other, while a rollout is under way."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        assert ahead_threads()
+        if self.error:
+            raise self.error
+        trainer.should_stop = True
+
+
+class Long(Slow):
+    """Would go on for seconds."""
+
+    async def generate(self, request):
+        if "/train/" in request.dialogue and int(request.dialogue.rpartition("/")[2].partition("#")[0]) >= 2:
+            time.sleep(0.2)
+        return await super().generate(request)
+
+
+def test_a_run_that_fails_does_not_wait_for_the_rest_of_a_rollout(tmp_path):
+    data, begun = made(engine=Long()), time.monotonic()
+    with pytest.raises(ZeroDivisionError):
+        fit(tmp_path, data, more=[Stops(ZeroDivisionError())])
+    assert time.monotonic() - begun < 0.2 * TURNS / 2
+    assert not ahead_threads()
+    data._pulse.at("another rollout", "engine")
+
+
+def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path):
+    data = made(engine=Slow())
+    fit(tmp_path, data, more=[Stops(None)])
+    assert not ahead_threads()
+    assert not data.engine._dialogues
+    assert data.ahead.take() is None
+
+
+def test_a_rollout_that_waits_is_kept_exactly(tmp_path):
+    data, states = made(anchors=Anchors(attempts=2, fraction=1.0)), []
+    data.stream.before_each.append(lambda: states.append(data.state_dict()))
+    fit(tmp_path, data)
+    own, other = made(), made()
+    own.load_state_dict(states[1])
+    kept = own.ahead.take()
+    own.load_state_dict(states[1])
+    other.load_state_dict({**states[1], "ahead": own.ahead.saved(0.5)})
+    again = other.ahead.take()
+    assert kept.num_packs == 2
+    assert [place.pack.id for place in kept.places] == [f"words/train/3/{i}" for i in range(2, 4)]
+    assert any(life.attempts for one in kept.rounds for group in one.groups for life in group.lifecycles)
+    assert again == kept
+    lines = [line for group in kept.rounds[0].groups for line in transcript.dump(group)]
+    assert lines == states[1]["ahead"]["rounds"][0]["lines"]
+
+
+@pytest.mark.parametrize("bound", [-1, 2, 100])
+def test_a_bound_that_one_engine_has_no_use_for_is_refused(bound):
+    with pytest.raises(ConfigError, match=f"data.max_staleness is {bound}; expected 0 or 1"):
+        check_staleness(bound, TransformersEngine(), 0, 1)
+
+
+def test_what_cannot_be_together_with_it_is_refused():
+    check_staleness(1, TransformersEngine(), 3, 1)
+    with pytest.raises(ConfigError, match=r"0 with data\.engine\.sleep"):
+        check_staleness(1, VLLMServerEngine(sleep=True), 0, 1)
+    with pytest.raises(ConfigError, match=r"0 with data\.resample_packs=3 on 2 ranks"):
+        check_staleness(1, TransformersEngine(), 3, 2)
+    policy = TinyPolicy()
+    check_combination(GRPOModule(policy), made())
+    check_combination(GRPOModule(policy, loss=RLOO()), made(0))
+    with pytest.raises(ConfigError, match=r"0 with model\.loss=RLOO"):
+        check_combination(GRPOModule(policy, loss=RLOO()), made())

@@ -1,0 +1,234 @@
+"""From packs to updates: passes, packs that are replaced, and where a run stops and goes on."""
+
+from itertools import chain
+
+import pytest
+import torch
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.baselines import AsymRE
+from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
+from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.rollout.attempts import Anchors, Counterfactual
+from cod_lightning.training.rollouts import TrainingRollouts
+from cod_lightning.training.stream import TrainStream
+from cod_lightning.types import (
+    Episode,
+    EpisodeKind,
+    EpisodeStatus,
+    Group,
+    Lifecycle,
+    Pack,
+    Split,
+    StopReason,
+    Turn,
+)
+from datamodules.rollout import RolloutDataModule
+from modules.combinations import check_combination
+from modules.grpo import GRPOModule
+from tests.stubs import FunctionEngine, PlainContext, WordWorld
+
+SIBLINGS = 2
+
+
+def pack(number):
+    return Pack(id=f"p{number}", split=Split.TRAIN, world_seed=number, tasks=())
+
+
+def played(number):
+    """Two lifecycles of one solve episode; the token says which pack it was."""
+
+    def life(k):
+        turn = Turn(
+            new_ids=(1,) * (1 + number % 3),
+            extends=False,
+            action_ids=(number,),
+            behaviour_logprobs=(-0.5,),
+            stop=StopReason.STOP,
+            policy_version=1,
+            prompt_digest=0,
+        )
+        solve = Episode(
+            kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=float(k)
+        )
+        return Lifecycle(pack_id=f"p{number}", sibling=k, episodes=(solve,))
+
+    return Group(pack=pack(number), lifecycles=tuple(map(life, range(SIBLINGS))))
+
+
+class Story:
+    """A stream whose packs without signal are named, and what was played in it."""
+
+    def __init__(self, silent=(), packs=4, updates=2, passes=1, resample=0):
+        self.rounds: list[tuple[list[int], bool]] = []
+
+        def play(packs, replacing):
+            numbers = [pack.world_seed for pack in packs]
+            self.rounds.append((numbers, replacing))
+            return [played(number) for number in numbers]
+
+        rollouts = TrainingRollouts(
+            sample_packs=lambda first, count: [pack(first + i) for i in range(count)],
+            play=play,
+            has_signal=lambda table: torch.tensor([n not in silent for n in self.rounds[-1][0]]),
+            pad_id=lambda: 0,
+            packs_per_rollout=packs,
+            updates_per_rollout=updates,
+            passes_per_rollout=passes,
+            resample_packs=resample,
+            seed=5,
+        )
+        self.stream = TrainStream(rollouts.roll_out, 2, updates * passes)
+
+
+def packs_of(batch):
+    """Which packs an update is made of, by the one token of each row."""
+    return sorted(set(batch.token_ids[batch.action_mask].tolist()))
+
+
+def updates(stream):
+    return [sealed.item for sealed in stream]
+
+
+def test_every_pass_goes_over_every_pack_once_in_an_order_of_its_own():
+    story = Story(packs=8, updates=4, passes=3)
+    made = updates(story.stream)
+    assert len(made) == len(story.stream) == 2 * 4 * 3
+    orders = []
+    for rollout in range(2):
+        for number in range(3):
+            start = 12 * rollout + 4 * number
+            order = [packs_of(batch) for batch in made[start : start + 4]]
+            assert sorted(chain.from_iterable(order)) == list(range(8 * rollout, 8 * rollout + 8))
+            orders.append([[n - 8 * rollout for n in share] for share in order])
+    assert orders[0] == orders[3] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert len({str(order) for order in orders}) == 5
+    assert [numbers for numbers, _ in story.rounds] == [list(range(8)), list(range(8, 16))]
+
+
+def test_behaviour_log_probs_and_the_credit_table_are_the_samplers_in_every_pass():
+    made = updates(Story(passes=3).stream)[:6]
+    for batch in made:
+        assert (batch.behaviour_logprobs[batch.action_mask] == -0.5).all()
+        assert batch.num_action_tokens == int(batch.action_mask.sum()) == 2 * SIBLINGS
+        assert torch.equal(batch.credit.solve_rewards, made[0].credit.solve_rewards)
+
+
+@pytest.mark.parametrize("done", range(1, 16))
+def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done):
+    options = {"silent": (1, 4, 9), "passes": 2, "updates": 2, "resample": 1}
+    whole = Story(**options).stream
+    expected = updates(whole) + updates(whole)
+    story = Story(**options)
+    before = []
+    while len(before) < done:
+        for sealed in story.stream:
+            before.append(sealed.item)
+            if len(before) == done:
+                break
+    saved = story.stream.saved()
+    resumed = Story(**options).stream
+    resumed.restore(saved)
+    after = updates(resumed)
+    while len(before) + len(after) < len(expected):
+        after += updates(resumed)
+    assert len(before + after) == len(expected) == 16
+    for found, wanted in zip(before + after, expected, strict=True):
+        for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "attempt", "lengths"):
+            assert torch.equal(getattr(found, name), getattr(wanted, name)), name
+        assert found.num_action_tokens == wanted.num_action_tokens
+    assert resumed.num_packs == whole.num_packs
+
+
+def test_a_checkpoint_holds_every_row_that_is_still_needed_once():
+    story = Story(packs=4, updates=2, passes=3)
+    rows = {}
+    iterator = iter(story.stream)
+    for done in range(1, 7):
+        next(iterator)
+        saved = story.stream.saved()
+        rows[done] = 0 if saved["batch"] is None else len(saved["batch"]["token_ids"])
+    assert rows == {1: 8, 2: 8, 3: 8, 4: 8, 5: 4, 6: 0}
+
+
+def test_packs_without_signal_are_replaced_by_further_ones_until_the_rollout_is_full():
+    story = Story(silent=(1, 2, 4), resample=3)
+    first = updates(story.stream)[:2]
+    assert story.rounds[:3] == [([0, 1, 2, 3], False), ([4, 5], True), ([6], True)]
+    assert [packs_of(batch) for batch in first] == [[0, 3], [5, 6]]
+    assert story.rounds[3][0] == [7, 8, 9, 10]  # the next rollout begins with the first pack that nobody has played
+
+
+def test_after_the_last_round_packs_without_signal_fill_what_is_missing():
+    story = Story(silent=range(100), resample=2)
+    first = updates(story.stream)[:2]
+    assert [numbers for numbers, _ in story.rounds[:3]] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert [packs_of(batch) for batch in first] == [[0, 1], [2, 3]]
+    assert story.rounds[3][0] == [12, 13, 14, 15]
+
+
+def data(**options):
+    sizes = {"pack_size": 3, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 1, "val_packs": 1}
+    return RolloutDataModule(WordWorld(), PlainContext(), FunctionEngine(lambda _: (2,)), **(sizes | options))
+
+
+def module(**options):
+    return GRPOModule(policy=None, **options)
+
+
+@pytest.mark.parametrize("loss", [RLOO(), REC(clip="none")], ids=str)
+def test_several_passes_are_refused_for_a_loss_in_which_the_ratio_has_no_say(loss):
+    with pytest.raises(ConfigError, match=r"data\.passes_per_rollout is 2; expected 1 with model\.loss"):
+        check_combination(module(loss=loss), data(passes_per_rollout=2))
+    check_combination(module(loss=loss), data())
+
+
+@pytest.mark.parametrize("loss", [REC(), REC(clip="none", importance_weights=True), GRPO(), LOOP(), OPMD()], ids=str)
+def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
+    check_combination(module(loss=loss), data(passes_per_rollout=3))
+
+
+@pytest.mark.parametrize(
+    ("options", "of_data", "said"),
+    [
+        ({"credit": TrajectoryCredit()}, {"anchors": Anchors()}, r"model\.credit is TrajectoryCredit"),
+        ({"credit": TrajectoryCredit()}, {"counterfactual": Counterfactual()}, r"model\.credit is TrajectoryCredit"),
+        ({"credit": TaskCredit()}, {"counterfactual": Counterfactual()}, r"credits no context with the next task"),
+        (
+            {"credit": EpisodeCredit(style="sliding_window_mean", window=1)},
+            {"counterfactual": Counterfactual()},
+            r"credits no context with the next task",
+        ),
+        ({"credit": EpisodeCredit(style="sliding_window_mean", window=4)}, {}, r"at most data\.pack_size=3"),
+        (
+            {},
+            {"anchors": Anchors(positions=(3,))},
+            r"data\.anchors\.positions is \[3\]; expected positions from 1 to 2",
+        ),
+        ({}, {"anchors": Anchors(positions=(0,))}, r"siblings share the empty context already"),
+        ({}, {"anchors": Anchors(positions=())}, r"data\.anchors\.positions is \[\]"),
+        ({"baseline": AsymRE()}, {"resample_packs": 1}, r"data\.resample_packs is 1; expected 0 with baseline=asymre"),
+    ],
+)
+def test_options_without_meaning_together_are_refused_with_the_reason(options, of_data, said):
+    with pytest.raises(ConfigError, match=said):
+        check_combination(module(**options), data(**of_data))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: data(anchors=Anchors(attempts=1)),
+            r"data\.anchors\.attempts is 1; expected at least 2, since an attempt is compared",
+        ),
+        (lambda: data(anchors=Anchors(fraction=0.0)), r"data\.anchors\.fraction is 0\.0"),
+        (lambda: data(counterfactual=Counterfactual(attempts=0)), r"data\.counterfactual\.attempts is 0"),
+        (lambda: data(counterfactual=Counterfactual(fraction=1.5)), r"data\.counterfactual\.fraction is 1\.5"),
+        (lambda: data(passes_per_rollout=0), r"data\.passes_per_rollout is 0"),
+        (lambda: data(resample_packs=-1), r"data\.resample_packs is -1"),
+    ],
+)
+def test_numbers_without_meaning_are_refused_by_key(make, said):
+    with pytest.raises(ConfigError, match=said):
+        make()

@@ -1,0 +1,141 @@
+"""Who plays and trains on which packs, for any number of ranks; ranks are asked one after the other here."""
+
+import pytest
+import torch
+
+from cod_lightning import ranks
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.batch import collate, credit_table
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.training import shares
+from cod_lightning.types import (
+    Attempt,
+    AttemptKind,
+    Episode,
+    EpisodeKind,
+    EpisodeStatus,
+    Group,
+    Lifecycle,
+    Pack,
+    Split,
+    StopReason,
+    Turn,
+)
+
+G, U = 12, 2
+
+
+@pytest.fixture(params=[1, 2, 3])
+def number(request):
+    return request.param
+
+
+@pytest.fixture
+def each_rank(monkeypatch, number):
+    """Calls a function as every rank in turn; what ranks gather comes from `told`, a function of the rank."""
+
+    def call(function, told=None):
+        found = []
+        for rank in range(number):
+            for module in (ranks, shares):
+                monkeypatch.setattr(module, "rank", lambda r=rank: r)
+                monkeypatch.setattr(module, "num_ranks", lambda: number)
+            monkeypatch.setattr(shares, "gathered", lambda _: [told(r) for r in range(number)])
+            found.append(function(rank))
+        return found
+
+    return call
+
+
+def solve(g, reward, length):
+    turn = Turn(
+        new_ids=(1,) * length,
+        extends=False,
+        action_ids=(g,),
+        behaviour_logprobs=(-0.5,),
+        stop=StopReason.STOP,
+        policy_version=1,
+        prompt_digest=0,
+    )
+    return Episode(kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=reward)
+
+
+def group(g):
+    """Two lifecycles of one episode; token, reward and attempts tell where they are from."""
+
+    def life(k):
+        more = tuple(Attempt(kind=AttemptKind.SAME_CONTEXT, episode=solve(g, g + i / 10, 2)) for i in range(g % 3))
+        episodes = (solve(g, float(g), 1 + 5 * g % 7),)
+        return Lifecycle(pack_id=f"p{g}", sibling=k, episodes=episodes, attempts=more if k == 0 else ())
+
+    pack = Pack(id=f"p{g}", split=Split.TRAIN, world_seed=g, tasks=())
+    return Group(pack=pack, lifecycles=(life(0), life(1)))
+
+
+def rows(own, credit):
+    return collate(segments_of(own), credit, {f"p{g}": g for g in range(G)}, pad_id=9)
+
+
+def test_an_update_trains_on_the_same_packs_whatever_the_number_of_ranks(each_rank, number):
+    size = G // U // number
+    for owners in each_rank(lambda rank: shares.owners(G, U)):
+        assert owners == [r for r in range(number) for _ in range(size)] * U
+
+
+def test_few_packs_are_shared_out_as_far_as_they_go(each_rank, number):
+    for owners in each_rank(lambda rank: shares.owners(2, 1)):
+        assert len(owners) == 2
+        assert owners == sorted(owners)
+        assert max(owners) < number
+
+
+def test_every_rank_sees_the_rewards_and_attempts_of_all_in_the_order_of_packs(each_rank, number):
+    places = [(5 * g) % number for g in range(G)]  # as replaced packs have them
+    own = [[group(g) for g in range(G) if places[g] == rank] for rank in range(number)]
+    expected = credit_table([group(g) for g in range(G)])
+    told = lambda rank: credit_table(own[rank]) if own[rank] else None  # noqa: E731
+    for found in each_rank(lambda rank: shares.table_of_all(own[rank], places), told):
+        for name in ("solve_rewards", "update_rewards", "valid", "action_counts"):
+            assert torch.equal(getattr(found, name), getattr(expected, name)), name
+        for name in vars(expected.attempts):
+            assert torch.equal(getattr(found.attempts, name), getattr(expected.attempts, name)), name
+
+
+def test_the_rows_of_a_checkpoint_come_back_to_the_rank_that_they_are_of(each_rank, number):
+    credit = credit_table([group(g) for g in range(G)])
+
+    def own(rank):
+        return rows([group(g) for g in range(G) if g % number == rank], credit)
+
+    kept = each_rank(lambda rank: shares.batch_of_all(own(rank)), own)[0]
+    assert kept[0].num_action_tokens == sum(own(r).num_action_tokens for r in range(number))
+    for rank, back in enumerate(each_rank(lambda rank: shares.own_batch(*kept))):
+        expected = own(rank)
+        for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "attempt", "lengths"):
+            assert torch.equal(getattr(back, name), getattr(expected, name)), name
+        assert back.num_action_tokens == expected.num_action_tokens
+
+
+def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each_rank):
+    whole = rows([group(g) for g in range(G)], credit_table([group(g) for g in range(G)]))
+    of_five = whole.episode_index[:, 0] % 5
+    parts = each_rank(lambda rank: shares.own_batch(whole, of_five).episode_index[:, 0].tolist())
+    assert sorted(g for part in parts for g in part) == sorted(whole.episode_index[:, 0].tolist())
+    assert all(set(one).isdisjoint(other) for one in parts for other in parts if one is not other)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "remedy"),
+    [
+        ((32, 4, 3), r"data\.packs_per_rollout is 32; .*multiple of 12.* Set it to 24 or 36\."),
+        ((32, 4, 16), r"multiple of 64.* Set it to 64, or data\.updates_per_rollout to 2\."),
+        ((3, 1, 4), r"multiple of 4.* Set it to 4\."),
+    ],
+)
+def test_a_rollout_that_does_not_divide_is_refused_with_the_nearest_that_does(sizes, remedy):
+    with pytest.raises(ConfigError, match=remedy):
+        shares.check_shares(*sizes)
+
+
+def test_one_that_divides_passes():
+    shares.check_shares(32, 4, 8)
