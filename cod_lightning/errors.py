@@ -1,8 +1,8 @@
 """One exception per boundary that something can go wrong at; stdlib only.
 
 `ConfigError` is for the person who typed the config: it names the key, the value, what was expected and the remedy.
-`EngineFailure`, `EnvironmentFailure` and `OutOfTime` mark where a failure came from; the rollout turns them into an episode's
-status, counts them by the name of their class, and the run goes on.
+`EngineFailure`, `EnvironmentFailure`, `ContextFailure` and `OutOfTime` mark where a failure came from; the rollout turns them
+into an episode's status, counts them by the name of their class, and the run goes on.
 """
 
 import signal
@@ -54,6 +54,10 @@ class WorldHung(EnvironmentFailure):
 
 class WorldDied(EnvironmentFailure):
     """The worker process of a world ended on its own."""
+
+
+class ContextFailure(CodLightningError):
+    """A context mechanism raised, or gave what no mechanism may give."""
 
 
 class OutOfTime(CodLightningError):

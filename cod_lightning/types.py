@@ -2,8 +2,8 @@
 
     Pack(Task) -> Group(Lifecycle(Episode(Turn))) -> Segment
 
-Letters used everywhere: G packs in a batch, K sibling lifecycles of a pack, N tasks of a pack, E = 2N-1 episodes of a
-lifecycle in the order solve_0, update_0, solve_1, ..., solve_{N-1}; B token rows, T tokens, V vocabulary.
+Letters used everywhere: G packs in a batch, K sibling lifecycles of a pack, N tasks of a pack, E episodes of a lifecycle in
+the order of its plan (`plans.py`; in the paper's E = 2N-1); B token rows, T tokens, V vocabulary.
 
 Each record is written once, by one function, and never changed downstream. What rollouts make by the thousand are msgspec structs:
 making one takes a tenth of a frozen dataclass's time, sending one to another process two thirds.
@@ -12,6 +12,7 @@ making one takes a tenth of a frozen dataclass's time, sending one to another pr
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -58,7 +59,7 @@ class EpisodeStatus(StrEnum):
     TRUNCATED = "truncated"
     """The turns, the response length or the policy's window ran out."""
     FAILED = "failed"
-    """An engine or a world raised, or a deadline was over; the reward is missing."""
+    """An engine, a world or a context mechanism raised, or a deadline was over; the reward is missing."""
     SKIPPED = "skipped"
     """It never began, because an earlier episode of the lifecycle failed, or because a control of an evaluation does without
     it; the reward is missing."""
@@ -153,7 +154,11 @@ class Episode(Struct, frozen=True, kw_only=True):
     feedback: str = ""
     """Solve: the environment's words after the task. Update: why the context did not parse, if so."""
     context_before: str = ""
+    """The context that the episode began with, as text for readers."""
     context_after: str = ""
+    state_before: Any = None
+    """The same as the record that its mechanism owns; plain values, or None, where it was read back from a file."""
+    state_after: Any = None
     error: str = ""
     """What was raised, for FAILED: the name of its class, a colon, its message."""
     repeat: bool = False
@@ -186,7 +191,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Lifecycle(Struct, frozen=True, kw_only=True):
-    """The E = 2N-1 interleaved episodes of one sibling through one pack."""
+    """The E interleaved episodes of one sibling through one pack, in the order of the plan."""
 
     pack_id: str
     sibling: int
@@ -197,12 +202,16 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
     @property
     def solves(self) -> tuple[Episode, ...]:
         """The N solve episodes in order of position."""
-        return self.episodes[0::2]
+        return tuple(episode for episode in self.episodes if episode.kind is EpisodeKind.SOLVE)
 
     @property
     def updates(self) -> tuple[Episode, ...]:
-        """The N-1 update episodes in order of position."""
-        return self.episodes[1::2]
+        """The update episodes in order of position."""
+        return tuple(episode for episode in self.episodes if episode.kind is EpisodeKind.UPDATE)
+
+    def index(self, kind: EpisodeKind, position: int) -> int:
+        """The index e of an episode. Raises `ValueError` where the lifecycle has none such."""
+        return [(episode.kind, episode.position) for episode in self.episodes].index((kind, position))
 
     @property
     def all_episodes(self) -> tuple[Episode, ...]:
@@ -244,20 +253,6 @@ class Segment:
     """The oldest one among its tokens."""
     attempt: int | None = None
     """Which of the lifecycle's attempts; None for its own episodes."""
-
-
-def episode_index(kind: EpisodeKind, position: int) -> int:
-    """The index e of an episode in its lifecycle: 2 * position for solve, one more for update.
-
-    >>> episode_index(EpisodeKind.SOLVE, 2), episode_index(EpisodeKind.UPDATE, 2)
-    (4, 5)
-    """
-    return 2 * position + (kind is EpisodeKind.UPDATE)
-
-
-def num_episodes(num_tasks: int) -> int:
-    """E, the number of episodes in a lifecycle through N tasks."""
-    return 2 * num_tasks - 1
 
 
 def last_message(messages: Sequence[Message], role: Role) -> str:

@@ -95,7 +95,7 @@ def check_window(
     """A first prompt and its response have room."""
     world = copy.deepcopy(env)
     observation, _ = world.reset(options={"task": task})
-    system = context.inject(world.rules, context.empty())
+    system = context.prepare(context.empty(), world.rules, observation).system
     prompt = chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
     needed = len(prompt) + max_new_tokens
     if needed > window:

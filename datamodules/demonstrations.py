@@ -118,7 +118,7 @@ class DemonstrationDataModule(ItemDataModule):
             solved = await run_solve_episode(
                 env,
                 task,
-                teacher.context(rng),
+                self.context.adopt(teacher.context(rng)),
                 mechanism=self.context,
                 speaker=speaker,
                 identity=identity + ".solve",
@@ -128,7 +128,7 @@ class DemonstrationDataModule(ItemDataModule):
             if position < len(pack) - 1:
                 episodes.append(
                     await run_update_episode(
-                        env.rules, solved, mechanism=self.context, speaker=speaker, identity=identity + ".update"
+                        env, solved, mechanism=self.context, speaker=speaker, identity=identity + ".update"
                     )
                 )
         return episodes

@@ -24,6 +24,7 @@ from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import CreditTable
+from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import gathered, gathered_at_first, num_ranks, rank, share
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
@@ -33,6 +34,7 @@ from cod_lightning.rollout.faults import stop_if_too_many
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.watchdog import Watchdog
 from cod_lightning.training.ahead import Played, RolloutAhead, Round
@@ -62,6 +64,7 @@ class RolloutDataModule(ItemDataModule):
         env: The world that packs are drawn from.
         context: How the agent writes down what it learnt.
         engine: What samples the policy's turns.
+        plan: The order of solve and update episodes in a lifecycle.
         pack_size: N, tasks of a pack in training and validation.
         group_size: K, sibling lifecycles of a training pack.
         packs_per_rollout: G, packs of a rollout.
@@ -91,6 +94,7 @@ class RolloutDataModule(ItemDataModule):
         env: TextEnv,
         context: ContextMechanism,
         engine: Engine,
+        plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen; the CLI's default)
         pack_size: int = 4,
         group_size: int = 8,
         packs_per_rollout: int = 32,
@@ -119,7 +123,8 @@ class RolloutDataModule(ItemDataModule):
         check_sampling(temperature, top_p)
         check_reuse(passes_per_rollout, resample_packs)
         check_share("data.max_failed_fraction", max_failed_fraction, "1 never stops.")
-        self.env, self.context, self.engine = env, context, engine
+        self.env, self.context, self.engine, self.plan = env, context, engine, plan
+        planned(plan, pack_size)
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
@@ -342,16 +347,9 @@ class RolloutDataModule(ItemDataModule):
             self._packs_of = (suite.name, suite.packs(world))
 
         def roll() -> list[Group]:
-            return play(
-                suite,
-                condition,
-                self._packs_of[1],
-                world=world,
-                mechanism=self.context,
-                speaker=replace(self._speaker(condition.temperature), policy_version=0),
-                monitor=self.monitor,
-                trained=self._trained,
-            )
+            speaker = replace(self._speaker(condition.temperature), policy_version=0)
+            setting = replace(self._setting(speaker), env=world)
+            return play(suite, condition, self._packs_of[1], setting, self._trained)
 
         groups = [group for part in gathered(self._recorded(condition.label, roll)) for group in part]
         if condition.name == PolicyLabel.TRAINED:
@@ -368,13 +366,13 @@ class RolloutDataModule(ItemDataModule):
             run_groups,
             packs,
             num_siblings,
-            world=self.env,
-            mechanism=self.context,
-            speaker=self._speaker(self.temperature),
-            monitor=self.monitor,
+            self._setting(self._speaker(self.temperature)),
             label=label,
             branching=branching,
         )
+
+    def _setting(self, speaker: Speaker) -> Setting:
+        return Setting(env=self.env, mechanism=self.context, speaker=speaker, plan=self.plan, monitor=self.monitor)
 
     def _recorded(self, label: str, roll: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
         """A rollout of this rank, timed, and shown to whoever listens."""

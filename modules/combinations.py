@@ -2,10 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from cod_lightning.errors import ConfigError
+from cod_lightning.objective.anchors import next_solve
 from cod_lightning.objective.baselines import AsymRE
+from cod_lightning.objective.batch import kind_id
+from cod_lightning.plans import LifecyclePlan, planned
 from cod_lightning.rollout.attempts import Branching
-from cod_lightning.types import num_episodes
+from cod_lightning.types import EpisodeKind
 
 if TYPE_CHECKING:
     from modules.grpo import GRPOModule
@@ -16,7 +21,7 @@ def check_combination(module: "GRPOModule", data: Any) -> None:
     module.credit.check(data.pack_size)
     _check_passes(module, data.passes_per_rollout)
     _check_staleness(module, data.max_staleness)
-    _check_branching(module, data.branching, data.pack_size)
+    _check_branching(module, data.branching, data.plan, data.pack_size)
     if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
         raise ConfigError(
             "data.resample_packs",
@@ -48,12 +53,13 @@ def _check_staleness(module: "GRPOModule", max_staleness: int) -> None:
         )
 
 
-def _check_branching(module: "GRPOModule", branching: Branching, num_tasks: int) -> None:
+def _check_branching(module: "GRPOModule", branching: Branching, plan: LifecyclePlan, num_tasks: int) -> None:
     if branching.anchors is not None:
         branching.anchors.check(num_tasks)
     if branching.anchors is None and branching.counterfactual is None:
         return
-    of_next = module.credit.weights(num_episodes(num_tasks)).diagonal(offset=1)[1::2]
+    kinds = torch.tensor([kind_id(kind) for kind, _ in planned(plan, num_tasks)])
+    of_next = module.credit.weights(kinds).gather(1, next_solve(kinds)[:, None])[kinds == kind_id(EpisodeKind.UPDATE)]
     if branching.counterfactual is not None and not bool((of_next > 0).all()):
         raise ConfigError(
             "data.counterfactual",

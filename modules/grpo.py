@@ -301,9 +301,8 @@ class GRPOModule(PolicyModule):
         on_policy = self.updates_since_sync == 0  # else the gap is the last update's doing, not the engine's
         self.updates_since_sync += 1
         table = batch.credit
-        present = table.valid[..., 0::2]
-        count = present.sum(dim=(0, 1))
-        mean = torch.where(present, table.solve_rewards, 0.0).sum(dim=(0, 1)) / count.clamp_min(1)
+        count = table.valid[..., table.solves].sum(dim=(0, 1))
+        mean = table.known_rewards[..., table.solves].sum(dim=(0, 1)) / count.clamp_min(1)
         values |= {f"reward/position_{n}": float(r) for n, r in enumerate(mean) if count[n]}
         values |= {"lifecycles": float(count[0])}
         if (metrics := totals.metrics) is not None:

@@ -2,26 +2,38 @@
 
 import torch
 
-from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.batch import CreditTable, kind_id
 from cod_lightning.objective.credited import Credited
+from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 
 
-def random_table(seed: int, groups=3, siblings=5, tasks=4, missing=0.2) -> CreditTable:
+def paper_table(solve, update, *, valid, action_counts, **more) -> CreditTable:
+    """The table of the paper's plan: [G K N] rewards of solve episodes and [G K N-1] of updates, interleaved."""
+    rewards = torch.empty(valid.shape, dtype=solve.dtype)
+    rewards[..., 0::2], rewards[..., 1::2] = solve, update
+    kinds = torch.arange(valid.shape[-1]) % 2
+    return CreditTable(rewards=rewards, valid=valid, action_counts=action_counts, kinds=kinds, **more)
+
+
+def random_table(
+    seed: int, groups=3, siblings=5, tasks=4, missing=0.2, plan: LifecyclePlan | None = None
+) -> CreditTable:
     rng = torch.Generator().manual_seed(seed)
-    valid = torch.rand(groups, siblings, 2 * tasks - 1, generator=rng) >= missing
-    solve = torch.rand(groups, siblings, tasks, generator=rng) * valid[..., 0::2]
-    update = -0.1 * (torch.rand(groups, siblings, tasks - 1, generator=rng) < 0.3) * valid[..., 1::2]
+    order = planned(plan or UpdateEvery(), tasks)
+    kinds = torch.tensor([kind_id(kind) for kind, _ in order])
+    valid = torch.rand(groups, siblings, len(order), generator=rng) >= missing
+    solve = torch.rand(groups, siblings, len(order), generator=rng)
+    update = -0.1 * (torch.rand(groups, siblings, len(order), generator=rng) < 0.3)
     counts = torch.randint(1, 30, valid.shape, generator=rng)
-    return CreditTable(solve_rewards=solve, update_rewards=update, valid=valid, action_counts=counts)
+    return CreditTable(
+        rewards=torch.where(kinds == 0, solve, update) * valid, valid=valid, action_counts=counts, kinds=kinds
+    )
 
 
 def rewards_to_go(table: CreditTable, g: int, k: int, e: int) -> list[float] | None:
-    """The list of the paper for one episode; None if a reward that it needs is missing."""
-    tasks = table.solve_rewards.shape[-1]
-    n, is_update = divmod(e, 2)
-    own = (table.update_rewards if is_update else table.solve_rewards)[g, k, n].item()
-    entries = [(e, own)] + [(2 * j, table.solve_rewards[g, k, j].item()) for j in range(n + 1, tasks)]
-    return [reward if table.valid[g, k, f] else None for f, reward in entries]
+    """The list of the paper for one episode: its own reward, then those of later solve episodes; None for a missing one."""
+    entries = [e, *(f for f in range(e + 1, table.valid.shape[-1]) if table.kinds[f] == 0)]
+    return [table.rewards[g, k, f].item() if table.valid[g, k, f] else None for f in entries]
 
 
 def plain_credit(values: torch.Tensor) -> Credited:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from cod_lightning.contexts.base import TextState
 from cod_lightning.types import (
     Episode,
     EpisodeKind,
@@ -42,6 +43,8 @@ def solve(position: int, success: bool | None, context: str = "", turns: Sequenc
         success=success,
         context_before=context,
         context_after=context,
+        state_before=TextState(context),
+        state_after=TextState(context),
         turns=tuple(turns),
     )
 
@@ -55,6 +58,8 @@ def update(position: int, parsed: bool = True, context: str = "", turns: Sequenc
         reward=0.0 if parsed else -0.1,
         success=parsed,
         context_after=context,
+        state_before=TextState(),
+        state_after=TextState(context),
         turns=tuple(turns),
     )
 

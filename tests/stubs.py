@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, Tokens, UpdateDialogue
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.types import Episode, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task
@@ -56,27 +56,29 @@ class WordWorld(TextEnv):
 class PlainContext(ContextMechanism):
     """Whatever the policy says becomes the context."""
 
-    def empty(self) -> str:
-        return ""
+    def empty(self) -> TextState:
+        return TextState()
 
-    def inject(self, rules: str, context: str) -> str:
-        return f"{rules} {context}".strip()
+    def text(self, state: TextState) -> str:
+        return state.text
 
-    def ask(self, rules: str, episode: Episode) -> tuple[Message, ...]:
-        return (Message(Role.SYSTEM, "w2"), Message(Role.USER, episode.feedback))
+    def adopt(self, note: str) -> TextState:
+        return TextState(note)
 
-    def read(
-        self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]
-    ) -> ContextUpdate:
-        if any(token in response for token in special_tokens) or not response:
-            return ContextUpdate(context=context_before, reward=-0.1, parsed=False, reason="special token")
-        return ContextUpdate(context=response, reward=0.0, parsed=True)
+    def prepare(self, state: TextState, rules: str, observation: str) -> Prepared:
+        return Prepared(f"{rules} {state.text}".strip(), state)
+
+    def update(self, state: TextState, rules: str, episode: Episode, tokens: Tokens) -> UpdateDialogue:
+        response = (yield Message(Role.SYSTEM, "w2"), Message(Role.USER, episode.feedback)).response
+        if any(token in response for token in tokens.special_tokens) or not response:
+            return ContextUpdate(state=state, reward=-0.1, parsed=False, reason="special token")
+        return ContextUpdate(state=TextState(response), reward=0.0, parsed=True)
 
     def asks(self, messages: Sequence[Message]) -> bool:
         return messages[0].content == "w2"
 
-    def write(self, context: str) -> str:
-        return context
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return note
 
 
 class FunctionEngine(Engine):

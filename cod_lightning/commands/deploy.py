@@ -17,6 +17,7 @@ from cod_lightning.commands.train import quieten, start
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -51,9 +52,9 @@ def run(argv: Sequence[str]) -> int:
     store = ContextStore(options.state)
     try:
         store.claim(_identity(cli, options))
-        agent = Agent(
-            cli.datamodule.env, cli.datamodule.context, speaker, store, on_episode=lambda e: _tell(console, store, e)
-        )
+        data = cli.datamodule
+        setting = Setting(env=data.env, mechanism=data.context, speaker=speaker, plan=data.plan)
+        agent = Agent(setting, store, on_episode=lambda e: _tell(console, store, e))
         done = store.num_solved()
         pack = cli.datamodule.env.sample_pack(
             split=options.split, index=options.stream, num_tasks=max(1, done + options.num_tasks)

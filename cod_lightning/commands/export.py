@@ -185,7 +185,7 @@ def _first_prompt(data: RolloutDataModule) -> tuple[Message, Message]:
     """What a policy is shown first in a held-out world, with no context yet."""
     pack = data.env.sample_pack(split=Split.TEST, index=0, num_tasks=data.pack_size)
     observation, _ = data.env.reset(options={"task": pack.tasks[0]})
-    system = data.context.inject(data.env.rules, data.context.empty())
+    system = data.context.prepare(data.context.empty(), data.env.rules, observation).system
     return Message(Role.SYSTEM, system), Message(Role.USER, observation)
 
 

@@ -1,4 +1,4 @@
-"""`play`: a pack in the terminal. You are the policy: you solve, and between tasks you rewrite your own hints."""
+"""`play`: a pack in the terminal. You are the policy: you solve, and between tasks you rewrite your own context."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -11,10 +11,14 @@ from rich.rule import Rule
 from rich.table import Table
 
 from cod_lightning.commands.worlds import parse_world, world_parser
-from cod_lightning.contexts.hint import HintContext
+from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Role, Split, StopReason, Task, Turn
+from cod_lightning.evaluation.references import scripted_speaker
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Split
 
 
 def run(argv: Sequence[str]) -> int:
@@ -32,115 +36,104 @@ def run(argv: Sequence[str]) -> int:
     pack = options.env.sample_pack(split=options.split, index=index, num_tasks=options.num_tasks)
     console = Console(highlight=False)
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.", markup=False)
+    mechanism = default_mechanism(compact=bool(options.env.words()))
     if options.policy == "you":
-        player: Player = Person(console, console.input)
+        policy: TextPolicy = Person(console, console.input)
     else:
-        player = Watched(console, options.env.reference(Reference(options.policy), pack), random.Random(index))
-    Game(options.env, pack, player, console).play()
+        policy = Watched(console, options.env.reference(Reference(options.policy), pack))
+    Game(options.env, pack, policy, mechanism, console, seed=index).play()
     return 0
 
 
-class Player:
-    """Who answers; what is asked has been shown already."""
-
-    def solve(self, messages: Sequence[Message]) -> str:
-        """The next response in a task."""
-        raise NotImplementedError
-
-    def update(self, messages: Sequence[Message], hint: str) -> str:
-        """The new hint."""
-        raise NotImplementedError
-
-
-class Person(Player):
+class Person(TextPolicy):
     """Types. Raises EOFError where the input ends."""
 
     def __init__(self, console: Console, read: Callable[[str], str]) -> None:
         self.console, self.read = console, read
 
-    def solve(self, messages: Sequence[Message]) -> str:
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """One line; put into answer tags if the world asks for them and the person did not type them."""
         typed = self.read("your answer> ")
         wants_tags = "<answer>" in messages[0].content or not messages[0].content.strip().count(" ")
         return f"<answer>{typed.strip()}</answer>" if wants_tags and "<answer>" not in typed else typed
 
-    def update(self, messages: Sequence[Message], hint: str) -> str:
-        """Lines up to an empty one; nothing at all keeps the old hints."""
-        self.console.print("Rewrite your hints; an empty line ends them, and nothing at all keeps the old ones.")
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Lines up to an empty one; nothing at all keeps the old context."""
+        self.console.print("Rewrite your notes; an empty line ends them, and nothing at all keeps the old ones.")
         lines: list[str] = []
-        while line := self.read("hints> "):
+        while line := self.read("notes> "):
             lines.append(line)
-        return "\n".join(lines) or hint
+        return "\n".join(lines)
 
 
-class Watched(Player):
-    """A reference policy plays, and is seen playing."""
+class Watched(TextPolicy):
+    """A reference policy that shows what it answers."""
 
-    def __init__(self, console: Console, policy: TextPolicy, rng: random.Random) -> None:
-        self.console, self.policy, self.rng = console, policy, rng
+    def __init__(self, console: Console, policy: TextPolicy) -> None:
+        self.console, self.policy = console, policy
 
-    def solve(self, messages: Sequence[Message]) -> str:
-        """What the policy says."""
-        said = self.policy.act(messages, self.rng)
-        self.console.print(f"[bold]policy>[/] {escape(said)}")
-        return said
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """What the policy answers."""
+        answer = self.policy.act(messages, rng)
+        self.console.print(f"[bold]policy>[/] {escape(answer)}")
+        return answer
 
-    def update(self, messages: Sequence[Message], hint: str) -> str:
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What the policy notes."""
-        return self.policy.note(messages, self.rng)
+        return self.policy.note(messages, rng)
 
 
-class Game:
-    """One lifecycle with a screen."""
+class Game(RolloutMonitor, TextPolicy):
+    """One lifecycle with a screen, by the loop that rolls out a model's: the player is an engine."""
 
-    def __init__(self, env: TextEnv, pack: Pack, player: Player, console: Console) -> None:
-        self.env, self.pack, self.player, self.console = env, pack, player, console
-        self.mechanism = HintContext("compact" if env.words() else "natural", response_limit=None)
+    def __init__(
+        self,
+        env: TextEnv,
+        pack: Pack,
+        policy: TextPolicy,
+        mechanism: ContextMechanism,
+        console: Console,
+        seed: int = 0,
+    ) -> None:
+        self.env, self.pack, self.policy, self.mechanism, self.console = env, pack, policy, mechanism, console
+        self.seed = seed
         self.solved: list[Episode] = []
+        self._error = ""
 
     def play(self) -> list[Episode]:
         """All tasks, then the rewards by position; ends early where the input does."""
-        hint = self.mechanism.empty()
-        try:
-            for position, task in enumerate(self.pack.tasks):
-                self.solved.append(self._solve(task, position, hint))
-                if position < len(self.pack) - 1:
-                    asked = self.mechanism.ask(self.env.rules, self.solved[-1])
-                    hint = self.player.update(asked, hint)
-                    self._panel("hints for the next task", hint or "(none)")
-        except EOFError:
-            self.console.print("\nStopped.")
+        speaker = scripted_speaker(self, self.mechanism, self.seed)
+        setting = Setting(env=self.env, mechanism=self.mechanism, speaker=speaker, monitor=self)
+        run_groups([self.pack], 1, setting)
+        if self._error:
+            stopped = "EOFError" in self._error
+            self.console.print("\nStopped." if stopped else f"\nThe lifecycle failed: {escape(self._error)}")
         self._report()
         return self.solved
 
-    def _solve(self, task: Task, position: int, hint: str) -> Episode:
-        observation, _ = self.env.reset(options={"task": task})
-        self.console.print(Rule(f"task {position + 1} of {len(self.pack)}"))
-        if position == 0:
-            self._panel("rules", self.env.rules)
-        messages = [Message(Role.SYSTEM, self.mechanism.inject(self.env.rules, hint)), Message(Role.USER, observation)]
-        turns: list[Turn] = []
-        while True:
-            self._panel("you see", messages[-1].content)
-            response = self.player.solve(messages)
-            turns.append(_turn(messages[-1].content, response))
-            observation, reward, terminated, truncated, _ = self.env.step(response)
-            messages += [Message(Role.ASSISTANT, response), Message(Role.USER, observation)]
-            if terminated or truncated:
-                break
-        colour = "green" if self.env.success else "red"
-        self._panel(f"reward {float(reward):.3f}", observation, colour)
-        return Episode(
-            kind=EpisodeKind.SOLVE,
-            position=position,
-            status=self.env.status,
-            turns=tuple(turns),
-            reward=float(reward),
-            success=self.env.success,
-            feedback=observation,
-            context_before=hint,
-            context_after=hint,
-        )
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Show what the environment says, and ask the player."""
+        if len(messages) == 2:
+            self.console.print(Rule(f"task {len(self.solved) + 1} of {len(self.pack)}"))
+            if not self.solved:
+                self._panel("rules", messages[0].content)
+        self._panel("you see", messages[-1].content)
+        return self.policy.act(messages, rng)
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Ask the player for the next context."""
+        return self.policy.note(messages, rng)
+
+    def episode(self, episode: Episode) -> None:
+        """Show what came of it."""
+        self._error = self._error or episode.error
+        if episode.reward is None:
+            return
+        if episode.kind is EpisodeKind.SOLVE:
+            self.solved.append(episode)
+            self._panel(f"reward {episode.reward:.3f}", episode.feedback, "green" if episode.success else "red")
+        else:
+            self._panel("context for the next task", episode.context_after or "(none)")
 
     def _panel(self, title: str, text: str, colour: str = "dim") -> None:
         self.console.print(Panel(escape(text.expandtabs(1)), title=title, title_align="left", border_style=colour))
@@ -155,17 +148,3 @@ class Game:
             cells = (f"{episode.reward:.3f}", "yes" if episode.success else "no", len(episode.turns), episode.status)
             table.add_row(str(episode.position), *map(str, cells))
         self.console.print(table)
-
-
-def _turn(observation: str, response: str) -> Turn:
-    return Turn(
-        new_ids=(),
-        extends=False,
-        action_ids=(),
-        behaviour_logprobs=(),
-        stop=StopReason.STOP,
-        policy_version=-1,
-        prompt_digest=0,
-        observation=observation,
-        response=response,
-    )

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cod_lightning.commands.worlds import parse_world, shipped_worlds, world_parser
-from cod_lightning.contexts.hint import HintContext
+from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.intervals import Estimate
@@ -64,7 +64,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _measure(name: str, world: TextEnv, options: Any) -> Measured:
-    mechanism = HintContext("compact" if world.words() else "natural", response_limit=None)
+    mechanism = default_mechanism(compact=bool(world.words()))
     packs = [
         world.sample_pack(split=options.split, index=i, num_tasks=options.pack_size) for i in range(options.num_packs)
     ]

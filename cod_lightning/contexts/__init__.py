@@ -1,5 +1,11 @@
-"""How an agent writes down what it learnt."""
+"""What an agent carries from task to task: the hint, rewritten whole, and the notebook, edited entry by entry."""
 
 from cod_lightning.contexts.base import ContextMechanism as ContextMechanism
 from cod_lightning.contexts.base import ContextUpdate as ContextUpdate
 from cod_lightning.contexts.hint import HintContext as HintContext
+from cod_lightning.contexts.notebook import NotebookContext as NotebookContext
+
+
+def default_mechanism(*, compact: bool) -> ContextMechanism:
+    """The paper's mechanism, in compact wording for an environment with a closed vocabulary."""
+    return HintContext("compact" if compact else "natural", response_limit=None)

@@ -1,64 +1,155 @@
-"""The contract of a context mechanism: how an agent writes down what it learnt and how it reads it later.
+"""The contract of a context mechanism: what an agent carries from task to task, how it is shown, and how it is rewritten.
 
-A mechanism is pure: text in, text out. To add one: one file with one subclass, chosen with `data.context.class_path`.
+The state is a record that the mechanism owns; nobody else looks into it. Within a lifecycle it goes round like this:
+
+    empty -> prepare -> (the task, with `on_turn` after each response) -> feedback -> update -> prepare -> ...
+
+Every method is pure: it returns a new state and keeps nothing. Whatever a method raises costs the lifecycle that called it, and
+is counted as `ContextFailure`. To add a mechanism: one file with one subclass, chosen with `data.context.class_path`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from typing import Any, ClassVar, Protocol
 
+import msgspec
+from msgspec import Struct
+
+from cod_lightning.errors import DataError
 from cod_lightning.types import Episode, Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextUpdate:
-    """What came of one rewrite."""
+class TextState(Struct, frozen=True):
+    """The state of a mechanism whose context is one text."""
 
-    context: str
-    """The context that the next task gets."""
+    text: str = ""
+
+
+class Tokens(Protocol):
+    """What a mechanism may ask about the policy's tokenizer."""
+
+    @property
+    def special_tokens(self) -> frozenset[str]:
+        """Spellings that a later prompt would read as control tokens; they must not occur inside a context."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Tokens that the text takes in a prompt."""
+        ...
+
+
+class Prepared(Struct, frozen=True):
+    """What a solve episode begins with."""
+
+    system: str
+    """The system text: the environment's rules, and as much of the context as the task shall see."""
+    state: Any
+    """The state from here on; the mechanism may note what it has shown."""
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """One response of the policy in an update dialogue."""
+
+    response: str
+    num_tokens: int
+    """Of the response, its stop token included."""
+    cut_off: bool
+    """Whether the response ended without a stop token."""
+
+
+class ContextUpdate(Struct, frozen=True, kw_only=True):
+    """What came of an update."""
+
+    state: Any
+    """The state that the next task gets."""
     reward: float
-    """Format and length reward, in [-penalty, 0]."""
+    """Format and length reward, at most 0."""
     parsed: bool
     reason: str = ""
-    """Why it did not parse; empty if it did."""
+    """What was refused, and why; empty if nothing was."""
+
+
+class Intervention(Struct, frozen=True):
+    """What a mechanism does with a response inside a task."""
+
+    state: Any
+    reply: str | None = None
+    """The next user message, in place of the environment's; the environment then does not see the response. None: it does."""
+
+
+UpdateDialogue = Generator[Sequence[Message] | str, Answer, ContextUpdate]
+"""Yields the opening messages, then the text of each further user message; is sent each answer; returns the result."""
 
 
 class ContextMechanism(ABC):
-    """How a context enters a solve prompt, how its rewrite is asked for, and how the answer is read."""
+    """How a context is kept, shown, rewritten and read."""
+
+    State: ClassVar[type[Struct]] = TextState
+    """The record; frozen, and made of values that JSON has."""
+    version: ClassVar[int] = 1
+    """Of the state's form; raise it when stored states of before would be misread."""
 
     @abstractmethod
-    def empty(self) -> str:
-        """The context before the first task."""
+    def empty(self) -> Any:
+        """The state before the first task."""
 
     @abstractmethod
-    def inject(self, rules: str, context: str) -> str:
-        """The system text of a solve episode: the world's rules, and the context where there is one."""
+    def text(self, state: Any) -> str:
+        """The state for readers, one entry a line; an empty string where there is nothing in it."""
 
     @abstractmethod
-    def ask(self, rules: str, episode: Episode) -> tuple[Message, ...]:
-        """The dialogue that opens an update episode, given the solve episode that has just ended.
-
-        `episode` carries the context before it, the turns as text, the reward and the feedback.
-        """
+    def adopt(self, note: str) -> Any:
+        """The state that holds this note: what a scripted policy, an oracle or a demonstrator has put into words."""
 
     @abstractmethod
-    def read(
-        self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]
-    ) -> ContextUpdate:
-        """What the response says the context shall be.
+    def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
+        """The system text of a solve episode in an environment of these rules, whose task begins with this observation."""
 
-        `num_tokens` is the response's length in tokens; `special_tokens` are the spellings that must not occur inside a
-        context, because a later prompt would read them as control tokens.
+    @abstractmethod
+    def update(self, state: Any, rules: str, episode: Episode, tokens: Tokens) -> UpdateDialogue:
+        """The dialogue that rewrites the context, given the solve episode that has just ended.
+
+        `episode` has the turns as text, the reward, the feedback, and as `context_before` the text of the context.
         """
 
     @abstractmethod
     def asks(self, messages: Sequence[Message]) -> bool:
-        """True if this dialogue is one that `ask` opened (so that a scripted policy knows what is wanted)."""
+        """True if this dialogue is one of `update` (so that a scripted policy knows what is wanted)."""
 
     @abstractmethod
-    def write(self, context: str) -> str:
-        """A well-formed response that `read` parses to this context; used by scripted policies and demonstrations."""
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        """A well-formed answer in this dialogue after which the context holds the note; for scripted policies."""
+
+    def on_turn(self, state: Any, response: str, tokens: Tokens) -> Intervention | None:
+        """Called with each response of a solve episode before the environment sees it; None leaves the turn alone."""
+        return None
+
+    def feedback(self, state: Any, episode: Episode) -> Any:
+        """The state after a task, whose reward is in `episode`; called once for every solve episode that has a reward."""
+        return state
 
     def words(self) -> tuple[str, ...]:
         """Every word that the compact wording can show or ask for (see `TextEnv.words`)."""
         return ()
+
+    def dump(self, state: Any) -> str:
+        """The state as JSON that says whose it is, for agents that outlive their process."""
+        return msgspec.json.encode(
+            {"mechanism": type(self).__name__, "version": self.version, "state": state}, order="sorted"
+        ).decode()
+
+    def load(self, text: str) -> Any:
+        """`dump` back again. Raises `DataError` for the state of another mechanism or version, and for a damaged one."""
+        try:
+            kept = msgspec.json.decode(text)
+            found, expected = (kept["mechanism"], kept["version"]), (type(self).__name__, self.version)
+            if found == expected:
+                return msgspec.convert(kept["state"], self.State)
+        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+            raise DataError(
+                f"a context's state is damaged ({error}). `context revert` goes back to an earlier one."
+            ) from error
+        raise DataError(
+            f"a context's state is of {found[0]} version {found[1]}; data.context is {expected[0]} version {expected[1]}. "
+            "Use the context mechanism and the version that wrote it."
+        )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, Tokens, UpdateDialogue
 from cod_lightning.contexts.hint_wording import WORDINGS
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode, Message, Role
@@ -53,35 +53,38 @@ class HintContext(ContextMechanism):
         self.on_failure, self.penalty, self.response_limit = on_failure, penalty, response_limit
         self.min_length, self.soft_length, self.hard_length = min_length, soft_length, hard_length
 
-    def empty(self) -> str:
+    def empty(self) -> TextState:
         """No hint."""
-        return ""
+        return TextState()
 
-    def inject(self, rules: str, context: str) -> str:
+    def text(self, state: TextState) -> str:
+        """The hint."""
+        return state.text
+
+    def adopt(self, note: str) -> TextState:
+        """The note as a hint."""
+        return TextState(note)
+
+    def prepare(self, state: TextState, rules: str, observation: str) -> Prepared:
         """The rules, and the hint where there is one."""
-        return self.wording.inject(rules, context, self.response_limit)
+        return Prepared(self.wording.inject(rules, state.text, self.response_limit), state)
 
-    def ask(self, rules: str, episode: Episode) -> tuple[Message, ...]:
-        """Two messages: the job, and the material."""
-        return self.wording.ask(rules, episode, self.response_limit)
-
-    def read(
-        self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]
-    ) -> ContextUpdate:
-        """The text between the delimiters, each of which occurs once and in order, with nothing after the second."""
-        hint, reason = self._parse(response, special_tokens)
+    def update(self, state: TextState, rules: str, episode: Episode, tokens: Tokens) -> UpdateDialogue:
+        """One answer: the text between the delimiters, each of which occurs once and in order, with nothing after the second."""
+        answer = yield self.wording.ask(rules, episode, self.response_limit)
+        hint, reason = self._parse(answer.response, tokens.special_tokens)
         if reason:
-            kept = context_before if self.on_failure == "keep" else self.wording.lost
-            return ContextUpdate(context=kept, reward=-self.penalty, parsed=False, reason=reason)
-        return ContextUpdate(context=hint, reward=self._length_reward(num_tokens), parsed=True)
+            kept = state if self.on_failure == "keep" else TextState(self.wording.lost)
+            return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
+        return ContextUpdate(state=TextState(hint), reward=self._length_reward(answer.num_tokens), parsed=True)
 
     def asks(self, messages: Sequence[Message]) -> bool:
-        """True for dialogues that `ask` opened."""
+        """True for dialogues that `update` opened."""
         return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
 
-    def write(self, context: str) -> str:
-        """The context in the form that `read` takes."""
-        return self.wording.write(context)
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        """The note between the delimiters."""
+        return self.wording.write(note)
 
     def words(self) -> tuple[str, ...]:
         """The compact wording's own words."""

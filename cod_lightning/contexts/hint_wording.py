@@ -80,10 +80,10 @@ class NaturalWording(HintWording):
         reward = "none" if episode.reward is None else f"{episode.reward:.3f}"
         user = "\n\n".join(
             [
-                f"# Present hints\n{_fenced(episode.context_before) if episode.context_before else '(none)'}",
-                f"# Record of the task\n## Rules of the environment\n{rules}\n\n{self._trajectory(episode)}",
+                f"# Present hints\n{fenced(episode.context_before) if episode.context_before else '(none)'}",
+                f"# Record of the task\n## Rules of the environment\n{rules}\n\n{trajectory(episode)}",
                 f"# Reward\n{reward}",
-                f"# Feedback\n{_fenced(episode.feedback)}",
+                f"# Feedback\n{fenced(episode.feedback)}",
                 "Now rewrite the hints.",
             ]
         )
@@ -101,14 +101,6 @@ class NaturalWording(HintWording):
         if response_limit is None:
             return []
         return [f"## Response length\nKeep each response under {response_limit} tokens."]
-
-    @staticmethod
-    def _trajectory(episode: Episode) -> str:
-        steps = [
-            f"## Step {i}\n### Observation\n{_fenced(turn.observation)}\n### Your response\n{_fenced(turn.response)}"
-            for i, turn in enumerate(episode.turns, start=1)
-        ]
-        return "\n\n".join(steps)
 
 
 class CompactWording(HintWording):
@@ -145,10 +137,19 @@ class CompactWording(HintWording):
         return ("update", self.start, self.end)
 
 
-def _fenced(text: str) -> str:
+def trajectory(episode: Episode) -> str:
+    """The turns of a solve episode as numbered steps; what was said stands between fences that it cannot close."""
+    steps = [
+        f"## Step {i}\n### Observation\n{fenced(turn.observation)}\n### Your response\n{fenced(turn.response)}"
+        for i, turn in enumerate(episode.turns, start=1)
+    ]
+    return "\n\n".join(steps)
+
+
+def fenced(text: str) -> str:
     """The text between lines of backticks, more of them in a row than it holds itself.
 
-    >>> print(_fenced("go"))
+    >>> print(fenced("go"))
     ```
     go
     ```

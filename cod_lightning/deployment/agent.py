@@ -1,113 +1,127 @@
 """CoD-Deploy without an end: an agent that solves one task after another and keeps its context in a store.
 
-agent = Agent(env, HintContext(), speaker, ContextStore("state"))
+agent = Agent(Setting(env=env, mechanism=HintContext(), speaker=speaker), ContextStore("state"))
 episode = agent.solve(task)
 """
 
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
 
-from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.deployment.store import ContextStore
-from cod_lightning.envs.base import TextEnv
+from msgspec import structs
+
+from cod_lightning.deployment.store import ContextStore, StoredEpisode
 from cod_lightning.errors import DataError
-from cod_lightning.rollout.dialogue import Speaker
-from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
-from cod_lightning.types import Episode, EpisodeStatus, Task
+from cod_lightning.plans import PlannedEpisode, planned
+from cod_lightning.rollout.lifecycle import Life
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 
 class Agent:
-    """One agent in one world: solve, write down what was learnt, use it next time, for as long as there are tasks.
+    """One agent in one environment: solve, write down what was learned, use it next time, for as long as there are tasks.
 
-    The loop is that of `rollout.lifecycle`, with three differences: it has no last task, so every task is followed by a rewrite
-    of the context; a failed world or engine costs its task and not the tasks that follow; and whatever has ended is in
-    the store before anything else begins. An agent whose process died goes on where it was: it first rewrites the context
-    for a task that ended without that, and shows the world the earlier tasks again, for worlds that carry something over.
+    It runs the loop of `rollout.lifecycle`, with three differences: it has no last task, so every task is followed by what the
+    plan has after it; a failure costs its task and not the tasks that follow; and whatever has ended is in the store before
+    anything else begins. An agent whose process died goes on where it was: it first updates the context for a task that ended
+    without that, and replays the earlier tasks to the environment, for environments that carry something over.
 
     Args:
-        env: The world.
-        mechanism: How the context is written.
-        speaker: The policy: engine, chat, sampling.
+        setting: The environment, the context mechanism, the policy and the plan.
         store: Where episodes and contexts are kept.
-        on_episode: Told of every episode as it is stored.
+        on_episode: Called with every episode as it is stored.
     """
 
     def __init__(
-        self,
-        env: TextEnv,
-        mechanism: ContextMechanism,
-        speaker: Speaker,
-        store: ContextStore,
-        on_episode: Callable[[Episode], None] = lambda episode: None,
+        self, setting: Setting, store: ContextStore, on_episode: Callable[[Episode], None] = lambda episode: None
     ) -> None:
-        self.env, self.mechanism, self.speaker, self.store = env, mechanism, speaker, store
-        self._told = on_episode
+        self.setting, self.store, self._on_episode = setting, store, on_episode
+        self.life = Life(setting, "deploy", env=setting.env)
         self._resumed = False
 
     @property
     def context(self) -> str:
-        """What the next task will be given."""
-        current = self.store.current()
-        return current.text if current.version else self.mechanism.empty()
+        """What the next task will begin with, as text."""
+        return self.store.current().text
 
     def resume(self, tasks: list[Task]) -> None:
-        """Bring the world to where the store's episodes left it, and finish what was begun.
+        """Bring the environment to where the store's episodes left it, and finish what was begun.
 
         `tasks` are those of the stored solve episodes, in order.
         """
-        solved = [stored.episode for stored in self.store.episodes() if stored.episode.kind == "solve"]
-        for task, episode in zip(tasks, solved, strict=True):
-            self._replay(task, episode)
-        if (waiting := self.store.awaiting_update()) is not None:
-            self._update(waiting.task, waiting.episode)
+        stored = self.store.episodes()
+        solved = [one for one in stored if one.episode.kind is EpisodeKind.SOLVE]
+        for task, one in zip(tasks, solved, strict=True):
+            self._replay(task, one.episode)
         self._resumed = True
+        if stored and stored[-1].episode.kind is EpisodeKind.SOLVE:
+            self._finish(stored[-1])
 
     def solve(self, task: Task) -> Episode:
-        """Solve the task and rewrite the context; returns the solve episode."""
+        """Solve the task and do what the plan has after it; returns the solve episode."""
         assert self._resumed or not self.store.num_solved(), "the store holds earlier tasks; call resume() first"
         self._resumed = True
-        position, began = self.store.num_solved(), time.time()
-        solved = asyncio.run(
-            run_solve_episode(
-                self.env,
-                task,
-                self.context,
-                mechanism=self.mechanism,
-                speaker=self.speaker,
-                identity=f"deploy/{task.id}.{position}.solve",
-                position=position,
-            )
-        )
-        self.store.add_solve(task.id, solved, began)
-        self._told(solved)
-        if solved.status is not EpisodeStatus.FAILED:
-            self._update(task.id, solved)
-        return solved
+        position = self.store.num_solved()
+        return self._play(self._planned(position), task.id, task)[0]
 
-    def _update(self, task_id: str, solved: Episode) -> None:
-        began = time.time()
-        updated = asyncio.run(
-            run_update_episode(
-                self.env.rules,
-                solved,
-                mechanism=self.mechanism,
-                speaker=self.speaker,
-                identity=f"deploy/{task_id}.{solved.position}.update",
-            )
-        )
-        self.store.add_update(task_id, updated, began)
-        self._told(updated)
+    def _planned(self, position: int) -> list[tuple[int, PlannedEpisode]]:
+        """The episodes of a task, each with its index in the whole plan."""
+        order = planned(self.setting.plan, position + 2)
+        return [(index, one) for index, one in enumerate(order) if one.position == position]
+
+    def _finish(self, last: StoredEpisode) -> None:
+        """What the plan has after a task that was stored before the process died."""
+        if last.episode.status is EpisodeStatus.FAILED:
+            return
+        state = self._state()
+        self.life.solved = structs.replace(last.episode, state_before=state, state_after=state)
+        self._play(self._planned(last.episode.position)[1:], last.task)
+
+    def _play(self, order: list[tuple[int, PlannedEpisode]], task_id: str, task: Task | None = None) -> list[Episode]:
+        """The planned episodes of one task, each in the store as it ends."""
+        self.life.name, self.life.state = f"deploy/{task_id}", self._state()
+        tasks = {} if task is None else {order[0][1].position: task}
+        played: list[Episode] = []
+
+        async def run() -> None:
+            began = time.time()
+            async with aclosing(self.life.episodes(order, tasks)) as episodes:
+                async for episode in episodes:
+                    if episode.status is EpisodeStatus.SKIPPED:
+                        continue
+                    self.store.add(task_id, episode, began, self._dumped(episode))
+                    self._on_episode(episode)
+                    played.append(episode)
+                    began = time.time()
+
+        asyncio.run(run())
+        return played
+
+    def _state(self) -> Any:
+        """The state of the current context."""
+        current, mechanism = self.store.current(), self.setting.mechanism
+        if current.state:
+            return mechanism.load(current.state)
+        return mechanism.adopt(current.text) if current.text else mechanism.empty()
+
+    def _dumped(self, episode: Episode) -> str | None:
+        """The state that the episode leaves; None where it leaves the state that was there."""
+        left = episode.status is not EpisodeStatus.FAILED
+        changed = episode.kind is EpisodeKind.UPDATE or episode.state_after != episode.state_before
+        return self.setting.mechanism.dump(episode.state_after) if left and changed else None
 
     def _replay(self, task: Task, episode: Episode) -> None:
-        """Give the world the responses that it got; it is deterministic, so it says what it said, or is another world."""
+        """Repeat to the environment the responses that it got; it is deterministic, so it answers the same, or is another one."""
         if episode.status is EpisodeStatus.FAILED:
             return
-        shown = [self.env.reset(options={"task": task})[0]]
+        env = self.setting.env
+        shown = [env.reset(options={"task": task})[0]]
         for turn in episode.turns:
             if turn.observation != shown[-1]:
                 break
-            shown.append(self.env.step(turn.response)[0])
+            shown.append(env.step(turn.response)[0])
         if shown != [*(turn.observation for turn in episode.turns), episode.feedback]:
             raise DataError(
                 f"task {episode.position} in {self.store.path} was played in another world than this one: at turn "

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.rollout.transcript import episode_record, read_episode
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from cod_lightning.types import Episode, EpisodeKind
 
-SCHEMA = 1
+SCHEMA = 2
+"""1, in which a context was a text, is read and brought to 2."""
 _FILE = "agent.sqlite"
 _TABLES = """
 CREATE TABLE identity (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -27,7 +28,7 @@ CREATE TABLE episodes (
 ) STRICT;
 CREATE TABLE contexts (
     version INTEGER PRIMARY KEY, episode INTEGER REFERENCES episodes (id), created REAL NOT NULL, reason TEXT NOT NULL,
-    text TEXT NOT NULL
+    text TEXT NOT NULL, state TEXT NOT NULL DEFAULT ''
 ) STRICT;
 """
 
@@ -39,8 +40,11 @@ class ContextVersion:
     version: int
     """From 0, the empty one, on; the highest is the current one."""
     text: str
+    """The context for readers."""
+    state: str
+    """Its state as the mechanism dumps it; empty for an empty context, and where schema 1 kept the text alone."""
     reason: str
-    """`start`, `update` or `revert to N`."""
+    """`start`, `update`, `task` (its reward or its turns changed the state) or `revert to N`."""
     created: float
     """Seconds since 1970."""
     position: int | None
@@ -113,22 +117,19 @@ class ContextStore:
 
     # ------------------------------------------------------------------ writing
 
-    def add_solve(self, task: str, episode: Episode, began: float) -> None:
-        """A task has ended."""
-        with self._transaction():
-            self._insert(task, episode, began)
-
-    def add_update(self, task: str, episode: Episode, began: float) -> int:
-        """A rewrite has ended; its context is the new version, whose number is returned."""
+    def add(self, task: str, episode: Episode, began: float, state: str | None) -> None:
+        """An episode has ended; `state`, where it is not None, is that of the context that it leaves, a new version."""
         with self._transaction():
             row = self._insert(task, episode, began)
-            return self._version(episode.context_after, "update", row)
+            if state is not None:
+                reason = "update" if episode.kind is EpisodeKind.UPDATE else "task"
+                self._version(episode.context_after, state, reason, row)
 
     def revert(self, version: int) -> int:
         """Make the text of an old version current again; the number of the version that says so."""
-        text = self.version(version).text
+        old = self.version(version)
         with self._transaction():
-            return self._version(text, f"revert to {version}", None)
+            return self._version(old.text, old.state, f"revert to {version}", None)
 
     # ------------------------------------------------------------------ reading
 
@@ -147,11 +148,11 @@ class ContextStore:
     def versions(self) -> list[ContextVersion]:
         """All versions, oldest first."""
         rows = self._db.execute(
-            "SELECT c.version, c.text, c.reason, c.created, e.position, s.reward FROM contexts c "
+            "SELECT c.version, c.text, c.state, c.reason, c.created, e.position, s.reward FROM contexts c "
             "LEFT JOIN episodes e ON e.id = c.episode "
             "LEFT JOIN episodes s ON s.position = e.position AND s.kind = 'solve' ORDER BY c.version"
         )
-        keys = ("version", "text", "reason", "created", "position", "reward")
+        keys = ("version", "text", "state", "reason", "created", "position", "reward")
         return [ContextVersion(**dict(zip(keys, row, strict=True))) for row in rows]
 
     def episodes(self) -> list[StoredEpisode]:
@@ -168,13 +169,6 @@ class ContextStore:
         """Tasks that have ended, well or badly."""
         return self._db.execute("SELECT COUNT(*) FROM episodes WHERE kind = 'solve'").fetchone()[0]
 
-    def awaiting_update(self) -> StoredEpisode | None:
-        """The last task, if it ended and the process died before its context was rewritten."""
-        episodes = self.episodes()
-        if not episodes or episodes[-1].episode.kind is EpisodeKind.UPDATE:
-            return None
-        return None if episodes[-1].episode.status is EpisodeStatus.FAILED else episodes[-1]
-
     # ------------------------------------------------------------------ inside
 
     def _open(self) -> None:
@@ -184,11 +178,15 @@ class ContextStore:
                 for statement in _TABLES.split(";"):
                     self._db.execute(statement)
                 self._db.execute("INSERT INTO identity VALUES ('schema', ?)", (str(SCHEMA),))
-                self._version("", "start", None)
+                self._version("", "", "start", None)
                 return
             row = None
             if "identity" in tables:
                 row = self._db.execute("SELECT value FROM identity WHERE key = 'schema'").fetchone()
+            if row is not None and row[0] == "1":
+                self._db.execute("ALTER TABLE contexts ADD COLUMN state TEXT NOT NULL DEFAULT ''")
+                self._db.execute("UPDATE identity SET value = ? WHERE key = 'schema'", (str(SCHEMA),))
+                row = (str(SCHEMA),)
         if row is None or row[0] != str(SCHEMA):
             found = "no agent's tables" if row is None else f"schema {row[0]}"
             raise DataError(f"{self.path} holds {found}; this version reads schema {SCHEMA}. Name another --state.")
@@ -212,9 +210,10 @@ class ContextStore:
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
-    def _version(self, text: str, reason: str, episode: int | None) -> int:
+    def _version(self, text: str, state: str, reason: str, episode: int | None) -> int:
         number = self._db.execute("SELECT COALESCE(MAX(version), -1) + 1 FROM contexts").fetchone()[0]
-        self._db.execute("INSERT INTO contexts VALUES (?, ?, ?, ?, ?)", (number, episode, time.time(), reason, text))
+        values = (number, episode, time.time(), reason, text, state)
+        self._db.execute("INSERT INTO contexts VALUES (?, ?, ?, ?, ?, ?)", values)
         return number
 
     @contextmanager

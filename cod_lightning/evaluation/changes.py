@@ -1,6 +1,5 @@
 """Packs whose rule changes on the way: where they change, and an oracle that knows both rules."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from msgspec import structs
@@ -9,6 +8,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.evaluation.references import Comparison, play_reference
+from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
 
@@ -24,20 +24,27 @@ def parts_of(world: TextEnv, pack: Pack) -> list[Pack]:
     return [replace(pack, tasks=tasks) for tasks in shares]
 
 
-def play_oracle(world: TextEnv, pack: Pack, mechanism: ContextMechanism, seed: int = 0) -> Lifecycle:
+def play_oracle(
+    world: TextEnv,
+    pack: Pack,
+    mechanism: ContextMechanism,
+    seed: int = 0,
+    plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen)
+) -> Lifecycle:
     """One lifecycle of the oracle of each part's own rule, in a fresh world for each part.
 
-    The oracle of a whole pack may know its first rule only. No context passes from part to part: that update is skipped.
+    The oracle of a whole pack may know its first rule only. No context passes from part to part: an episode of the whole plan
+    that no part has is skipped.
     """
-    lives = list(play_reference(world, parts_of(world, pack), Comparison.ORACLE, mechanism, seed))
-    return Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(_joined(lives)))
-
-
-def _joined(lives: list[Lifecycle]) -> Iterator[Episode]:
-    """The episodes of one life after another, counted through."""
-    position = 0
-    for number, life in enumerate(lives):
-        if number:
-            yield Episode(kind=EpisodeKind.UPDATE, position=position - 1, status=EpisodeStatus.SKIPPED)
-        yield from (structs.replace(episode, position=episode.position + position) for episode in life.episodes)
-        position += len(life.solves)
+    played: dict[tuple[EpisodeKind, int], Episode] = {}
+    first = 0
+    for life in play_reference(world, parts_of(world, pack), Comparison.ORACLE, mechanism, seed, plan):
+        for episode in life.episodes:
+            position = first + episode.position
+            played[episode.kind, position] = structs.replace(episode, position=position)
+        first += len(life.solves)
+    episodes = [
+        played.get(one) or Episode(kind=one.kind, position=one.position, status=EpisodeStatus.SKIPPED)
+        for one in planned(plan, len(pack))
+    ]
+    return Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(episodes))

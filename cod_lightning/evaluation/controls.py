@@ -4,11 +4,7 @@ Each answers one way in which a rising curve could be luck: tasks that get easie
 context, a context that only looks useful.
 """
 
-from collections.abc import Sequence
 from enum import StrEnum
-
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate
-from cod_lightning.types import Episode, Message
 
 
 class Control(StrEnum):
@@ -51,56 +47,3 @@ DEFAULT_CONTROLS = (
     Control.ORACLE,
 )
 """What a suite has that names none, as far as its world has the references."""
-
-
-class BlankedContext(ContextMechanism):
-    """Another mechanism, except that a solve prompt always looks as it does before the first task.
-
-    Everything else runs as usual: contexts are asked for, read, rewarded and carried on, so that the two conditions
-    differ in nothing but what the solver sees.
-    """
-
-    def __init__(self, mechanism: ContextMechanism) -> None:
-        self.mechanism = mechanism
-
-    def empty(self) -> str:
-        """As the wrapped mechanism."""
-        return self.mechanism.empty()
-
-    def inject(self, rules: str, context: str) -> str:
-        """The system text of a first task, whatever the context says."""
-        del context
-        return self.mechanism.inject(rules, self.mechanism.empty())
-
-    def ask(self, rules: str, episode: Episode) -> tuple[Message, ...]:
-        """As the wrapped mechanism; the rewrite sees the previous context."""
-        return self.mechanism.ask(rules, episode)
-
-    def read(
-        self, response: str, *, num_tokens: int, context_before: str, special_tokens: frozenset[str]
-    ) -> ContextUpdate:
-        """As the wrapped mechanism."""
-        return self.mechanism.read(
-            response, num_tokens=num_tokens, context_before=context_before, special_tokens=special_tokens
-        )
-
-    def asks(self, messages: Sequence[Message]) -> bool:
-        """As the wrapped mechanism."""
-        return self.mechanism.asks(messages)
-
-    def write(self, context: str) -> str:
-        """As the wrapped mechanism."""
-        return self.mechanism.write(context)
-
-    def words(self) -> tuple[str, ...]:
-        """As the wrapped mechanism."""
-        return self.mechanism.words()
-
-
-class NoContext(BlankedContext):
-    """A mechanism that is not asked at all: the system text of a solve episode is the world's rules alone."""
-
-    def inject(self, rules: str, context: str) -> str:
-        """The rules."""
-        del context
-        return rules

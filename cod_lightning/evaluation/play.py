@@ -1,90 +1,64 @@
 """Plays one condition of one suite: the only place that knows what a control does to a rollout."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import TextEnv
 from cod_lightning.evaluation.changes import play_oracle
 from cod_lightning.evaluation.conditions import Condition
-from cod_lightning.evaluation.controls import BlankedContext, Control, NoContext
-from cod_lightning.evaluation.lent_contexts import oracle_contexts, shuffled_contexts
+from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled_contexts
 from cod_lightning.evaluation.references import Comparison, play_reference
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.ranks import share
-from cod_lightning.rollout.dialogue import Speaker
-from cod_lightning.rollout.given_contexts import Contexts, run_given_groups
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.setting import ContextSource, Setting, Shown
 from cod_lightning.types import Group, Lifecycle, Pack
 
 
 def play(
-    suite: Suite,
-    condition: Condition,
-    packs: Sequence[Pack],
-    *,
-    world: TextEnv,
-    mechanism: ContextMechanism,
-    speaker: Speaker,
-    monitor: RolloutMonitor,
-    trained: Sequence[Group] = (),
+    suite: Suite, condition: Condition, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group] = ()
 ) -> list[Group]:
     """One lifecycle through every one of the suite's packs (of a reference, through the first `reference_packs`).
 
-    Every rank plays its share of them.
-    `trained` are the groups of the suite's `trained` condition, of the same weights; `shuffled_context` takes contexts from them.
+    Every rank plays its share of them. `trained` are the groups of the suite's `trained` condition, of the same weights;
+    `shuffled_context` takes contexts from them.
     """
     control = condition.control
     if control.is_reference:
-        return _play_reference(suite, condition, share(packs[: suite.reference_packs]), world, mechanism, monitor)
-    if control is Control.BLANKED_CONTEXT:
-        mechanism = BlankedContext(mechanism)
+        return _play_reference(suite, condition, share(packs[: suite.reference_packs]), setting)
     if control is Control.NO_WORLD_MEMORY:
-        world = world.without_world_memory()
-    given = _given(suite, control, packs, world, mechanism, trained)
-    if control is Control.NO_CONTEXT:
-        mechanism = NoContext(mechanism)
-    label, packs = condition.label, share(packs)
-    if given is None:
-        return run_groups(packs, 1, world=world, mechanism=mechanism, speaker=speaker, monitor=monitor, label=label)
-    return run_given_groups(
-        packs, given, world=world, mechanism=mechanism, speaker=speaker, monitor=monitor, label=label
-    )
+        setting = replace(setting, env=setting.env.without_world_memory())
+    contexts = _contexts(suite, control, packs, setting, trained)
+    return run_groups(share(packs), 1, setting, contexts=contexts, label=condition.label)
 
 
-def _given(
-    suite: Suite,
-    control: Control,
-    packs: Sequence[Pack],
-    world: TextEnv,
-    mechanism: ContextMechanism,
-    trained: Sequence[Group],
-) -> Sequence[Contexts] | None:
-    """Contexts from outside for this rank's packs; None where the agent writes its own."""
+def _contexts(
+    suite: Suite, control: Control, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group]
+) -> Sequence[ContextSource] | None:
+    """Where the contexts of this rank's packs come from; None where the agent writes its own."""
+    own, mechanism = share(packs), setting.mechanism
+    if control is Control.BLANKED_CONTEXT:
+        return [ContextSource(shown=Shown.EMPTY)] * len(own)
     if control is Control.NO_CONTEXT:
-        return [[""] * len(pack) for pack in share(packs)]
+        return [ContextSource(shown=Shown.RULES, provided=[mechanism.empty()] * len(pack)) for pack in own]
     if control is Control.ORACLE_CONTEXT:
-        return oracle_contexts(world, share(packs), mechanism, suite.name)
-    if control is Control.SHUFFLED_CONTEXT:
+        found = oracle_contexts(setting.env, own, mechanism, suite.name)
+    elif control is Control.SHUFFLED_CONTEXT:
         lives = [lifecycle for group in trained for lifecycle in group.lifecycles]
         assert [life.pack_id for life in lives] == [pack.id for pack in packs], "trained is not of these packs"
-        return share(shuffled_contexts(lives))
-    return None
+        found = share(shuffled_contexts(lives))
+    else:
+        return None
+    return [ContextSource(provided=states) for states in found]
 
 
-def _play_reference(
-    suite: Suite,
-    condition: Condition,
-    packs: Sequence[Pack],
-    world: TextEnv,
-    mechanism: ContextMechanism,
-    monitor: RolloutMonitor,
-) -> list[Group]:
+def _play_reference(suite: Suite, condition: Condition, packs: Sequence[Pack], setting: Setting) -> list[Group]:
     """Pack after pack, since a reference may be made for its pack."""
+    monitor = setting.monitor
     monitor.begin(condition.label, len(packs), suite.pack_size or 0)
     try:
         lives = []
-        for life in _lives(suite, condition.control, packs, world, mechanism):
+        for life in _lives(suite, condition.control, packs, setting):
             for episode in life.episodes:
                 monitor.episode(episode)
             monitor.lifecycle(life)
@@ -94,9 +68,8 @@ def _play_reference(
     return [Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]
 
 
-def _lives(
-    suite: Suite, control: Control, packs: Sequence[Pack], world: TextEnv, mechanism: ContextMechanism
-) -> Iterable[Lifecycle]:
+def _lives(suite: Suite, control: Control, packs: Sequence[Pack], setting: Setting) -> Iterable[Lifecycle]:
+    world, mechanism, plan = setting.env, setting.mechanism, setting.plan
     if control is Control.ORACLE:
-        return (play_oracle(world, pack, mechanism, suite.seed) for pack in packs)
-    return play_reference(world, packs, Comparison(control.value), mechanism, suite.seed)
+        return (play_oracle(world, pack, mechanism, suite.seed, plan) for pack in packs)
+    return play_reference(world, packs, Comparison(control.value), mechanism, suite.seed, plan)

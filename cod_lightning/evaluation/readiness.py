@@ -7,7 +7,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.controls import DEFAULT_CONTROLS, Control
-from cod_lightning.evaluation.lent_contexts import oracle_contexts
+from cod_lightning.evaluation.provided_contexts import oracle_contexts
 from cod_lightning.evaluation.references import Comparison
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.chat import Chat
@@ -62,7 +62,7 @@ def _check_words(suite: Suite, world: TextEnv, pack: Pack, mechanism: ContextMec
         return
     here = copy.deepcopy(world)
     observation, _ = here.reset(options={"task": pack.tasks[0]})
-    shown = f"{mechanism.inject(here.rules, mechanism.empty())} {observation}".split()
+    shown = f"{mechanism.prepare(mechanism.empty(), here.rules, observation).system} {observation}".split()
     foreign = [word for word in (*world.words(), *shown) if unknown in chat.encode(word)]
     if foreign:
         expected = f"a world in words that the policy was made with, not '{foreign[0]}'"

@@ -7,13 +7,14 @@ from enum import StrEnum
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
-from cod_lightning.evaluation.controls import BlankedContext
 from cod_lightning.evaluation.intervals import Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.plans import LifecyclePlan, UpdateEvery
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
+from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting, Shown
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
 _MAX_NEW_TOKENS = 100_000
@@ -52,13 +53,19 @@ class ReferenceRow:
 
 
 def play_reference(
-    world: TextEnv, packs: Sequence[Pack], comparison: Comparison, mechanism: ContextMechanism, seed: int = 0
+    world: TextEnv,
+    packs: Sequence[Pack],
+    comparison: Comparison,
+    mechanism: ContextMechanism,
+    seed: int = 0,
+    plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen)
 ) -> Iterator[Lifecycle]:
     """One lifecycle through each pack, one after the other."""
-    seen = BlankedContext(mechanism) if comparison is Comparison.MEMORYLESS else mechanism
+    contexts = ContextSource(shown=Shown.EMPTY) if comparison is Comparison.MEMORYLESS else OWN_CONTEXTS
     for pack in packs:
-        speaker = scripted_speaker(world.reference(comparison.reference, pack), seen, seed)
-        (group,) = run_groups([pack], 1, world=world, mechanism=seen, speaker=speaker)
+        speaker = scripted_speaker(world.reference(comparison.reference, pack), mechanism, seed)
+        setting = Setting(env=world, mechanism=mechanism, speaker=speaker, plan=plan)
+        (group,) = run_groups([pack], 1, setting, contexts=[contexts])
         yield from group.lifecycles
 
 

@@ -7,7 +7,7 @@ with siblings, as before:
 
     solve j, anchored       A = B(R - w r_j)_e + w/M (r_j - mean of the other attempts)          w = w_ee
     attempt m at task j     A = w/M (r_m - mean of the others)                                   w of that solve episode
-    update j-1, measured    A = B(R - w r_j)_e + w (mean with its context - mean without)        w = w_e,e+1
+    update, measured        A = B(R - w r_f)_e + w (mean with its context - mean without)        w = w_ef, f the next solve
 
 B is the run's baseline over siblings, M the number of attempts that have a reward, the lifecycle's own included. An
 attempt's rewards say nothing about other attempts' tokens, nor the mean without the context about the words that wrote it,
@@ -21,13 +21,14 @@ is ours.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cod_lightning.objective.attempts import AttemptTable
 from cod_lightning.objective.baselines import Advantages, Baseline
-from cod_lightning.objective.batch import CreditTable
-from cod_lightning.objective.returns import CreditRule, Returns, rewards_of
+from cod_lightning.objective.batch import CreditTable, kind_id
+from cod_lightning.objective.returns import CreditRule, Returns
+from cod_lightning.types import EpisodeKind
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Shared:
 
 def shared(table: CreditTable) -> Shared:
     """The sums, at solve episodes; without meaning elsewhere."""
-    attempts, rewards = table.attempts, rewards_of(table)
+    attempts, rewards = table.attempts, table.known_rewards
     index = tuple(attempts.of.unbind(dim=1))
 
     def summed(values: Float[Tensor, " X"], chosen: Bool[Tensor, " X"]) -> Float[Tensor, "G K E"]:
@@ -79,30 +80,36 @@ def with_attempts(
     attempts = table.attempts
     if not len(attempts.rewards):
         return plain, AttemptAdvantages(attempts.rewards, attempts.valid)
-    beside, rewards = shared(table), rewards_of(table)
-    weights = rule.weights(rewards.shape[-1]).to(rewards)
-    own, after = weights.diagonal(), weights.diagonal(offset=1)
-    term = torch.zeros_like(rewards)
-    """What attempts measure of each return."""
-    instead = torch.zeros_like(rewards)
-    """What takes its place."""
-    measured = torch.zeros_like(table.valid)
-
-    solve = slice(0, None, 2)
+    beside, rewards = shared(table), table.known_rewards
+    weights = rule.weights(table.kinds).to(rewards)
+    solves, later = table.solves, next_solve(table.kinds)
+    """[E] the solve episode that comes next; of the last one, itself."""
+    own, after = weights.diagonal(), weights.gather(1, later[:, None]).squeeze(1)
     mean_of_others = (beside.total - rewards) / beside.others.clamp_min(1)
-    term[..., solve] = (own * rewards)[..., solve]
-    instead[..., solve] = (own / beside.count.clamp_min(1) * (rewards - mean_of_others))[..., solve]
-    measured[..., solve] = (beside.others > 0)[..., solve]
-
-    update, later = slice(1, None, 2), slice(2, None, 2)
     worth, known = context_worth(beside)
-    term[..., update] = after[1::2] * rewards[..., later]
-    instead[..., update] = after[1::2] * worth[..., later]
-    measured[..., update] = known[..., later]
+    updates = table.kinds == kind_id(EpisodeKind.UPDATE)
+    zero = torch.zeros_like(rewards)
+    term = torch.where(solves, own * rewards, torch.where(updates, after * rewards[..., later], zero))
+    """What attempts measure of each return."""
+    anchored = own / beside.count.clamp_min(1) * (rewards - mean_of_others)
+    instead = torch.where(solves, anchored, torch.where(updates, after * worth[..., later], zero))
+    """What takes its place."""
+    measured = torch.where(solves, beside.others > 0, updates & known[..., later])
 
-    rest = baseline(Returns(returns.values - term, returns.valid))
+    rest = baseline(Returns(returns.values - term, returns.valid, returns.kinds))
     values = torch.where(measured & rest.valid, rest.values + instead, plain.values)
     return Advantages(values, plain.valid), _of_attempts(attempts, beside, own)
+
+
+def next_solve(kinds: Int[Tensor, " E"]) -> Int[Tensor, " E"]:
+    """Index of the first solve episode after each episode; of the last solve episode, its own.
+
+    >>> next_solve(torch.tensor([0, 1, 0, 0, 1, 0]))
+    tensor([2, 2, 3, 5, 5, 5])
+    """
+    solves = (kinds == kind_id(EpisodeKind.SOLVE)).nonzero().squeeze(1)
+    places = torch.searchsorted(solves, torch.arange(len(kinds), device=kinds.device), right=True)
+    return solves[places.clamp_max(len(solves) - 1)]
 
 
 def context_worth(beside: Shared) -> tuple[Float[Tensor, "G K E"], Bool[Tensor, "G K E"]]:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.types import AttemptKind, Group, episode_index
+from cod_lightning.types import AttemptKind, Group
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,16 +35,15 @@ class AttemptTable:
 def attempt_table(groups: Sequence[Group]) -> AttemptTable:
     """The attempts of a rollout; without any, a table of no rows."""
     rows = [
-        (g, k, attempt)
+        (g, k, lifecycle.index(attempt.episode.kind, attempt.episode.position), attempt)
         for g, group in enumerate(groups)
         for k, lifecycle in enumerate(group.lifecycles)
         for attempt in lifecycle.attempts
     ]
-    episodes = [attempt.episode for _, _, attempt in rows]
-    places = [(g, k, episode_index(a.episode.kind, a.episode.position)) for g, k, a in rows]
+    episodes = [attempt.episode for *_, attempt in rows]
     return AttemptTable(
-        of=torch.tensor(places, dtype=torch.long).view(-1, 3),
-        same_context=torch.tensor([a.kind is AttemptKind.SAME_CONTEXT for _, _, a in rows], dtype=torch.bool),
+        of=torch.tensor([place for *place, _ in rows], dtype=torch.long).view(-1, 3),
+        same_context=torch.tensor([a.kind is AttemptKind.SAME_CONTEXT for *_, a in rows], dtype=torch.bool),
         rewards=torch.tensor([e.reward or 0.0 for e in episodes], dtype=torch.float32),
         valid=torch.tensor([e.reward is not None for e in episodes], dtype=torch.bool),
         action_counts=torch.tensor([e.num_action_tokens for e in episodes], dtype=torch.long),

@@ -60,22 +60,24 @@ class LeaveOneOut(Baseline):
 
 @dataclass(frozen=True)
 class RoleMean(Baseline):
-    """A_i = R_i - mean over the other lifecycles' valid returns of the same role (solve or update), at all positions.
+    """A_i = R_i - mean over the other lifecycles' valid returns of the same kind (solve or update), at all positions.
 
     One number for all solve episodes of a lifecycle and one for all its updates: an average over N times as many returns
     as at one position, of which the easier positions then keep an offset. The own lifecycle is left out; otherwise a
     reward would reach later episodes of its own lifecycle through the baseline. Source: ours, for comparison.
 
-    >>> returns = Returns(torch.tensor([[[1.0, 5.0, 0.0], [0.0, 7.0, 0.0]]]), torch.ones(1, 2, 3, dtype=torch.bool))
-    >>> RoleMean()(returns).values
+    >>> values, kinds = torch.tensor([[[1.0, 5.0, 0.0], [0.0, 7.0, 0.0]]]), torch.tensor([0, 1, 0])
+    >>> RoleMean()(Returns(values, torch.ones(1, 2, 3, dtype=torch.bool), kinds)).values
     tensor([[[ 1.0000, -2.0000,  0.0000],
              [-0.5000,  2.0000, -0.5000]]])
     """
 
     def __call__(self, returns: Returns) -> Advantages:
         """Compared with all other lifecycles of the pack."""
+        assert returns.kinds is not None, "returns without the kinds of their episodes"
         values, valid = torch.zeros_like(returns.values), torch.zeros_like(returns.valid)
-        for role in (slice(0, None, 2), slice(1, None, 2)):
+        for kind in returns.kinds.unique():
+            role = returns.kinds == kind
             known = returns.valid[..., role]
             total = torch.where(known, returns.values[..., role], 0.0).sum(dim=2, keepdim=True)
             count = known.sum(dim=2, keepdim=True)

@@ -1,6 +1,6 @@
 """Tensors made of experience: the credit table of a rollout, and the token rows of one optimizer update.
 
-Letters: G packs, K siblings, N tasks, E = 2N-1 episodes (solve_0, update_0, solve_1, ...), B rows, T tokens.
+Letters: G packs, K siblings, N tasks, E episodes in the order of the lifecycle's plan, B rows, T tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,32 +15,39 @@ from numpy.typing import DTypeLike
 from torch import Tensor
 
 from cod_lightning.objective.attempts import AttemptTable, attempt_table, no_attempts
-from cod_lightning.types import Group, Segment
+from cod_lightning.types import EpisodeKind, Group, Segment
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreditTable:
     """Raw rewards of a whole rollout; advantages are derived from it, never shipped."""
 
-    solve_rewards: Float[Tensor, "G K N"]
-    update_rewards: Float[Tensor, "G K N-1"]
+    rewards: Float[Tensor, "G K E"]
+    """A missing reward is stored as 0 and must not be used; `known_rewards` leaves it out."""
     valid: Bool[Tensor, "G K E"]
-    """True where the episode has a reward; a missing reward is stored as 0 and must not be used."""
+    """True where the episode has a reward."""
     action_counts: Int[Tensor, "G K E"]
     """Tokens that the policy sampled in the episode."""
+    kinds: Int[Tensor, " E"]
+    """Kind of each episode in the order of the plan: its place in `EpisodeKind`, 0 for solve."""
     attempts: AttemptTable = field(default_factory=no_attempts)
     """Extra solve episodes, from snapshots of these lifecycles."""
 
     def __post_init__(self) -> None:
-        groups, siblings, tasks = self.solve_rewards.shape
-        expected = {
-            "update_rewards": (groups, siblings, tasks - 1),
-            "valid": (groups, siblings, 2 * tasks - 1),
-            "action_counts": (groups, siblings, 2 * tasks - 1),
-        }
-        for name, shape in expected.items():
+        shape = tuple(self.rewards.shape)
+        for name, expected in (("valid", shape), ("action_counts", shape), ("kinds", shape[2:])):
             found = tuple(getattr(self, name).shape)
-            assert found == shape, f"{name} is {found}; solve_rewards {tuple(self.solve_rewards.shape)} needs {shape}"
+            assert found == expected, f"{name} is {found}; rewards {shape} needs {expected}"
+
+    @property
+    def known_rewards(self) -> Float[Tensor, "G K E"]:
+        """Rewards, 0 where missing, whatever is stored there."""
+        return torch.where(self.valid, self.rewards, 0.0)
+
+    @property
+    def solves(self) -> Bool[Tensor, " E"]:
+        """Which episodes solve a task."""
+        return self.kinds == kind_id(EpisodeKind.SOLVE)
 
     def to(self, device: torch.device | str) -> "CreditTable":
         """The same table on another device."""
@@ -138,19 +145,26 @@ def _moved(record: Any, device: torch.device | str) -> Any:
     return replace(record, **moved, **{n: _moved(v, device) for n, v in values.items() if is_dataclass(v)})
 
 
+def kind_id(kind: EpisodeKind) -> int:
+    """The kind as a number in tensors.
+
+    >>> kind_id(EpisodeKind.SOLVE), kind_id(EpisodeKind.UPDATE)
+    (0, 1)
+    """
+    return list(EpisodeKind).index(kind)
+
+
 def credit_table(groups: Sequence[Group]) -> CreditTable:
-    """The table of a rollout, in the order of the groups. All packs have the same N and all groups the same K."""
+    """The table of a rollout, in the order of the groups. All packs have the same plan and all groups the same K."""
     episodes = [[lifecycle.episodes for lifecycle in group.lifecycles] for group in groups]
-    sizes = {(len(lives), len(life)) for lives in episodes for life in lives}
-    assert len(sizes) == 1, f"one table needs equal (siblings, episodes) everywhere; found {sorted(sizes)}"
-    rewards = torch.tensor(
-        [[[e.reward or 0.0 for e in life] for life in lives] for lives in episodes], dtype=torch.float32
-    )
+    plans = {(len(lives), tuple((e.kind, e.position) for e in life)) for lives in episodes for life in lives}
+    assert len(plans) == 1, f"one table needs equal siblings and plans everywhere; found {sorted(plans)}"
+    rewards = [[[e.reward or 0.0 for e in life] for life in lives] for lives in episodes]
     return CreditTable(
-        solve_rewards=rewards[..., 0::2],
-        update_rewards=rewards[..., 1::2],
+        rewards=torch.tensor(rewards, dtype=torch.float32),
         valid=torch.tensor([[[e.reward is not None for e in life] for life in lives] for lives in episodes]),
         action_counts=torch.tensor([[[e.num_action_tokens for e in life] for life in lives] for lives in episodes]),
+        kinds=torch.tensor([kind_id(kind) for kind, _ in plans.pop()[1]]),
         attempts=attempt_table(groups),
     )
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.batch import CreditTable, kind_id
+from cod_lightning.types import EpisodeKind
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Returns:
     values: Float[Tensor, "G K E"]
     """Without meaning where not valid."""
     valid: Bool[Tensor, "G K E"]
+    kinds: Int[Tensor, " E"] | None = None
+    """Kind of each episode, for baselines that pool episodes of one kind."""
 
 
 class CreditRule(ABC):
@@ -31,7 +34,7 @@ class CreditRule(ABC):
     def check(self, num_tasks: int) -> None:
         """Raise `ConfigError` if the rule has no meaning for packs of that many tasks."""
 
-    def weights(self, num_episodes: int) -> Float[Tensor, "E E"]:
+    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
         """[e, f]: the weight of episode f's reward in the return of episode e, for rules that credit each episode apart."""
         raise ConfigError(
             "model.credit",
@@ -49,13 +52,13 @@ class CreditRule(ABC):
 class EpisodeCredit(CreditRule):
     """Fine-grained credit of CoD: each episode is credited with what came of it.
 
-    Rewards-to-go of solve j: [x_j, x_{j+1}, ..., x_{N-1}]; of update j: [z_j, x_{j+1}, ..., x_{N-1}], its own format
-    reward and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`.
+    Rewards-to-go of an episode: its own reward, then those of the solve episodes after it, in the order of the plan. In the
+    paper's plan that is [x_j, x_{j+1}, ..., x_{N-1}] for solve j and [z_j, x_{j+1}, ..., x_{N-1}] for update j: its format reward
+    and the tasks solved with what it wrote. Source: arXiv 2606.20002; its main runs use `mean`.
 
-    >>> valid = torch.ones(1, 1, 3, dtype=torch.bool)
-    >>> solve, update = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[-0.1]]])
-    >>> table = CreditTable(solve_rewards=solve, update_rewards=update, valid=valid, action_counts=valid.long())
-    >>> EpisodeCredit()(table).values
+    >>> valid, kinds = torch.ones(1, 1, 3, dtype=torch.bool), torch.tensor([0, 1, 0])
+    >>> rewards = torch.tensor([[[0.0, -0.1, 1.0]]])
+    >>> EpisodeCredit()(CreditTable(rewards=rewards, valid=valid, action_counts=valid.long(), kinds=kinds)).values
     tensor([[[0.5000, 0.4500, 1.0000]]])
     """
 
@@ -92,24 +95,26 @@ class EpisodeCredit(CreditRule):
 
     def __call__(self, table: CreditTable) -> Returns:
         """Weighted sums of rewards-to-go, all episodes at once; in float64, which neither autocast nor TF32 rounds."""
-        listed, weights = self._listed(table.valid.shape[-1], table.valid.device)
+        listed, weights = self._listed(table.kinds)
         missing = (~table.valid).double() @ listed.double().T
-        return Returns((rewards_of(table).double() @ weights.T).to(table.solve_rewards), missing == 0)
+        values = (table.known_rewards.double() @ weights.T).to(table.rewards)
+        return Returns(values, missing == 0, table.kinds)
 
-    def weights(self, num_episodes: int) -> Float[Tensor, "E E"]:
+    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
         """Of the mean, of the window, or of the discounted sum."""
-        return self._listed(num_episodes, torch.device("cpu"))[1]
+        return self._listed(kinds)[1]
 
-    def _listed(self, num_episodes: int, device: torch.device) -> tuple[Bool[Tensor, "E E"], Float[Tensor, "E E"]]:
+    def _listed(self, kinds: Int[Tensor, " E"]) -> tuple[Bool[Tensor, "E E"], Float[Tensor, "E E"]]:
         """[e, f]: whether episode f's reward counts in episode e's return, and its weight there."""
-        episode = torch.arange(num_episodes, device=device)
-        ahead = episode // 2 - episode[:, None] // 2  # tasks from e to f; the place of f in the list of e
-        listed = (episode == episode[:, None]) | ((episode % 2 == 0) & (ahead > 0))
+        solves, index = kinds == kind_id(EpisodeKind.SOLVE), torch.arange(len(kinds), device=kinds.device)
+        num_solved = solves.cumsum(0)
+        place = num_solved - num_solved[:, None]  # of f in the list of e, in which e itself is at 0
+        listed = (index == index[:, None]) | (solves & (index > index[:, None]))
         if self.window is not None:
-            listed &= ahead < self.window
+            listed &= place < self.window
         weights = listed.double()
         if self.discount is not None:
-            weights = weights * self.discount ** ahead.clamp_min(0).double()
+            weights = weights * self.discount ** place.clamp_min(0).double()
         return listed, weights if self.style == "discounted" else weights / weights.sum(dim=1, keepdim=True)
 
 
@@ -125,27 +130,19 @@ class TrajectoryCredit(CreditRule):
 
     def __call__(self, table: CreditTable) -> Returns:
         """The same number for all E episodes; valid where no task reward is missing."""
-        total = rewards_of(table)[..., 0::2].sum(dim=-1, keepdim=True)
-        complete = table.valid[..., 0::2].all(dim=-1, keepdim=True)
-        return Returns(total.expand(table.valid.shape).clone(), complete & table.valid)
+        total = table.known_rewards[..., table.solves].sum(dim=-1, keepdim=True)
+        complete = table.valid[..., table.solves].all(dim=-1, keepdim=True)
+        return Returns(total.expand(table.valid.shape).clone(), complete & table.valid, table.kinds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCredit(CreditRule):
     """Ordinary task-by-task RL: each episode gets only its own reward, so nothing rewards a useful context."""
 
-    def weights(self, num_episodes: int) -> Float[Tensor, "E E"]:
+    def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
         """1 for its own."""
-        return torch.eye(num_episodes, dtype=torch.float64)
+        return torch.eye(len(kinds), dtype=torch.float64, device=kinds.device)
 
     def __call__(self, table: CreditTable) -> Returns:
         """The rewards themselves."""
-        return Returns(rewards_of(table), table.valid)
-
-
-def rewards_of(table: CreditTable) -> Float[Tensor, "G K E"]:
-    """Rewards in the order of the episodes; 0 where missing, whatever is stored there."""
-    out = table.solve_rewards.new_empty(table.valid.shape)
-    out[..., 0::2] = table.solve_rewards
-    out[..., 1::2] = table.update_rewards
-    return torch.where(table.valid, out, 0.0)
+        return Returns(table.known_rewards, table.valid, table.kinds)

@@ -10,19 +10,20 @@ intermediate state; there memory operations are rolled again, here solve episode
 """
 
 import asyncio
-import contextlib
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.rollout.boundaries import FAULTS, crossing, described
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Attempt, AttemptKind, Task
+from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Task
+
+if TYPE_CHECKING:
+    from cod_lightning.rollout.lifecycle import Life
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class Anchors:
 
 @dataclass(frozen=True, kw_only=True)
 class Counterfactual:
-    """Some tasks of training are also attempted without the context that was written for them."""
+    """Some tasks of training, each the first after an update, are also attempted without the context that it wrote."""
 
     attempts: int = 2
     """Without the context, at least 1; with it there is the lifecycle's own solve episode, and `data.anchors`."""
@@ -60,11 +61,13 @@ class Counterfactual:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class BranchPoint:
     """The beginning of a task in a lifecycle."""
 
     pack_id: str
     sibling: int
+    index: int
+    """e of the solve episode."""
     position: int
     task: Task
 
@@ -85,52 +88,59 @@ class Branching:
         if self.counterfactual is not None:
             _check("counterfactual", self.counterfactual, 1, "what a context earned is compared with it")
 
-    def given(self, moment: Moment, *, context: str, previous: str, empty: str) -> list[tuple[AttemptKind, str]]:
-        """Kind and context of each attempt from that moment."""
-        out: list[tuple[AttemptKind, str]] = []
-        if moment.position == 0:
+    def states(self, point: BranchPoint, life: "Life", *, fresh: bool) -> list[tuple[AttemptKind, Any]]:
+        """Kind and context state of each attempt from that point; `fresh` says that an update comes right before it."""
+        out: list[tuple[AttemptKind, Any]] = []
+        if point.position == 0:
             return out
         anchors, counterfactual = self.anchors, self.counterfactual
-        anchored = anchors is not None and moment.position in (anchors.positions or (moment.position,))
-        if anchors and anchored and self._drawn("anchor", moment, anchors.fraction):
-            out += [(AttemptKind.SAME_CONTEXT, context)] * (anchors.attempts - 1)
-        if counterfactual and self._drawn("counterfactual", moment, counterfactual.fraction):
-            instead = previous if counterfactual.instead == "previous" else empty
+        anchored = anchors is not None and point.position in (anchors.positions or (point.position,))
+        if anchors and anchored and self._drawn("anchor", point, anchors.fraction):
+            out += [(AttemptKind.SAME_CONTEXT, life.state)] * (anchors.attempts - 1)
+        if counterfactual and fresh and self._drawn("counterfactual", point, counterfactual.fraction):
+            instead = life.previous if counterfactual.instead == "previous" else life.setting.mechanism.empty()
             out += [(AttemptKind.WITHOUT_CONTEXT, instead)] * counterfactual.attempts
         return out
 
-    def _drawn(self, what: str, moment: Moment, fraction: float) -> bool:
-        return derive_seed(what, self.seed, moment.pack_id, moment.sibling, moment.position) < fraction * 2**63
+    def _drawn(self, what: str, point: BranchPoint, fraction: float) -> bool:
+        return derive_seed(what, self.seed, point.pack_id, point.sibling, point.position) < fraction * 2**63
 
 
 def start_attempts(
-    given: Sequence[tuple[AttemptKind, str]],
-    moment: Moment,
-    *,
-    env: TextEnv,
-    mechanism: ContextMechanism,
-    speaker: Speaker,
-    pack_ends: float | None = None,
+    states: Sequence[tuple[AttemptKind, Any]], point: BranchPoint, life: "Life"
 ) -> "asyncio.Future[list[Attempt]]":
-    """Begin them all beside the lifecycle, each in a copy of the world as it is now."""
+    """Begin them all beside the lifecycle, each in a copy of its environment as it is now."""
+    setting = life.setting
 
-    async def attempt(number: int, kind: AttemptKind, context: str, world: TextEnv) -> Attempt:
-        identity = f"{moment.pack_id}#{moment.sibling}.{2 * moment.position}+{number}"
-        with contextlib.closing(world):
-            episode = await run_solve_episode(
-                world,
-                moment.task,
-                context,
-                mechanism=mechanism,
-                speaker=speaker,
-                identity=identity,
-                position=moment.position,
-                pack_ends=pack_ends,
-            )
+    async def attempt(number: int, kind: AttemptKind, state: Any, env: TextEnv | EnvironmentFailure) -> Attempt:
+        try:
+            if isinstance(env, EnvironmentFailure):
+                raise env
+            try:
+                episode = await run_solve_episode(
+                    env,
+                    point.task,
+                    state,
+                    mechanism=setting.mechanism,
+                    speaker=setting.speaker,
+                    identity=f"{point.pack_id}#{point.sibling}.{point.index}+{number}",
+                    position=point.position,
+                    pack_ends=life.ends,
+                )
+            finally:
+                crossing(EnvironmentFailure, env.close)
+        except FAULTS as error:
+            status = EpisodeStatus.FAILED
+            episode = Episode(kind=EpisodeKind.SOLVE, position=point.position, status=status, error=described(error))
         return Attempt(kind=kind, episode=episode)
 
-    begun = [attempt(number, kind, context, copy.deepcopy(env)) for number, (kind, context) in enumerate(given)]
-    return asyncio.gather(*begun)
+    def copied() -> TextEnv | EnvironmentFailure:
+        try:
+            return crossing(EnvironmentFailure, lambda: copy.deepcopy(life.env))
+        except EnvironmentFailure as error:
+            return error
+
+    return asyncio.gather(*(attempt(number, kind, state, copied()) for number, (kind, state) in enumerate(states)))
 
 
 def _check(key: str, spec: Anchors | Counterfactual, least: int, why: str) -> None:

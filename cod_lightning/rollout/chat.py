@@ -129,6 +129,10 @@ class Chat:
         ids = action_ids[:-1] if action_ids and action_ids[-1] in self.stop_ids else action_ids
         return self._text(ids)
 
+    def count(self, text: str) -> int:
+        """Tokens that a text of others takes in a prompt."""
+        return len(self.encode(self.neutral(text)))
+
     def neutral(self, text: str) -> str:
         """The text with every special token spelled in it broken up by a zero-width space."""
         return self._specials.sub(lambda m: m[0][:1] + "\u200b" + m[0][1:], text)

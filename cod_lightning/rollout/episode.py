@@ -1,36 +1,40 @@
-"""One solve episode and one update episode; whatever an engine or a world raises becomes the episode's status."""
+"""One solve episode and one update episode; whatever lies beyond a boundary raises becomes the episode's status."""
 
 import asyncio
-import math
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
-from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.engines.base import Engine
+from cod_lightning.contexts.base import Answer, ContextMechanism
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import EngineFailure, EngineRefused, EnvironmentFailure, OutOfTime, TurnTimeout
+from cod_lightning.errors import ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout
+from cod_lightning.rollout.boundaries import FAULTS, blame, check_prepared, check_reward, check_text, check_update
 from cod_lightning.rollout.deadlines import episode_limit
 from cod_lightning.rollout.dialogue import Dialogue, Speaker
+from cod_lightning.rollout.setting import Shown
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 
-_FAULTS = (EngineFailure, EnvironmentFailure, OutOfTime)
-"""They cost their lifecycle; anything else ends the run."""
+MOST_INTERVENTIONS = 64
+"""Turns of a solve episode that a mechanism may answer in the environment's place; it is not asked about further ones."""
+MOST_UPDATE_TURNS = 32
+"""Turns of an update episode; a mechanism that asks for more has failed."""
 
 
 async def run_solve_episode(
     env: TextEnv,
     task: Task,
-    context: str,
+    state: Any,
     *,
     mechanism: ContextMechanism,
     speaker: Speaker,
     identity: str,
     position: int,
     pack_ends: float | None = None,
+    shown: Shown = Shown.OWN,
 ) -> Episode:
     """All turns of one task, given the context that earlier tasks left."""
     turns: list[Turn] = []
+    before, context, context_after = state, "", ""
 
     def ended(status: EpisodeStatus, reward: float | None, feedback: str = "", error: str = "") -> Episode:
         return Episode(
@@ -42,26 +46,53 @@ async def run_solve_episode(
             success=None if reward is None else bool(env.success),
             feedback=feedback,
             context_before=context,
-            context_after=context,
+            context_after=context if reward is None else context_after,
+            state_before=before,
+            state_after=before if reward is None else state,
             error=error,
             repeat=task.repeat,
         )
 
     try:
         async with episode_limit(speaker.deadlines, pack_ends):
-            speaker.pulse.at(identity, "world")
+            speaker.pulse.at(identity, "environment")
             try:
                 begin = partial(env.reset, options={"task": task})
                 observation, _ = await asyncio.to_thread(begin) if env.blocking else begin()
-                _check_text(observation, env)
-                system = mechanism.inject(env.rules, context)
-            except Exception as error:
-                _blame_world(error)
+                check_text(observation, env)
+                system = env.rules
+                check_text(system, env)
+            except BaseException as error:
+                blame(EnvironmentFailure, error)
+            on_turn = None
+            try:
+                context = context_after = mechanism.text(state)
+                if shown is not Shown.RULES:
+                    prepared = mechanism.prepare(
+                        state if shown is Shown.OWN else mechanism.empty(), system, observation
+                    )
+                    check_prepared(prepared, mechanism)
+                    system = prepared.system
+                    if shown is Shown.OWN:
+                        state, on_turn = prepared.state, _hook(mechanism)
+            except BaseException as error:
+                blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
             dialogue = speaker.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
             try:
                 while True:
                     turn = await _turn(dialogue)
                     turns.append(turn)
+                    if on_turn is not None and len(turns) <= MOST_INTERVENTIONS and turn.stop is not StopReason.WINDOW:
+                        try:
+                            intervention = on_turn(state, turn.response, speaker.chat)
+                            if intervention is not None:
+                                state, context_after = intervention.state, mechanism.text(intervention.state)
+                                if intervention.reply is not None:
+                                    check_text(intervention.reply, mechanism, ContextFailure)
+                                    dialogue.say(intervention.reply)
+                                    continue
+                        except BaseException as error:
+                            blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
                     try:
                         if turn.stop is StopReason.WINDOW:
                             return ended(EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
@@ -71,23 +102,28 @@ async def run_solve_episode(
                             else env.step(turn.response)
                         )
                         observation, reward, terminated, truncated, _ = done
-                        _check_reward(float(reward), env)
-                        _check_text(observation, env)
+                        check_reward(float(reward), env)
+                        check_text(observation, env)
                         if terminated or truncated:
                             return ended(EpisodeStatus(env.status), float(reward), observation)
-                    except Exception as error:
-                        _blame_world(error)
+                    except BaseException as error:
+                        blame(EnvironmentFailure, error)
                     dialogue.say(observation)
             finally:
                 _close(dialogue)
-    except _FAULTS as error:
+    except FAULTS as error:
         return ended(EpisodeStatus.FAILED, None, error=f"{type(error).__name__}: {error}")
     finally:
         speaker.pulse.over(identity)
 
 
+def _hook(mechanism: ContextMechanism) -> Any:
+    """The mechanism's `on_turn`; None where it has none of its own, since most have not and it would be asked every turn."""
+    return None if type(mechanism).on_turn is ContextMechanism.on_turn else mechanism.on_turn
+
+
 async def run_update_episode(
-    rules: str,
+    env: TextEnv,
     solved: Episode,
     *,
     mechanism: ContextMechanism,
@@ -96,101 +132,109 @@ async def run_update_episode(
     pack_ends: float | None = None,
 ) -> Episode:
     """One rewrite of the context, given the solve episode that has just ended."""
-    before = solved.context_before
+    state, context = solved.state_after, solved.context_after
+    who = f"{type(mechanism).__name__} raised "
+    turns: list[Turn] = []
     try:
         async with episode_limit(speaker.deadlines, pack_ends):
-            dialogue = speaker.open(identity, mechanism.ask(rules, solved))
             try:
-                turn = await _turn(dialogue)
+                rules = env.rules
+                check_text(rules, env)
+            except BaseException as error:
+                blame(EnvironmentFailure, error)
+            try:
+                asking = mechanism.update(state, rules, solved, speaker.chat)
+                opening = tuple(next(asking))
+                for message in opening:
+                    check_text(message.content, mechanism, ContextFailure)
+            except BaseException as error:
+                blame(ContextFailure, error, who)
+            dialogue = speaker.open(identity, opening)
+            try:
+                while True:
+                    turn = await _turn(dialogue)
+                    turns.append(turn)
+                    cut_off = turn.stop is not StopReason.STOP
+                    try:
+                        if len(turns) > MOST_UPDATE_TURNS:
+                            raise ContextFailure(
+                                f"{type(mechanism).__name__} asks for more than {MOST_UPDATE_TURNS} turns"
+                            )
+                        answer = Answer(response=turn.response, num_tokens=len(turn.action_ids), cut_off=cut_off)
+                        asked = asking.send(answer)
+                        check_text(asked, mechanism, ContextFailure)
+                    except StopIteration as stop:
+                        found = stop.value
+                        check_update(found, mechanism)
+                        after = mechanism.text(found.state)
+                        break
+                    dialogue.say(asked)
+            except FAULTS:
+                raise
+            except BaseException as error:
+                blame(ContextFailure, error, who)
             finally:
                 _close(dialogue)
-    except _FAULTS as error:
+    except FAULTS as error:
         return Episode(
             kind=EpisodeKind.UPDATE,
             position=solved.position,
             status=EpisodeStatus.FAILED,
-            context_before=before,
-            context_after=before,
+            turns=tuple(turns),
+            context_before=context,
+            context_after=context,
+            state_before=state,
+            state_after=state,
             error=f"{type(error).__name__}: {error}",
         )
     finally:
         speaker.pulse.over(identity)
-    read = mechanism.read(
-        turn.response,
-        num_tokens=len(turn.action_ids),
-        context_before=before,
-        special_tokens=speaker.chat.special_tokens,
-    )
-    cut_off = turn.stop is not StopReason.STOP
     unparsed = EpisodeStatus.TRUNCATED if cut_off else EpisodeStatus.MALFORMED
     return Episode(
         kind=EpisodeKind.UPDATE,
         position=solved.position,
-        status=EpisodeStatus.COMPLETED if read.parsed else unparsed,
-        turns=(turn,),
-        reward=read.reward,
-        success=read.parsed,
-        feedback=read.reason,
-        context_before=before,
-        context_after=read.context,
+        status=EpisodeStatus.COMPLETED if found.parsed else unparsed,
+        turns=tuple(turns),
+        reward=found.reward,
+        success=found.parsed,
+        feedback=found.reason,
+        context_before=context,
+        context_after=after,
+        state_before=state,
+        state_after=found.state,
     )
 
 
 def _turn(dialogue: Dialogue) -> Coroutine[Any, Any, Turn]:
-    """The policy's next words, within the time that a turn may take."""
+    """The policy's next response, within the time that a turn may take."""
     limit_s = dialogue.speaker.deadlines.turn_s
-    return _spoken(dialogue) if limit_s is None else _spoken_within(limit_s, dialogue)
+    return _sampled(dialogue) if limit_s is None else _sampled_within(limit_s, dialogue)
 
 
-async def _spoken_within(limit_s: float, dialogue: Dialogue) -> Turn:
+async def _sampled_within(limit_s: float, dialogue: Dialogue) -> Turn:
     try:
         async with asyncio.timeout(limit_s):
-            return await _spoken(dialogue)
+            return await _sampled(dialogue)
     except TimeoutError:
         engine = type(dialogue.speaker.engine).__name__
         raise TurnTimeout(f"{engine} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
 
 
-async def _spoken(dialogue: Dialogue) -> Turn:
+async def _sampled(dialogue: Dialogue) -> Turn:
     speaker = dialogue.speaker
     speaker.pulse.at(dialogue.identity, "engine")
     try:
         turn = await dialogue.turn()
-    except Exception as error:
-        _blame_engine(speaker.engine, error)
-    speaker.pulse.at(dialogue.identity, "world")
+    except BaseException as error:
+        blame(EngineFailure, error, f"{type(speaker.engine).__name__} raised ")
+    speaker.pulse.at(dialogue.identity, "environment")
     return turn
-
-
-def _check_reward(reward: float, env: TextEnv) -> None:
-    low, high = env.reward_range
-    if not (math.isfinite(reward) and low <= reward <= high):
-        raise EnvironmentFailure(f"{type(env).__name__} gave reward {reward}, outside its range [{low}, {high}]")
-
-
-def _check_text(observation: object, env: TextEnv) -> None:
-    if not isinstance(observation, str):
-        raise EnvironmentFailure(f"{type(env).__name__} showed a {type(observation).__name__}, not a string")
-    observation.encode()  # half of a surrogate pair is no text, and no tokenizer takes it
-
-
-def _blame_world(error: Exception) -> NoReturn:
-    """Whatever a world raises is an `EnvironmentFailure`."""
-    if isinstance(error, EnvironmentFailure):
-        raise error
-    raise EnvironmentFailure(f"{type(error).__name__}: {error}") from error
-
-
-def _blame_engine(engine: Engine, error: Exception) -> NoReturn:
-    """Whatever an engine raises is an `EngineFailure` that names it, or else says that the request was refused."""
-    if isinstance(error, EngineFailure | EngineRefused):
-        raise error
-    raise EngineFailure(f"{type(engine).__name__} raised {type(error).__name__}: {error}") from error
 
 
 def _close(dialogue: Dialogue) -> None:
     """Give the engine's place back."""
     try:
         dialogue.close()
-    except Exception as error:
-        _blame_engine(dialogue.speaker.engine, error)
+    except BaseException as error:
+        engine = dialogue.speaker.engine
+        blame(EngineFailure, error, f"{type(engine).__name__} raised ")

@@ -2,16 +2,12 @@
 
 import asyncio
 import gc
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import TextEnv
 from cod_lightning.rollout.attempts import Branching
-from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.lifecycle import run_lifecycle
-from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting
 from cod_lightning.types import Group, Pack
 
 _MOST_THREADS = 64
@@ -21,69 +17,38 @@ _MOST_THREADS = 64
 async def run_group(
     pack: Pack,
     num_siblings: int,
+    setting: Setting,
     *,
-    world: TextEnv,
-    mechanism: ContextMechanism,
-    speaker: Speaker,
-    monitor: RolloutMonitor,
+    contexts: ContextSource = OWN_CONTEXTS,
     branching: Branching | None = None,
 ) -> Group:
     """K lifecycles of one pack; all begin with the same first prompt and differ by their sampling noise."""
-    lifecycles = await asyncio.gather(
-        *(
-            run_lifecycle(
-                pack, k, world=world, mechanism=mechanism, speaker=speaker, monitor=monitor, branching=branching
-            )
-            for k in range(num_siblings)
-        )
-    )
-    return Group(pack=pack, lifecycles=tuple(lifecycles))
+    started = (run_lifecycle(pack, k, setting, contexts=contexts, branching=branching) for k in range(num_siblings))
+    return Group(pack=pack, lifecycles=tuple(await asyncio.gather(*started)))
 
 
 def run_groups(
     packs: Sequence[Pack],
     num_siblings: int,
+    setting: Setting,
     *,
-    world: TextEnv,
-    mechanism: ContextMechanism,
-    speaker: Speaker,
-    monitor: RolloutMonitor | None = None,
+    contexts: Sequence[ContextSource] | None = None,
     label: str = "rollout",
     branching: Branching | None = None,
 ) -> list[Group]:
-    """One group for each pack, in the order of the packs."""
-    watching = monitor or RolloutMonitor()
-    started = (
-        run_group(
-            pack,
-            num_siblings,
-            world=world,
-            mechanism=mechanism,
-            speaker=speaker,
-            monitor=watching,
-            branching=branching,
-        )
-        for pack in packs
-    )
-    return gather_groups(started, packs, num_siblings, watching, label)
-
-
-def gather_groups(
-    started: Iterable[Coroutine[Any, Any, Group]],
-    packs: Sequence[Pack],
-    num_siblings: int,
-    monitor: RolloutMonitor,
-    label: str,
-) -> list[Group]:
-    """What these coroutines come to, one for each pack, all at once."""
-
+    """One group for each pack, in the order of the packs; `contexts` has the source of each pack's contexts."""
+    sources = [OWN_CONTEXTS] * len(packs) if contexts is None else contexts
     groups: list[Group] = []
 
     async def run_all() -> None:  # returns nothing: asyncio puts a result of `run` into words when it is over
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
+        started = (
+            run_group(pack, num_siblings, setting, contexts=source, branching=branching)
+            for pack, source in zip(packs, sources, strict=True)
+        )
         groups.extend(await asyncio.gather(*started))
 
-    monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
+    setting.monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
     collecting = gc.isenabled()
     gc.disable()  # a rollout makes records by the ten thousand and no cycles worth a pause
     try:
@@ -91,5 +56,5 @@ def gather_groups(
     finally:
         if collecting:
             gc.enable()
-        monitor.end()
+        setting.monitor.end()
     return groups

@@ -21,4 +21,4 @@ class Player:
         if not self.context.asks(messages):
             return self.policy.act(messages, rng)
         note = self.policy.note(messages, rng)
-        return self.context.write(note) if note else note
+        return self.context.write(note, messages) if note else note

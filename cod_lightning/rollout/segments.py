@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from cod_lightning.engines.base import digest
-from cod_lightning.types import AttemptKind, Episode, Group, Lifecycle, Segment, Turn, episode_index
+from cod_lightning.types import AttemptKind, Episode, Group, Lifecycle, Segment, Turn
 
 
 def segments_of(groups: Iterable[Group]) -> list[Segment]:
@@ -24,7 +24,7 @@ def _trained(lifecycle: Lifecycle) -> Iterator[tuple[int, int | None, Episode]]:
         yield e, None, episode
     for number, attempt in enumerate(lifecycle.attempts):
         if attempt.kind is AttemptKind.SAME_CONTEXT:
-            yield episode_index(attempt.episode.kind, attempt.episode.position), number, attempt.episode
+            yield lifecycle.index(attempt.episode.kind, attempt.episode.position), number, attempt.episode
 
 
 def count_drift(groups: Iterable[Group]) -> int:

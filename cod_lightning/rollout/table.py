@@ -4,6 +4,7 @@ It holds what `transcript.py` writes except the specs of tasks, flat where it ca
 it is complete: until then, or if its writer is killed, an earlier one stays as it was.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("num_action_tokens", pa.int64(), "tokens the policy sampled"),
     ("context_before", pa.string(), "the context the episode began with"),
     ("context_after", pa.string(), "the context it left"),
+    ("state_before", pa.string(), "the same as the record of its mechanism, in JSON; null where the text says all"),
+    ("state_after", pa.string(), "the record of the context it left; null where the text says all"),
     ("feedback", pa.string(), "the world's words after the task, or why a context did not parse"),
     ("error", pa.string(), "what was raised, for failed"),
     ("repeat", pa.bool_(), "solve: whether an earlier task of the pack asked for the same"),
@@ -62,6 +65,7 @@ SCHEMA = pa.schema(
 """Types and descriptions of the columns; the file carries them."""
 
 _EPISODE = Episode.__struct_fields__
+_STATES = ("state_before", "state_after")
 
 
 class TableWriter:
@@ -118,9 +122,11 @@ def episode_rows(group: Group) -> Iterator[dict[str, Any]]:
     pack = {"pack_id": group.pack.id, "split": group.pack.split.value, "world_seed": group.pack.world_seed}
     for lifecycle in group.lifecycles:
         for episode in lifecycle.episodes:
+            record = episode_record(episode)
             yield {
                 **pack,
-                **episode_record(episode),
+                **record,
+                **{name: json.dumps(record[name]) for name in _STATES if name in record},
                 "sibling": lifecycle.sibling,
                 "task_id": group.pack.tasks[episode.position].id,
                 "num_turns": len(episode.turns),
@@ -136,7 +142,8 @@ def read_lifecycles(path: Path) -> Iterator[Lifecycle]:
         key, episodes = None, []
         for index in range(file.num_row_groups):
             for row in file.read_row_group(index).to_pylist():
-                episode = read_episode({name: row[name] for name in _EPISODE})
+                states = {name: json.loads(row[name]) for name in _STATES if row.get(name) is not None}
+                episode = read_episode({name: row[name] for name in _EPISODE if name not in _STATES} | states)
                 own = (row["run"], row["label"], row["step"], row["pack_id"], row["sibling"])
                 if episodes and own != key:
                     yield _lifecycle(key, episodes)

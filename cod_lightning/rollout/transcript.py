@@ -13,8 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
+from cod_lightning.contexts.base import TextState
 from cod_lightning.errors import DataError
 from cod_lightning.types import (
     Attempt,
@@ -122,8 +124,16 @@ def _attempts_record(lifecycle: Lifecycle) -> dict[str, Any]:
 
 
 def episode_record(episode: Episode) -> dict[str, Any]:
-    """The episode as plain values."""
-    return {
+    """The episode as plain values; states of contexts only where they say more than the context's text."""
+    states = {
+        name: msgspec.to_builtins(state)
+        for name, state, text in (
+            ("state_before", episode.state_before, episode.context_before),
+            ("state_after", episode.state_after, episode.context_after),
+        )
+        if not (type(state) is TextState and state.text == text)
+    }
+    return ({} if episode.status is EpisodeStatus.SKIPPED else states) | {
         "kind": episode.kind.value,
         "position": episode.position,
         "status": episode.status.value,
@@ -161,6 +171,9 @@ def read_episode(record: dict[str, Any]) -> Episode:
     """`episode_record` back again."""
     kind, status = EpisodeKind(record["kind"]), EpisodeStatus(record["status"])
     turns = tuple(_turn(turn) for turn in record["turns"])
+    if status is not EpisodeStatus.SKIPPED:
+        states = {f"state_{when}": TextState(record[f"context_{when}"]) for when in ("before", "after")}
+        record = states | record
     return Episode(**{**record, "kind": kind, "status": status, "turns": turns})
 
 

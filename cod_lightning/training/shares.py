@@ -36,9 +36,9 @@ def table_of_all(own: Sequence[Group], ranks: Sequence[int]) -> CreditTable:
     def joined(name: str) -> Tensor:
         return torch.cat([getattr(table, name) for table, _ in there])[order]
 
-    names = [field.name for field in fields(CreditTable) if field.name != "attempts"]
+    names = [field.name for field in fields(CreditTable) if field.name not in ("attempts", "kinds")]
     attempts = _joined_attempts([(table.attempts, its) for table, its in there])
-    return CreditTable(**{name: joined(name) for name in names}, attempts=attempts)
+    return CreditTable(**{name: joined(name) for name in names}, kinds=there[0][0].kinds, attempts=attempts)
 
 
 def _joined_attempts(parts: Sequence[tuple[AttemptTable, Tensor]]) -> AttemptTable:

@@ -23,6 +23,7 @@ from cod_lightning.forward.rows import Rows
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
 from tests.benchmarks.packs import training_packs
 from tests.benchmarks.results import Table, spread, told
@@ -68,7 +69,7 @@ class Player:
         engine._WORTH_COPYING, self.engine.num_fed = worth_copying, 0
         speaker = Speaker(engine=self.engine, chat=self.chat, window=WINDOW, max_new_tokens=8, seed=seed)
         begun = time.perf_counter()
-        groups = run_groups(packs, SIBLINGS, world=self.world, mechanism=self.mechanism, speaker=speaker)
+        groups = run_groups(packs, SIBLINGS, Setting(env=self.world, mechanism=self.mechanism, speaker=speaker))
         return Played(time.perf_counter() - begun, self.engine.num_fed, _said(groups))
 
 

@@ -22,6 +22,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
 from tests.benchmarks.fixed_work import Endless, FixedWork
 from tests.benchmarks.generate_engine import GenerateEngine
 from tests.benchmarks.packs import training_packs
@@ -64,7 +65,7 @@ def main() -> None:
             for name, engine in known.items():
                 speaker = Speaker(engine=engine, chat=chat, window=policy.window, max_new_tokens=TOKENS, seed=repeat)
                 begun = time.perf_counter()
-                groups = run_groups(packs, SIBLINGS, world=world, mechanism=mechanism, speaker=speaker)
+                groups = run_groups(packs, SIBLINGS, Setting(env=world, mechanism=mechanism, speaker=speaker))
                 seconds = time.perf_counter() - begun
                 if repeat:  # the first pass warms up
                     speed[name].append(num_sampled(groups) / seconds)

@@ -34,6 +34,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from modules.grpo import GRPOModule
 from tests.benchmarks.packs import training_packs
@@ -144,9 +145,7 @@ class Machine:
         groups = run_groups(
             self.packs,
             self.args.siblings,
-            world=self.world,
-            mechanism=self.mechanism,
-            speaker=speaker,
+            Setting(env=self.world, mechanism=self.mechanism, speaker=speaker),
             branching=branching,
         )
         stats = RolloutStats.of(groups, time.perf_counter() - began, 0)

@@ -32,6 +32,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group
 from modules.grpo import GRPOModule
 from tests.benchmarks.fixed_work import Endless, FixedWork
@@ -102,7 +103,7 @@ class Step:
         world = FixedWork(size["turns"])
         packs = training_packs(world, size["packs"], size["tasks"], repeat * 100)
         speaker = Speaker(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=4, seed=repeat)
-        return run_groups(packs, size["siblings"], world=world, mechanism=self.mechanism, speaker=speaker)
+        return run_groups(packs, size["siblings"], Setting(env=world, mechanism=self.mechanism, speaker=speaker))
 
     def update(self, groups: list[Group]) -> float:
         """Seconds of the second of two."""

@@ -17,6 +17,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
 from tests.benchmarks.packs import training_packs
 
@@ -53,7 +54,7 @@ class QuickStart:
         speaker = Speaker(
             engine=engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS, seed=seed
         )
-        return run_groups(packs, siblings, world=self.world, mechanism=self.mechanism, speaker=speaker)
+        return run_groups(packs, siblings, Setting(env=self.world, mechanism=self.mechanism, speaker=speaker))
 
 
 def num_sampled(groups: Sequence[Group]) -> int:

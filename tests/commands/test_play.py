@@ -1,7 +1,6 @@
 """`play`: a person is the policy."""
 
 import io
-import random
 from collections.abc import Iterable
 
 import pytest
@@ -9,10 +8,13 @@ from rich.console import Console
 
 from cod_lightning.cli import main
 from cod_lightning.commands.play import Game, Person, Watched
+from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.levers import Levers
 from cod_lightning.types import EpisodeStatus, Split
 from tests.envs.scripted_life import live
+
+MECHANISM = HintContext(response_limit=None)
 
 
 def _played(env: TextEnv, lines: Iterable[str], num_tasks: int = 2):
@@ -25,7 +27,7 @@ def _played(env: TextEnv, lines: Iterable[str], num_tasks: int = 2):
         return line
 
     pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=num_tasks)
-    episodes = Game(env, pack, Person(console, read), console).play()
+    episodes = Game(env, pack, Person(console, read), MECHANISM, console).play()
     return pack, episodes, console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -42,7 +44,7 @@ def test_a_person_solves_and_rewrites_hints_and_sees_the_rewards():
 
 def test_hints_are_shown_in_the_next_task_only_through_the_context_mechanism():
     _, _, shown = _played(Levers(), ["Lever 1", "Lever 2", "note", "", "Lever 1", "Lever 2"])
-    assert "hints for the next task" in shown
+    assert "context for the next task" in shown
 
 
 def test_an_empty_rewrite_keeps_the_old_hints():
@@ -67,7 +69,7 @@ def test_what_a_world_shows_is_never_read_as_markup():
     console = Console(file=io.StringIO(), width=100)
     env = Levers()
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=1)
-    Game(env, pack, Person(console, lambda prompt: "[red]x[/red] [/]"), console).play()
+    Game(env, pack, Person(console, lambda prompt: "[red]x[/red] [/]"), MECHANISM, console).play()
 
 
 def test_watching_a_reference_gives_what_the_reference_gets():
@@ -75,7 +77,7 @@ def test_watching_a_reference_gives_what_the_reference_gets():
     pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=4)
     oracle = env.reference(Reference.ORACLE, pack)
     console = Console(file=io.StringIO())
-    episodes = Game(env, pack, Watched(console, oracle, random.Random(0)), console).play()
+    episodes = Game(env, pack, Watched(console, oracle), MECHANISM, console).play()
     assert [e.reward for e in episodes] == [lived.reward for lived in live(env, pack, oracle, "natural")]
 
 

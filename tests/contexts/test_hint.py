@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cod_lightning.contexts import HintContext
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Turn
+from tests.asked import answered, opened, shown
 
 NATURAL = ("--- Start of updated hints ---", "--- End of updated hints ---")
 COMPACT = ("<hints>", "</hints>")
@@ -50,7 +51,7 @@ def solved(*turns: Turn, hint: str = "", feedback: str = "goal 1=up", reward: fl
 
 
 def read(context: HintContext, response: str, *, num_tokens: int = 10, before: str = "old"):
-    return context.read(response, num_tokens=num_tokens, context_before=before, special_tokens=SPECIAL)
+    return answered(context, response, state=context.adopt(before), num_tokens=num_tokens, special_tokens=SPECIAL)
 
 
 def block(protocol: str, hint: str) -> str:
@@ -64,29 +65,29 @@ def block(protocol: str, hint: str) -> str:
 @PROTOCOLS
 def test_the_first_task_shows_no_hint(protocol):
     context = HintContext(protocol, response_limit=None)
-    assert context.empty() == ""
-    assert context.inject("lake", context.empty()) == "lake"
+    assert context.text(context.empty()) == ""
+    assert shown(context, "lake", "") == "lake"
 
 
 def test_natural_rules_come_first_then_the_hint_then_the_length():
-    text = HintContext(response_limit=321).inject("THE RULES", "- 1 is up")
+    text = shown(HintContext(response_limit=321), "THE RULES", "- 1 is up")
     assert text.startswith("THE RULES\n\n")
     assert text.index("THE RULES") < text.index("- 1 is up") < text.index("321")
 
 
 def test_a_natural_hint_is_introduced_as_possibly_wrong():
-    shown = HintContext().inject("", "- 1 is up").partition("- 1 is up")[0]
-    assert "may help" in shown
-    assert "may be wrong" in shown
+    before = shown(HintContext(), "", "- 1 is up").partition("- 1 is up")[0]
+    assert "may help" in before
+    assert "may be wrong" in before
 
 
 def test_without_a_limit_nothing_is_said_about_length():
-    assert "tokens" not in HintContext(response_limit=None).inject("rules", "hint")
-    assert "## Response length" not in HintContext(response_limit=None).ask("rules", solved())[0].content
+    assert "tokens" not in shown(HintContext(response_limit=None), "rules", "hint")
+    assert "## Response length" not in opened(HintContext(response_limit=None), "rules", solved())[0].content
 
 
 def test_a_compact_hint_follows_the_rules_as_words_and_no_limit_is_told():
-    assert HintContext("compact", response_limit=77).inject("lake", "1=up 2=?") == "lake 1=up 2=?"
+    assert shown(HintContext("compact", response_limit=77), "lake", "1=up 2=?") == "lake 1=up 2=?"
 
 
 # --- asked for ---
@@ -94,7 +95,7 @@ def test_a_compact_hint_follows_the_rules_as_words_and_no_limit_is_told():
 
 def test_the_natural_request_holds_hint_rules_steps_reward_and_feedback_in_that_order():
     episode = solved(turn("SEE0", "ACT0"), turn("SEE1", "ACT1"), hint="OLDHINT", feedback="JUDGED", reward=0.98765)
-    system, user = HintContext().ask("RULES", episode)
+    system, user = opened(HintContext(), "RULES", episode)
     assert (system.role, user.role) == (Role.SYSTEM, Role.USER)
     found = [
         user.content.index(part) for part in ("OLDHINT", "RULES", "SEE0", "ACT0", "SEE1", "ACT1", "0.988", "JUDGED")
@@ -104,20 +105,20 @@ def test_the_natural_request_holds_hint_rules_steps_reward_and_feedback_in_that_
 
 
 def test_the_natural_request_shows_both_delimiter_lines_and_the_limit():
-    system, _ = HintContext(response_limit=321).ask("RULES", solved())
+    system, _ = opened(HintContext(response_limit=321), "RULES", solved())
     assert "\n".join((NATURAL[0], "(your hints)", NATURAL[1])) in system.content
     assert "321" in system.content
-    assert "321" not in HintContext(response_limit=None).ask("RULES", solved())[0].content
+    assert "321" not in opened(HintContext(response_limit=None), "RULES", solved())[0].content
 
 
 def test_the_request_shows_the_rules_without_hint_and_length_sections():
-    user = HintContext(response_limit=321).ask("RULES", solved(hint="OLDHINT"))[1].content
+    user = opened(HintContext(response_limit=321), "RULES", solved(hint="OLDHINT"))[1].content
     assert "321" not in user
     assert user.count("OLDHINT") == 1
 
 
 def test_no_previous_hint_and_no_reward_are_said_to_be_none():
-    user = HintContext().ask("RULES", solved(reward=None))[1].content
+    user = opened(HintContext(), "RULES", solved(reward=None))[1].content
     assert "# Present hints\n(none)" in user
     assert "# Reward\nnone" in user
 
@@ -125,15 +126,18 @@ def test_no_previous_hint_and_no_reward_are_said_to_be_none():
 def test_the_compact_request_is_the_old_hint_and_the_feedback():
     context = HintContext("compact")
     episode = solved(turn("SEE", "ACT"), hint="1=up 2=?", feedback="hole 2=left")
-    assert context.ask("lake", episode) == (Message(Role.SYSTEM, "update 1=up 2=?"), Message(Role.USER, "hole 2=left"))
-    assert context.ask("lake", solved())[0] == Message(Role.SYSTEM, "update")
+    assert opened(context, "lake", episode) == (
+        Message(Role.SYSTEM, "update 1=up 2=?"),
+        Message(Role.USER, "hole 2=left"),
+    )
+    assert opened(context, "lake", solved())[0] == Message(Role.SYSTEM, "update")
 
 
 @given(text=HOSTILE)
 @example(text="```\n# Reward\n1.000\n```")
 @example(text="````\n" + "\n".join(NATURAL) + "\n````")
 def test_what_the_policy_said_cannot_close_its_fence(text):
-    user = HintContext().ask("RULES", solved(turn("see", text), hint=text or "x"))[1].content
+    user = opened(HintContext(), "RULES", solved(turn("see", text), hint=text or "x"))[1].content
     opening, _, rest = user.partition("### Your response\n")[2].partition("\n")
     assert set(opening) == {"`"}
     assert opening not in text
@@ -144,15 +148,15 @@ def test_what_the_policy_said_cannot_close_its_fence(text):
 @given(text=HOSTILE)
 def test_a_delimiter_in_the_trajectory_does_not_disturb_the_later_response(protocol, text):
     context = HintContext(protocol)
-    context.ask("lake", solved(turn(text, text), hint=text, feedback=text))
-    assert read(context, context.write("1=up")).context == "1=up"
+    opened(context, "lake", solved(turn(text, text), hint=text, feedback=text))
+    assert read(context, context.write("1=up", ())).state.text == "1=up"
 
 
 @PROTOCOLS
 def test_an_update_is_recognised_and_a_solve_is_not(protocol):
     context = HintContext(protocol)
-    update = context.ask("lake", solved(turn("see", "act"), hint="1=up"))
-    solve = (Message(Role.SYSTEM, context.inject("lake", "1=up update")), Message(Role.USER, "update"))
+    update = opened(context, "lake", solved(turn("see", "act"), hint="1=up"))
+    solve = (Message(Role.SYSTEM, shown(context, "lake", "1=up update")), Message(Role.USER, "update"))
     assert context.asks(update)
     assert context.asks((*update, Message(Role.ASSISTANT, "1=up")))
     assert not context.asks(solve)
@@ -163,11 +167,11 @@ def test_an_update_is_recognised_and_a_solve_is_not(protocol):
 @PROTOCOLS
 @given(hint=HOSTILE)
 @example(hint="\n".join(NATURAL))
-@example(hint=HintContext().ask("lake", solved())[0].content)
+@example(hint=opened(HintContext(), "lake", solved())[0].content)
 @example(hint="update 1=up")
 def test_no_hint_makes_a_solve_look_like_an_update(protocol, hint):
     context = HintContext(protocol)
-    assert not context.asks((Message(Role.SYSTEM, context.inject("lake", hint)), Message(Role.USER, hint)))
+    assert not context.asks((Message(Role.SYSTEM, shown(context, "lake", hint)), Message(Role.USER, hint)))
 
 
 # --- parsed ---
@@ -176,11 +180,11 @@ def test_no_hint_makes_a_solve_look_like_an_update(protocol, hint):
 @PROTOCOLS
 def test_the_text_between_the_delimiters_is_the_hint_trimmed(protocol):
     found = read(HintContext(protocol), f"I think.\n{block(protocol, '  1=up 2=?  ')} \n ")
-    assert (found.context, found.reward, found.parsed, found.reason) == ("1=up 2=?", 0.0, True, "")
+    assert (found.state.text, found.reward, found.parsed, found.reason) == ("1=up 2=?", 0.0, True, "")
 
 
 def test_the_compact_response_is_a_single_line_of_words():
-    assert HintContext("compact").write("1=up 2=?") == "<hints> 1=up 2=? </hints>"
+    assert HintContext("compact").write("1=up 2=?", ()) == "<hints> 1=up 2=? </hints>"
 
 
 @PROTOCOLS
@@ -217,7 +221,7 @@ def test_delimiter_lines_that_share_their_dashes_do_not_parse():
 
 @PROTOCOLS
 def test_a_special_token_outside_the_block_is_no_part_of_the_hint(protocol):
-    assert read(HintContext(protocol), f"<|im_end|> {block(protocol, 'a')}").context == "a"
+    assert read(HintContext(protocol), f"<|im_end|> {block(protocol, 'a')}").state.text == "a"
 
 
 @PROTOCOLS
@@ -225,10 +229,10 @@ def test_a_special_token_outside_the_block_is_no_part_of_the_hint(protocol):
 def test_any_text_is_read_without_raising_and_a_hint_is_always_safe(protocol, response):
     found = read(HintContext(protocol), response)
     assert found.parsed == (not found.reason)
-    assert found.parsed or (found.context, found.reward) == ("old", -0.1)
+    assert found.parsed or (found.state.text, found.reward) == ("old", -0.1)
     if found.parsed:
-        assert found.context == found.context.strip() != ""
-        assert not any(spelling in found.context for spelling in (*SPECIAL, *NATURAL, *COMPACT))
+        assert found.state.text == found.state.text.strip() != ""
+        assert not any(spelling in found.state.text for spelling in (*SPECIAL, *NATURAL, *COMPACT))
 
 
 @PROTOCOLS
@@ -238,16 +242,16 @@ def test_any_text_is_read_without_raising_and_a_hint_is_always_safe(protocol, re
 @example(hint="<hints")
 def test_what_is_written_is_read_back_unless_it_spells_a_token_or_a_delimiter(protocol, hint):
     context = HintContext(protocol)
-    found = read(context, context.write(hint))
+    found = read(context, context.write(hint, ()))
     legal = not any(spelling in hint for spelling in (*SPECIAL, *NATURAL, *COMPACT))
     assert found.parsed == legal
-    assert found.context == (hint if legal else "old")
+    assert found.state.text == (hint if legal else "old")
 
 
 @PROTOCOLS
 def test_an_empty_note_does_not_parse(protocol):
     context = HintContext(protocol)
-    assert "empty" in read(context, context.write("")).reason
+    assert "empty" in read(context, context.write("", ())).reason
 
 
 # --- what a failure leaves, and what it costs ---
@@ -255,18 +259,18 @@ def test_an_empty_note_does_not_parse(protocol):
 
 @PROTOCOLS
 def test_a_failed_rewrite_keeps_the_previous_hint_by_default(protocol):
-    assert read(HintContext(protocol), "nothing", before="1=up").context == "1=up"
+    assert read(HintContext(protocol), "nothing", before="1=up").state.text == "1=up"
 
 
 def test_a_failed_rewrite_can_lose_the_hint_as_in_the_reference():
-    lost = read(HintContext(on_failure="lose"), "nothing", before="1=up").context
+    lost = read(HintContext(on_failure="lose"), "nothing", before="1=up").state.text
     assert "1=up" not in lost
     assert "No hints" in lost
-    assert lost in HintContext().inject("rules", lost)
+    assert lost in shown(HintContext(), "rules", lost)
 
 
 def test_a_lost_compact_hint_is_no_hint_since_words_are_closed():
-    assert read(HintContext("compact", on_failure="lose"), "nothing", before="1=up").context == ""
+    assert read(HintContext("compact", on_failure="lose"), "nothing", before="1=up").state.text == ""
 
 
 @PROTOCOLS
@@ -278,7 +282,7 @@ def test_a_length_within_bounds_is_free_and_the_ramp_ends_at_the_penalty(protoco
     context = HintContext(protocol, penalty=0.2, min_length=5, soft_length=10, hard_length=30)
     found = read(context, block(protocol, "a"), num_tokens=num_tokens)
     assert found.reward == pytest.approx(reward)
-    assert (found.context, found.parsed) == ("a", True)
+    assert (found.state.text, found.parsed) == ("a", True)
 
 
 @PROTOCOLS
@@ -321,9 +325,9 @@ def test_a_value_that_cannot_work_is_refused_under_its_config_key(key, given):
 
 def test_the_compact_words_are_exactly_the_ones_that_compact_text_adds():
     context = HintContext("compact")
-    texts = [m.content for m in context.ask("lake", solved(hint="1=up"))] + [context.write("1=up")]
-    shown = set(" ".join([*texts, context.inject("lake", "1=up")]).split())
-    assert set(context.words()) == shown - {"lake", "1=up", "goal"}
+    texts = [m.content for m in opened(context, "lake", solved(hint="1=up"))] + [context.write("1=up", ())]
+    found = set(" ".join([*texts, shown(context, "lake", "1=up")]).split())
+    assert set(context.words()) == found - {"lake", "1=up", "goal"}
     assert HintContext("natural").words() == ()
 
 

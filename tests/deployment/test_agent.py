@@ -7,24 +7,27 @@ import time
 
 import pytest
 
-from cod_lightning.contexts import HintContext
+from cod_lightning.contexts import HintContext, NotebookContext
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.references import Comparison, play_reference, scripted_speaker
+from cod_lightning.plans import UpdateEvery
 from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
 
 MECHANISM = HintContext(response_limit=None)
 
 
-def _agent(folder, env=None, num_tasks: int = 8, **kwargs):
+def _agent(folder, env=None, num_tasks: int = 8, mechanism=MECHANISM, plan=UpdateEvery(), **kwargs):  # noqa: B008
     env = env or Levers()
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=num_tasks)
-    speaker = scripted_speaker(env.reference(Reference.SCRIPTED, pack), MECHANISM)
-    return Agent(env, MECHANISM, speaker, ContextStore(folder), **kwargs), pack
+    speaker = scripted_speaker(env.reference(Reference.SCRIPTED, pack), mechanism)
+    setting = Setting(env=env, mechanism=mechanism, speaker=speaker, plan=plan)
+    return Agent(setting, ContextStore(folder), **kwargs), pack
 
 
 def test_an_agent_gets_better_by_what_it_wrote_down(tmp_path):
@@ -67,7 +70,9 @@ def test_a_world_that_carries_something_over_is_brought_back_to_where_it_was(tmp
         agent.solve(task)
     again, _ = _agent(tmp_path, GridNavigation(world_memory=True), num_tasks=3)
     again.resume(list(pack.tasks[:2]))
-    assert again.env.reset(options={"task": pack.tasks[2]}) == agent.env.reset(options={"task": pack.tasks[2]})
+    assert again.setting.env.reset(options={"task": pack.tasks[2]}) == agent.setting.env.reset(
+        options={"task": pack.tasks[2]}
+    )
 
 
 def test_a_world_that_says_something_else_is_refused(tmp_path):
@@ -105,6 +110,54 @@ def test_an_agent_does_what_a_lifecycle_does(tmp_path):
     (life,) = play_reference(Levers(), [pack], Comparison.SCRIPTED, MECHANISM)
     assert [e.kind for e in life.solves] == [e.kind for e in lived]
     assert all(e.reward == 1.0 for e in [*life.solves[2:], *lived[2:]])
+
+
+def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
+    agent, pack = _agent(tmp_path / "a")
+    agent._play(agent._planned(0)[:1], pack.tasks[0].id, pack.tasks[0])
+    assert [s.episode.kind for s in agent.store.episodes()] == [EpisodeKind.SOLVE]
+    again, _ = _agent(tmp_path / "a")
+    again.resume(list(pack.tasks[:1]))
+    whole, _ = _agent(tmp_path / "b")
+    whole.solve(pack.tasks[0])
+    assert [s.episode for s in again.store.episodes()] == [s.episode for s in whole.store.episodes()]
+    assert again.context == whole.context != ""
+
+
+def test_an_agent_follows_a_plan_that_updates_only_after_every_second_task(tmp_path):
+    agent, pack = _agent(tmp_path, plan=UpdateEvery(every=2))
+    for task in pack.tasks[:5]:
+        agent.solve(task)
+    assert [(s.episode.kind.value, s.episode.position) for s in agent.store.episodes()] == [
+        ("solve", 0), ("solve", 1), ("update", 1), ("solve", 2), ("solve", 3), ("update", 3), ("solve", 4),
+    ]  # fmt: skip
+
+
+def test_an_agent_with_a_notebook_goes_on_with_its_entries(tmp_path):
+    notebook = NotebookContext(response_limit=None)
+    first, pack = _agent(tmp_path / "a", mechanism=notebook)
+    for task in pack.tasks[:3]:
+        first.solve(task)
+    first.store.close()
+    second, _ = _agent(tmp_path / "a", mechanism=notebook)
+    second.resume(list(pack.tasks[:3]))
+    assert notebook.load(second.store.current().state).entries
+    for task in pack.tasks[3:]:
+        second.solve(task)
+    whole, _ = _agent(tmp_path / "b", mechanism=notebook)
+    for task in pack.tasks:
+        whole.solve(task)
+    assert [v.state for v in second.store.versions()] == [v.state for v in whole.store.versions()]
+
+
+def test_the_state_of_another_mechanism_is_refused_with_the_remedy_and_nothing_is_lost(tmp_path):
+    agent, pack = _agent(tmp_path)
+    agent.solve(pack.tasks[0])
+    other, _ = _agent(tmp_path, mechanism=NotebookContext())
+    other.resume(list(pack.tasks[:1]))
+    with pytest.raises(DataError, match=r"HintContext version 1; data\.context is NotebookContext version 1\. Use"):
+        other.solve(pack.tasks[1])
+    assert len(other.store.episodes()) == 2
 
 
 def live_until_killed(folder: str, num_tasks: int, pipe: int) -> None:

@@ -37,8 +37,8 @@ def _update(position: int, text: str) -> Episode:
 def _lived(folder, num: int) -> ContextStore:
     store = ContextStore(folder)
     for n in range(num):
-        store.add_solve(f"t{n}", _solve(n, reward=n / 10), began=100.0 + n)
-        store.add_update(f"t{n}", _update(n, f"note {n}"), began=100.5 + n)
+        store.add(f"t{n}", _solve(n, reward=n / 10), 100.0 + n, None)
+        store.add(f"t{n}", _update(n, f"note {n}"), 100.5 + n, "{}")
     return store
 
 
@@ -46,7 +46,6 @@ def test_a_new_store_has_one_empty_version(tmp_path):
     store = ContextStore(tmp_path / "deep" / "state")
     assert [(v.version, v.text, v.reason, v.position) for v in store.versions()] == [(0, "", "start", None)]
     assert store.num_solved() == 0
-    assert store.awaiting_update() is None
 
 
 def test_every_version_carries_its_task_and_reward_and_survives_reopening(tmp_path):
@@ -75,33 +74,34 @@ def test_going_back_is_a_new_version(tmp_path):
 
 def test_an_episode_and_its_context_come_together_or_not_at_all(tmp_path):
     store = _lived(tmp_path, 1)
-    store.add_solve("t1", _solve(1), began=0.0)
+    store.add("t1", _solve(1), 0.0, None)
     unreadable = structs.replace(_update(1, "x"), context_after=None)
     with pytest.raises(sqlite3.IntegrityError):
-        store.add_update("t1", unreadable, began=0.0)
+        store.add("t1", unreadable, 0.0, "{}")
     assert len(store.episodes()) == 3
     assert store.current().text == "note 0"
-    store.add_update("t1", _update(1, "y"), began=0.0)
+    store.add("t1", _update(1, "y"), 0.0, "{}")
     assert store.current().text == "y"
 
 
 def test_a_task_is_stored_once(tmp_path):
     store = _lived(tmp_path, 1)
     with pytest.raises(sqlite3.IntegrityError):
-        store.add_solve("t0", _solve(0), began=0.0)
+        store.add("t0", _solve(0), 0.0, None)
 
 
-def test_a_task_that_ended_without_a_rewrite_awaits_it_unless_it_failed(tmp_path):
-    store = _lived(tmp_path, 1)
-    store.add_solve("t1", _solve(1), began=0.0)
-    waiting = store.awaiting_update()
-    assert waiting is not None
-    assert waiting.episode.position == 1
-    store.add_update("t1", _update(1, "x"), began=0.0)
-    assert store.awaiting_update() is None
-    store.add_solve("t2", _solve(2, reward=None), began=0.0)
-    assert store.awaiting_update() is None
-    assert store.episodes()[-1].episode.reward is None
+def test_a_store_of_schema_1_opens_with_every_text_and_goes_on(tmp_path):
+    _lived(tmp_path, 2).close()
+    old = sqlite3.connect(tmp_path / "agent.sqlite")
+    old.execute("ALTER TABLE contexts DROP COLUMN state")
+    old.execute("UPDATE identity SET value = '1' WHERE key = 'schema'")
+    old.commit()
+    old.close()
+    store = ContextStore(tmp_path)
+    assert [(v.text, v.state) for v in store.versions()] == [("", ""), ("note 0", ""), ("note 1", "")]
+    store.add("t2", _update(2, "note 2"), 0.0, "{}")
+    store.close()
+    assert ContextStore(tmp_path).current().state == "{}"
 
 
 def test_another_world_is_refused_with_what_differs(tmp_path):

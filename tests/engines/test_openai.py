@@ -18,6 +18,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, StopReason
 from tests.chat_server import WINDOW, ChatServer, Reply, said, tiny_engine, tiny_policy, tiny_server
 
@@ -57,7 +58,7 @@ def ask(engine, *requests) -> list[Completion]:
 def play(engine, chat, window, num_packs=6, max_new_tokens=8):
     packs = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(num_packs)]
     speaker = Speaker(engine=engine, chat=chat, window=window, max_new_tokens=max_new_tokens, temperature=0.0)
-    return run_groups(packs, 1, world=WORLD, mechanism=MECHANISM, speaker=speaker)
+    return run_groups(packs, 1, Setting(env=WORLD, mechanism=MECHANISM, speaker=speaker))
 
 
 def told(groups):

@@ -16,6 +16,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split, StopReason
 from tests.stubs import WORDS, PlainContext, WordWorld
 
@@ -67,7 +68,7 @@ def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4, **kwargs):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
     return run_groups(
-        packs, num_siblings, world=world, mechanism=PlainContext(), speaker=speaker(engine, tokenizer, **kwargs)
+        packs, num_siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker(engine, tokenizer, **kwargs))
     )
 
 

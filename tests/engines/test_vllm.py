@@ -15,6 +15,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split, StopReason
 from tests.stubs import PlainContext, WordWorld
 
@@ -83,7 +84,7 @@ def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4, **kwargs):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
     speaker = Speaker(engine=engine, chat=Chat(tokenizer), **({"window": 256, "max_new_tokens": 40} | kwargs))
-    return run_groups(packs, num_siblings, world=world, mechanism=PlainContext(), speaker=speaker)
+    return run_groups(packs, num_siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
 
 
 def changed(model, by, seed):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task, Turn
+from tests.asked import opened, shown
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def solve(
 ) -> tuple[Episode, Lived]:
     """Play one task."""
     observation, _ = env.reset(options={"task": task})
-    system = mechanism.inject(env.rules, context)
+    system = shown(mechanism, env.rules, context)
     messages, turns, ended, reward = [Message(Role.SYSTEM, system)], [], False, 0.0
     while not ended:
         messages.append(Message(Role.USER, observation))
@@ -64,7 +65,7 @@ def live(env: TextEnv, pack: Pack, policy: TextPolicy, protocol: str, seed: int 
             feedback=episode.feedback,
             context_before=context,
         )
-        note = policy.note(mechanism.ask(env.rules, told), rng)
+        note = policy.note(opened(mechanism, env.rules, told), rng)
         lived.append(replace(record, note=note))
         context = note
     return lived

@@ -13,6 +13,7 @@ from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.references import scripted_speaker
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Message
 
 MECHANISM = HintContext(response_limit=77)
@@ -43,16 +44,8 @@ def echoed(
     (condition,) = [c for c in conditions(suite) if c.name == name]
     speaker = scripted_speaker(policy or Echo(), mechanism)
     packs = suite.packs(world)
-    return play(
-        suite,
-        condition,
-        packs,
-        world=world,
-        mechanism=mechanism,
-        speaker=speaker,
-        monitor=RolloutMonitor(),
-        trained=trained,
-    )
+    setting = Setting(env=world, mechanism=mechanism, speaker=speaker, monitor=RolloutMonitor())
+    return play(suite, condition, packs, setting, trained)
 
 
 def shown(group: Group) -> list[str]:

@@ -12,6 +12,7 @@ from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.types import Episode, EpisodeStatus, Lifecycle
+from tests import asked
 from tests.evaluation.echoes import MECHANISM, echoed, shown
 
 EVERY = tuple(control for control in Control if control is not Control.NONE)
@@ -24,7 +25,7 @@ def rules(world: TextEnv = WORLD) -> str:
 
 
 def with_hint(note: str) -> str:
-    return MECHANISM.inject(rules(), note)
+    return asked.shown(MECHANISM, rules(), note)
 
 
 def test_without_a_control_a_prompt_shows_what_the_agent_wrote_before() -> None:
@@ -38,7 +39,9 @@ def test_without_a_control_a_prompt_shows_what_the_agent_wrote_before() -> None:
 def test_a_blanked_context_is_written_and_never_shown() -> None:
     for group in echoed(SUITE, Control.BLANKED_CONTEXT, WORLD):
         assert shown(group) == [with_hint("")] * 3
-        assert all(update.context_after for update in group.lifecycles[0].updates)
+        first, second = group.lifecycles[0].updates
+        assert first.context_after
+        assert second.context_before == first.context_after, "the writer sees its context"
 
 
 def test_without_context_nobody_is_asked_and_a_prompt_is_the_rules_alone() -> None:

@@ -5,11 +5,9 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.controls import BlankedContext, Control
+from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.suite import Suite, Wrap
 from cod_lightning.types import Split
-from tests.records import solve
-from tests.stubs import PlainContext
 
 
 @pytest.mark.parametrize(
@@ -53,15 +51,3 @@ def test_packs_go_by_identity() -> None:
     suite, world = Suite(name="a", num_packs=3), Levers()
     assert suite.packs(world) == Suite(name="b", num_packs=5).packs(Levers())[:3]
     assert suite.packs(world) != Suite(name="a", num_packs=3, seed=1).packs(world)
-
-
-def test_a_blanked_context_is_hidden_from_the_solver_and_from_nobody_else() -> None:
-    plain, blanked = PlainContext(), BlankedContext(PlainContext())
-    assert blanked.inject("rules", "left is up") == plain.inject("rules", "")
-    assert blanked.ask("rules", solve(0, True)) == plain.ask("rules", solve(0, True))
-    read = {"num_tokens": 3, "context_before": "old", "special_tokens": frozenset()}
-    assert blanked.read("left is up", **read) == plain.read("left is up", **read)
-    assert blanked.write("x") == plain.write("x")
-    assert blanked.empty() == ""
-    assert blanked.words() == plain.words()
-    assert blanked.asks(blanked.ask("rules", solve(0, True)))

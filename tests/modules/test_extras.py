@@ -134,7 +134,7 @@ def test_with_group_scaling_credit_for_the_trajectory_is_one_number_for_every_se
     rows = module.advantages(batch.credit).spread(batch)
     seen = set()
     for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
-        totals = batch.credit.solve_rewards[g].sum(dim=-1)
+        totals = batch.credit.rewards[g, :, 0::2].sum(dim=-1)
         expected = (totals[k] - totals.mean()) / totals.std(correction=0) if totals.std(correction=0) > 0 else 0.0
         tokens = rows[row][batch.action_mask[row]]
         torch.testing.assert_close(tokens, torch.full_like(tokens, float(expected)), atol=1e-5, rtol=1e-5)

@@ -126,8 +126,8 @@ def test_the_rows_of_an_update_and_its_loss_stay_in_float32(tmp_path, precision)
     for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
         assert torch.equal(getattr(batch, name), getattr(sampled, name)), name
         assert getattr(batch, name).dtype == getattr(sampled, name).dtype, name
-    assert torch.equal(batch.credit.solve_rewards, sampled.credit.solve_rewards)
-    assert batch.behaviour_logprobs.dtype == batch.credit.solve_rewards.dtype == torch.float32
+    assert torch.equal(batch.credit.rewards, sampled.credit.rewards)
+    assert batch.behaviour_logprobs.dtype == batch.credit.rewards.dtype == torch.float32
     assert module.loss.seen
     for inputs, out in module.loss.seen:
         for tensor in (inputs.policy_logprobs, inputs.behaviour_logprobs, inputs.advantages, out.loss):
@@ -164,8 +164,8 @@ def test_a_missing_reward_of_any_value_leaves_an_update_and_its_log_as_they_are(
     logged = []
     module.log_dict = lambda values, **_: logged.append(values)
     for stored in (0.0, float("nan")):
-        rewards = torch.where(valid[..., 0::2], batch.credit.solve_rewards, stored)
-        table = replace(batch.credit, solve_rewards=rewards, valid=valid)
+        rewards = torch.where(valid, batch.credit.rewards, stored)
+        table = replace(batch.credit, rewards=rewards, valid=valid)
         module._log_update(replace(batch, credit=table), Totals(None, 0.0, 0.0), {})
     assert logged[0] == logged[1]
 
@@ -202,4 +202,4 @@ def test_the_warm_start_trains_in_half_precision_too(tmp_path, precision):
     losses = [values["warm_start/loss"] for values in watch.values]
     assert weights(module.model).isfinite().all()
     assert losses[-1] < losses[0]
-    assert watch.batches[0].credit.solve_rewards.dtype == torch.float32
+    assert watch.batches[0].credit.rewards.dtype == torch.float32

@@ -12,7 +12,7 @@ from cod_lightning.objective.batch import CreditTable
 from cod_lightning.objective.credited import credited
 from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
 from cod_lightning.objective.reweight import AdaptiveRED
-from tests.credit_tables import cells, random_table
+from tests.credit_tables import cells, paper_table, random_table
 
 RULES = [
     EpisodeCredit(),
@@ -58,17 +58,17 @@ def rewards_at(table: CreditTable, place: tuple[int, int, int], same: bool) -> l
 
 
 def own_reward(table: CreditTable, g: int, k: int, e: int) -> float | None:
-    return table.solve_rewards[g, k, e // 2].item() if table.valid[g, k, e] else None
+    return table.rewards[g, k, e].item() if table.valid[g, k, e] else None
 
 
 def without_terms(table: CreditTable, rule) -> Returns:
     """Returns less what attempts could measure of them: the own reward of a solve, the next task's of an update."""
-    returns, weights = rule(table), rule.weights(table.valid.shape[-1])
+    returns, weights = rule(table), rule.weights(table.kinds)
     values = returns.values.clone()
     for g, k, e in cells(table):
         f = e if e % 2 == 0 else e + 1
         values[g, k, e] -= weights[e, f].item() * (own_reward(table, g, k, f) or 0.0)
-    return Returns(values, returns.valid)
+    return Returns(values, returns.valid, returns.kinds)
 
 
 @pytest.mark.parametrize("baseline", BASELINES, ids=str)
@@ -78,7 +78,7 @@ def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, r
     table = with_attempts(seed)
     found = credited(table, rule, baseline)
     plain, rest = baseline(rule(table)), baseline(without_terms(table, rule))
-    weights = rule.weights(table.valid.shape[-1])
+    weights = rule.weights(table.kinds)
     num_measured = 0
     for g, k, e in cells(table):
         f = e if e % 2 == 0 else e + 1
@@ -108,24 +108,23 @@ def test_advantages_with_attempts_equal_the_definition_written_as_a_loop(seed, r
 def reached(rule, baseline, mode):
     """[e, f] and [e, j]: whether the reward of episode f, or of an attempt at task j, of a lifecycle moves its episode e."""
     table = with_attempts(0, missing=0.0, fraction=1.1)
-    table = replace(table, update_rewards=torch.rand(3, 5, 3, generator=torch.Generator().manual_seed(0)))
-    solve, update, extra = (
-        t.double().clone().requires_grad_() for t in (table.solve_rewards, table.update_rewards, table.attempts.rewards)
-    )
-    table = replace(table, solve_rewards=solve, update_rewards=update, attempts=replace(table.attempts, rewards=extra))
+    drawn = table.rewards.clone()
+    drawn[..., 1::2] = torch.rand(3, 5, 3, generator=torch.Generator().manual_seed(0))
+    rewards, extra = (t.double().clone().requires_grad_() for t in (drawn, table.attempts.rewards))
+    table = replace(table, rewards=rewards, attempts=replace(table.attempts, rewards=extra))
     out = credited(table, rule, baseline, mode)
     mine = (table.attempts.of[:, :2] == torch.tensor([1, 1])).all(dim=1)
     by_episode, by_attempt = torch.zeros(7, 7), torch.zeros(7, 4)
     for e in range(7):
-        grads = torch.autograd.grad(out.values[1, 1, e], (solve, update, extra), retain_graph=True)
-        by_episode[e, 0::2], by_episode[e, 1::2] = grads[0][1, 1].float(), grads[1][1, 1].float()
+        grads = torch.autograd.grad(out.values[1, 1, e], (rewards, extra), retain_graph=True)
+        by_episode[e] = grads[0][1, 1].float()
         task = table.attempts.of[mine, 2] // 2
-        by_attempt[e] = torch.zeros(4).index_add(0, task, grads[2][mine].abs().float())
+        by_attempt[e] = torch.zeros(4).index_add(0, task, grads[1][mine].abs().float())
     attempts = [(x, table.attempts.of[x, 2].item()) for x in mine.nonzero().flatten().tolist()]
     to_attempts = []
     for x, e in attempts:
-        grads = torch.autograd.grad(out.attempts[x], (solve, extra), retain_graph=True)
-        to_attempts.append((e, grads[0][1, 1].abs() > 1e-9, task[(grads[1][mine].abs() > 1e-9)].tolist()))
+        grads = torch.autograd.grad(out.attempts[x], (rewards, extra), retain_graph=True)
+        to_attempts.append((e, grads[0][1, 1, 0::2].abs() > 1e-9, task[(grads[1][mine].abs() > 1e-9)].tolist()))
     return by_episode.abs() > 1e-9, by_attempt > 1e-9, to_attempts
 
 
@@ -161,9 +160,9 @@ def test_attempts_leave_the_expected_credit_as_it_was():
     more = (torch.rand(packs, siblings, extra, generator=rng) < 0.3).float()
     later = (torch.rand(packs, siblings, generator=rng) < 0.2 + 0.6 * choice).float()
     valid = torch.ones(packs, siblings, 5, dtype=torch.bool)
-    table = CreditTable(
-        solve_rewards=torch.stack([torch.zeros_like(choice), choice, later], dim=-1),
-        update_rewards=torch.zeros(packs, siblings, 2),
+    table = paper_table(
+        torch.stack([torch.zeros_like(choice), choice, later], dim=-1),
+        torch.zeros(packs, siblings, 2),
         valid=valid,
         action_counts=valid.long(),
     )
@@ -232,7 +231,7 @@ def test_what_is_stored_for_a_missing_reward_of_an_attempt_does_not_matter():
 
 def test_a_pack_whose_only_difference_is_between_attempts_has_signal():
     table = random_table(0, groups=2, missing=0.0)
-    table = replace(table, solve_rewards=torch.ones_like(table.solve_rewards), update_rewards=table.update_rewards * 0)
+    table = replace(table, rewards=table.solves.float().expand_as(table.rewards))
     attempts = AttemptTable(
         of=torch.tensor([[1, 0, 2]]),
         same_context=torch.ones(1, dtype=torch.bool),
@@ -248,4 +247,4 @@ def test_credit_for_the_trajectory_has_no_place_for_attempts():
     with pytest.raises(
         ConfigError, match=r"model\.credit is TrajectoryCredit; expected a rule that credits each episode"
     ):
-        TrajectoryCredit().weights(7)
+        TrajectoryCredit().weights(torch.zeros(7))

@@ -5,9 +5,8 @@ import torch
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean, scale
-from cod_lightning.objective.batch import CreditTable
 from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
-from tests.credit_tables import random_table
+from tests.credit_tables import paper_table, random_table
 
 BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]
 
@@ -47,7 +46,7 @@ def test_leave_one_out_is_the_group_mean_stretched_by_the_actual_count(returns):
 @pytest.mark.parametrize("baseline", BASELINES, ids=str)
 def test_permuting_siblings_permutes_advantages(returns, baseline):
     order = torch.tensor([3, 0, 4, 2, 1])
-    moved = Returns(returns.values[:, order], returns.valid[:, order])
+    moved = Returns(returns.values[:, order], returns.valid[:, order], returns.kinds)
     torch.testing.assert_close(baseline(moved).values, baseline(returns).values[:, order])
     assert torch.equal(baseline(moved).valid, baseline(returns).valid[:, order])
 
@@ -96,7 +95,7 @@ def reached(rule, baseline, mode):
     solve = torch.rand(2, 3, 4, generator=rng).double().requires_grad_()
     update = torch.rand(2, 3, 3, generator=rng).double().requires_grad_()
     valid = torch.ones(2, 3, 7, dtype=torch.bool)
-    table = CreditTable(solve_rewards=solve, update_rewards=update, valid=valid, action_counts=valid.long())
+    table = paper_table(solve, update, valid=valid, action_counts=valid.long())
     returns = rule(table)
     values = scale(baseline(returns), returns, mode).values[1, 1]
     out = torch.zeros(7, 7)
@@ -155,7 +154,7 @@ def test_autocast_does_not_round_advantages(returns, baseline, mode):
 @pytest.mark.parametrize("mode", ["none", "group", "batch"])
 @pytest.mark.parametrize("baseline", BASELINES, ids=str)
 def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, baseline, mode):
-    dirty = Returns(torch.where(returns.valid, returns.values, float("nan")), returns.valid)
+    dirty = Returns(torch.where(returns.valid, returns.values, float("nan")), returns.valid, returns.kinds)
     expected, found = (scale(baseline(r), r, mode) for r in (returns, dirty))
     assert torch.equal(found.values, expected.values)
     assert torch.equal(found.valid, expected.valid)

@@ -65,8 +65,8 @@ def batch():
 
 def test_the_table_holds_raw_rewards_and_says_which_are_missing():
     table = credit_table([group()])
-    assert table.solve_rewards.tolist() == [[[0.0, 1.0], [1.0, 0.0]]]
-    torch.testing.assert_close(table.update_rewards, torch.tensor([[[-0.1], [0.0]]]))
+    torch.testing.assert_close(table.rewards, torch.tensor([[[0.0, -0.1, 1.0], [1.0, 0.0, 0.0]]]))
+    assert table.kinds.tolist() == [0, 1, 0]
     assert table.valid.tolist() == [[[True, True, True], [True, True, False]]]
     assert table.action_counts.tolist() == [[[3, 2, 1], [1, 1, 2]]]
 
@@ -103,12 +103,12 @@ def test_choosing_rows_trims_the_padding_and_keeps_the_denominator(batch):
 
 
 def test_a_table_whose_shapes_disagree_is_a_programming_error():
-    with pytest.raises(AssertionError, match="update_rewards"):
+    with pytest.raises(AssertionError, match="kinds"):
         CreditTable(
-            solve_rewards=torch.zeros(1, 2, 3),
-            update_rewards=torch.zeros(1, 2, 3),
+            rewards=torch.zeros(1, 2, 5),
             valid=torch.ones(1, 2, 5, dtype=torch.bool),
             action_counts=torch.ones(1, 2, 5, dtype=torch.long),
+            kinds=torch.zeros(3, dtype=torch.long),
         )
 
 
@@ -117,7 +117,7 @@ def test_rewards_that_are_whole_numbers_still_make_a_table_of_float32():
     episodes = (episode(solve, 0, 1), episode(update, 0, -1), episode(solve, 1, 2))
     whole = Group(pack=group().pack, lifecycles=(Lifecycle(pack_id="p", sibling=0, episodes=episodes),))
     table = credit_table([whole])
-    assert table.solve_rewards.dtype == table.update_rewards.dtype == torch.float32
+    assert table.rewards.dtype == torch.float32
     assert EpisodeCredit()(table).values.tolist() == [[[1.5, 0.5, 2.0]]]
 
 
@@ -138,5 +138,5 @@ def test_tables_and_batches_are_the_same_under_a_default_precision_of_bfloat16(b
     finally:
         torch.set_default_dtype(torch.float32)
     assert torch.equal(again.behaviour_logprobs, batch.behaviour_logprobs)
-    assert torch.equal(again.credit.update_rewards, batch.credit.update_rewards)
-    assert again.behaviour_logprobs.dtype == again.credit.update_rewards.dtype == torch.float32
+    assert torch.equal(again.credit.rewards, batch.credit.rewards)
+    assert again.behaviour_logprobs.dtype == again.credit.rewards.dtype == torch.float32

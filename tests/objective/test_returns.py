@@ -11,7 +11,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.objective.baselines import GroupMean
 from cod_lightning.objective.batch import CreditTable
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
-from tests.credit_tables import cells, random_table, rewards_to_go
+from tests.credit_tables import cells, paper_table, random_table, rewards_to_go
 
 STYLES = {
     "mean": (EpisodeCredit(), lambda r: sum(r) / len(r), None),
@@ -50,9 +50,7 @@ def test_a_reward_never_reaches_a_later_episode(rule):
     solve = torch.rand(1, 1, 4, requires_grad=True)
     update = torch.rand(1, 1, 3, requires_grad=True)
     valid = torch.ones(1, 1, 7, dtype=torch.bool)
-    values = rule(
-        CreditTable(solve_rewards=solve, update_rewards=update, valid=valid, action_counts=valid.long())
-    ).values
+    values = rule(paper_table(solve, update, valid=valid, action_counts=valid.long())).values
     for e in range(7):
         reached = torch.zeros(7)
         to_solve, to_update = torch.autograd.grad(values[0, 0, e], (solve, update), retain_graph=True)
@@ -64,9 +62,7 @@ def test_a_reward_never_reaches_a_later_episode(rule):
 def test_an_updates_own_reward_reaches_only_itself():
     update = torch.zeros(1, 1, 3, requires_grad=True)
     valid = torch.ones(1, 1, 7, dtype=torch.bool)
-    table = CreditTable(
-        solve_rewards=torch.rand(1, 1, 4), update_rewards=update, valid=valid, action_counts=valid.long()
-    )
+    table = paper_table(torch.rand(1, 1, 4), update, valid=valid, action_counts=valid.long())
     values = EpisodeCredit()(table).values[0, 0]
     for e in range(7):
         (reached,) = torch.autograd.grad(values[e], update, retain_graph=True)
@@ -76,7 +72,7 @@ def test_an_updates_own_reward_reaches_only_itself():
 def test_trajectory_credit_is_the_sum_of_all_task_rewards_for_every_episode():
     table = random_table(0, missing=0.0)
     values = TrajectoryCredit()(table).values
-    torch.testing.assert_close(values, table.solve_rewards.sum(-1, keepdim=True).expand_as(values))
+    torch.testing.assert_close(values, table.rewards[..., 0::2].sum(-1, keepdim=True).expand_as(values))
 
 
 def test_a_missing_reward_is_not_a_zero():
@@ -91,9 +87,7 @@ def test_the_hand_made_group_comes_out_as_by_hand():
     golden = json.loads((Path(__file__).parents[1] / "golden" / "lifecycle_credit.json").read_text())
     solve, update = torch.tensor([golden["solve_rewards"]]), torch.tensor([golden["update_rewards"]])
     valid = torch.ones(1, 2, 5, dtype=torch.bool)
-    returns = EpisodeCredit()(
-        CreditTable(solve_rewards=solve, update_rewards=update, valid=valid, action_counts=valid.long())
-    )
+    returns = EpisodeCredit()(paper_table(solve, update, valid=valid, action_counts=valid.long()))
     torch.testing.assert_close(returns.values, torch.tensor([golden["returns"]]))
     torch.testing.assert_close(GroupMean()(returns).values, torch.tensor([golden["advantages"]]))
 
@@ -126,12 +120,8 @@ def test_a_window_longer_than_the_pack_is_refused():
 @pytest.mark.parametrize("tasks", [2, 4, 30])
 def test_a_discounted_mean_has_one_size_at_every_position_of_every_pack(tasks):
     valid = torch.ones(1, 1, 2 * tasks - 1, dtype=torch.bool)
-    table = CreditTable(
-        solve_rewards=torch.ones(1, 1, tasks),
-        update_rewards=torch.ones(1, 1, tasks - 1),
-        valid=valid,
-        action_counts=valid.long(),
-    )
+    ones = torch.ones(1, 1, tasks)
+    table = paper_table(ones, ones[..., 1:], valid=valid, action_counts=valid.long())
     values = EpisodeCredit(style="discounted_mean", discount=0.8)(table).values
     torch.testing.assert_close(values, torch.ones_like(values))
 
@@ -166,9 +156,7 @@ def test_returns_under_autocast_are_the_float64_means_rounded_once():
 def test_what_is_stored_for_a_missing_reward_does_not_matter(rule, stored):
     table = random_table(4)
     assert not table.valid.all()
-    solve = torch.where(table.valid[..., 0::2], table.solve_rewards, stored)
-    update = torch.where(table.valid[..., 1::2], table.update_rewards, stored)
-    clean, dirty = rule(table), rule(replace(table, solve_rewards=solve, update_rewards=update))
+    clean, dirty = rule(table), rule(replace(table, rewards=torch.where(table.valid, table.rewards, stored)))
     assert torch.equal(dirty.valid, clean.valid)
     assert torch.equal(dirty.values[clean.valid], clean.values[clean.valid])
     assert dirty.values.isfinite().all()

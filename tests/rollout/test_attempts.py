@@ -12,6 +12,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import AttemptKind, EpisodeStatus, Split
@@ -44,7 +45,9 @@ def live(branching=None, world=None, engine=None, num_tasks=4, siblings=2):
     world = world or Ledger()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(2)]
     speaker = Speaker(engine=engine or FunctionEngine(speak), chat=CHAT, window=96, max_new_tokens=4)
-    return run_groups(packs, siblings, world=world, mechanism=PlainContext(), speaker=speaker, branching=branching)
+    return run_groups(
+        packs, siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker), branching=branching
+    )
 
 
 EVERYWHERE = Branching(

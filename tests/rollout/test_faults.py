@@ -13,6 +13,7 @@ from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.faults import count_faults, stop_if_too_many
 from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import EpisodeStatus, Split
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
@@ -43,7 +44,7 @@ def live(engine, world=None, deadlines=Deadlines(), num_siblings=3, num_tasks=2)
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
     speaker = Speaker(engine=engine, chat=CHAT, window=96, max_new_tokens=4, deadlines=deadlines)
     begun = time.perf_counter()
-    (group,) = run_groups([pack], num_siblings, world=world, mechanism=PlainContext(), speaker=speaker)
+    (group,) = run_groups([pack], num_siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
     assert time.perf_counter() - begun < 5
     assert speaker.pulse.lines() == []
     return group
@@ -159,7 +160,7 @@ def test_a_model_may_have_more_ids_than_its_tokenizer():
     pack = WordWorld().sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     for num_ids, failed in ((None, True), (CHAT.num_ids + 1, False)):
         speaker = Speaker(engine=Large(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4, num_ids=num_ids)
-        (group,) = run_groups([pack], 1, world=WordWorld(), mechanism=PlainContext(), speaker=speaker)
+        (group,) = run_groups([pack], 1, Setting(env=WordWorld(), mechanism=PlainContext(), speaker=speaker))
         assert group.lifecycles[0].failed == failed
 
 

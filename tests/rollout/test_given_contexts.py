@@ -2,9 +2,10 @@
 
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_speaker
-from cod_lightning.rollout.given_contexts import run_given_groups
 from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import ContextSource, Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
+from tests.asked import shown
 from tests.evaluation.echoes import MECHANISM, Echo
 
 WORLD = Levers()
@@ -13,14 +14,15 @@ PACKS = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in rang
 
 def given(contexts, world=WORLD, policy=None):
     speaker = scripted_speaker(policy or Echo(), MECHANISM)
-    return run_given_groups(PACKS, contexts, world=world, mechanism=MECHANISM, speaker=speaker)
+    sources = [ContextSource(provided=[None if c is None else MECHANISM.adopt(c) for c in row]) for row in contexts]
+    return run_groups(PACKS, 1, Setting(env=world, mechanism=MECHANISM, speaker=speaker), contexts=sources)
 
 
 def test_each_position_shows_its_own_context_and_no_update_is_asked_for() -> None:
     groups = given([["", "a b", "c d"], ["e f", "", "g h"]])
     for group, contexts in zip(groups, [["", "a b", "c d"], ["e f", "", "g h"]], strict=True):
         (life,) = group.lifecycles
-        assert [s.turns[0].response for s in life.solves] == [MECHANISM.inject(WORLD.rules, c) for c in contexts]
+        assert [s.turns[0].response for s in life.solves] == [shown(MECHANISM, WORLD.rules, c) for c in contexts]
         assert [s.context_before for s in life.solves] == contexts
         assert [(e.kind, e.position) for e in life.episodes] == [
             (EpisodeKind.SOLVE, 0), (EpisodeKind.UPDATE, 0), (EpisodeKind.SOLVE, 1), (EpisodeKind.UPDATE, 1),
@@ -53,7 +55,7 @@ def test_the_noise_is_that_of_the_same_episode_in_an_ordinary_lifecycle() -> Non
             return f"{rng.random()}"
 
     speaker = scripted_speaker(Noisy(), MECHANISM)
-    ordinary = run_groups(PACKS, 1, world=WORLD, mechanism=MECHANISM, speaker=speaker)
+    ordinary = run_groups(PACKS, 1, Setting(env=WORLD, mechanism=MECHANISM, speaker=speaker))
     replayed = given([[s.context_before for s in g.lifecycles[0].solves] for g in ordinary], policy=Noisy())
     for one, other in zip(ordinary, replayed, strict=True):
         assert [s.turns for s in one.lifecycles[0].solves] == [s.turns for s in other.lifecycles[0].solves]

@@ -13,6 +13,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Message, Role, Split
 from tests.real_templates import CHATML, LLAMA3, QWEN3, bpe_tokenizer
@@ -141,7 +142,7 @@ def test_lifecycles_with_rewritten_history_have_exact_tokens_log_probs_and_one_c
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)]
     speaker = Speaker(engine=engine, chat=chat, window=1000, max_new_tokens=6)
-    groups = run_groups(packs, 3, world=world, mechanism=PlainContext(), speaker=speaker)
+    groups = run_groups(packs, 3, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
     assert not any(life.failed for group in groups for life in group.lifecycles)
     assert count_drift(groups) == 0
     segments = segments_of(groups)

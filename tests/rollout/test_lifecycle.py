@@ -11,6 +11,7 @@ from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split, StopReason
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
@@ -24,10 +25,12 @@ def live(engine, world=None, num_tasks=3, num_siblings=1, monitor=None, **speake
     (group,) = run_groups(
         [pack],
         num_siblings,
-        world=world,
-        mechanism=PlainContext(),
-        speaker=Speaker(engine=engine, chat=CHAT, **({"window": 96, "max_new_tokens": 4} | speaker)),
-        monitor=monitor,
+        Setting(
+            env=world,
+            mechanism=PlainContext(),
+            speaker=Speaker(engine=engine, chat=CHAT, **({"window": 96, "max_new_tokens": 4} | speaker)),
+            monitor=monitor or RolloutMonitor(),
+        ),
     )
     return group
 

@@ -9,6 +9,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.rollout.player import Player
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
+from tests.asked import answered, opened, shown
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 
@@ -33,11 +34,11 @@ def update(context: HintContext) -> tuple[Message, ...]:
     episode = Episode(
         kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0, feedback="goal 1=up"
     )
-    return context.ask("lake", episode)
+    return opened(context, "lake", episode)
 
 
 def solve(context: HintContext) -> tuple[Message, ...]:
-    return Message(Role.SYSTEM, context.inject("lake", "1=up")), Message(Role.USER, "where to?")
+    return Message(Role.SYSTEM, shown(context, "lake", "1=up")), Message(Role.USER, "where to?")
 
 
 @PROTOCOLS
@@ -51,7 +52,7 @@ def test_in_a_solve_episode_the_policy_acts_and_its_words_are_left_alone(protoco
 def test_in_an_update_episode_the_policy_notes_and_the_mechanism_adds_its_form(protocol):
     context, policy = HintContext(protocol), Recorder()
     response = Player(policy, context).reply(update(context), random.Random(3))
-    assert response == context.write("1=up")
+    assert response == context.write("1=up", ())
     assert policy.shown == [("note", update(context), random.Random(3).random())]
 
 
@@ -59,5 +60,5 @@ def test_in_an_update_episode_the_policy_notes_and_the_mechanism_adds_its_form(p
 def test_an_empty_note_is_said_as_it_is_and_does_not_parse(protocol):
     context = HintContext(protocol)
     response = Player(Recorder(note=""), context).reply(update(context), random.Random(0))
-    found = context.read(response, num_tokens=1, context_before="old", special_tokens=frozenset())
-    assert (response, found.parsed, found.context) == ("", False, "old")
+    found = answered(context, response, state=context.adopt("old"))
+    assert (response, found.parsed, found.state.text) == ("", False, "old")

@@ -111,7 +111,7 @@ def test_behaviour_log_probs_and_the_credit_table_are_the_samplers_in_every_pass
     for batch in made:
         assert (batch.behaviour_logprobs[batch.action_mask] == -0.5).all()
         assert batch.num_action_tokens == int(batch.action_mask.sum()) == 2 * SIBLINGS
-        assert torch.equal(batch.credit.solve_rewards, made[0].credit.solve_rewards)
+        assert torch.equal(batch.credit.rewards, made[0].credit.rewards)
 
 
 @pytest.mark.parametrize("done", range(1, 16))

@@ -95,7 +95,7 @@ def test_every_rank_sees_the_rewards_and_attempts_of_all_in_the_order_of_packs(e
     expected = credit_table([group(g) for g in range(G)])
     told = lambda rank: credit_table(own[rank]) if own[rank] else None  # noqa: E731
     for found in each_rank(lambda rank: shares.table_of_all(own[rank], places), told):
-        for name in ("solve_rewards", "update_rewards", "valid", "action_counts"):
+        for name in ("rewards", "valid", "action_counts", "kinds"):
             assert torch.equal(getattr(found, name), getattr(expected, name)), name
         for name in vars(expected.attempts):
             assert torch.equal(getattr(found.attempts, name), getattr(expected.attempts, name)), name

@@ -21,10 +21,10 @@ def batch(seed=0):
     mask[:, 1] = True
     everywhere = torch.ones(G, K, E, dtype=torch.bool)
     credit = CreditTable(
-        solve_rewards=torch.zeros(G, K, 2),
-        update_rewards=torch.zeros(G, K, 1),
+        rewards=torch.zeros(G, K, E),
         valid=everywhere,
         action_counts=everywhere.long(),
+        kinds=torch.arange(E) % 2,
     )
     return Batch(
         token_ids=torch.zeros(len(index), 5, dtype=torch.long),

@@ -17,6 +17,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
 from tests.adapted import adapted, write_base
 from tests.forked import on_two_ranks
@@ -81,7 +82,7 @@ def lifecycles(engine, tokenizer, num_packs=2, num_siblings=2):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
     speaker = Speaker(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=8, policy_version=1)
-    return run_groups(packs, num_siblings, world=world, mechanism=PlainContext(), speaker=speaker)
+    return run_groups(packs, num_siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
 
 
 def dialogue_servers(two):

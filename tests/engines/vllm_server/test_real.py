@@ -18,6 +18,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
 from tests.engines.test_vllm import TINY, ask, changed, gap, prompts, request
 from tests.stubs import PlainContext, WordWorld
@@ -55,7 +56,7 @@ def lifecycles(engine, tokenizer, num_packs=3):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
     speaker = Speaker(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=40, policy_version=7)
-    return run_groups(packs, 4, world=world, mechanism=PlainContext(), speaker=speaker)
+    return run_groups(packs, 4, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
 
 
 def test_log_probs_stay_within_1e_4_of_the_training_forward_over_20_syncs_by_files(engine, model):

@@ -10,6 +10,7 @@ from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.types import Message, Role, Split
+from tests.asked import shown
 from tests.envs.cases import WORLDS
 from tests.envs.grid.cases import COMPACT
 from tests.envs.scripted_life import live
@@ -76,7 +77,7 @@ def _dialogue(env: GridNavigation, context: str) -> list[Message]:
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     observation, _ = env.reset(options={"task": pack.tasks[0]})
     mechanism = HintContext(env.parameters.protocol)
-    return [Message(Role.SYSTEM, mechanism.inject(env.rules, context)), Message(Role.USER, observation)]
+    return [Message(Role.SYSTEM, shown(mechanism, env.rules, context)), Message(Role.USER, observation)]
 
 
 def test_a_context_that_what_is_seen_contradicts_is_dropped_as_a_whole():

@@ -15,6 +15,7 @@ from cod_lightning.envs.learn2ask.protocol import ProtocolTable
 from cod_lightning.envs.learn2ask.scoring import MAXIMA
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
+from tests.asked import shown
 from tests.envs.scripted_life import live, reward_by_position, success_by_position
 
 NAMES = tuple(item.name for item in ITEMS[:6])
@@ -337,7 +338,7 @@ def test_a_hint_of_the_truth_makes_the_scripted_policy_perfect_and_a_false_one_m
         total = 0.0
         for task in pack.tasks:
             observation, _ = env.reset(options={"task": task})
-            messages = [Message(Role.SYSTEM, mechanism.inject(env.rules, hint)), Message(Role.USER, observation)]
+            messages = [Message(Role.SYSTEM, shown(mechanism, env.rules, hint)), Message(Role.USER, observation)]
             total += env.step(policy.act(messages, random.Random(0)))[1] / 8
         rewards.append(total)
     assert rewards[0] == 1

@@ -3,11 +3,12 @@
 import pytest
 
 from cod_lightning.contexts import HintContext
+from cod_lightning.contexts.base import TextState
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.lent_contexts import oracle_contexts, shuffled_contexts
+from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled_contexts
 from cod_lightning.types import Lifecycle, Split
 from tests.envs.cases import WORLDS
 from tests.records import lifecycle, solve, update
@@ -18,7 +19,7 @@ def test_the_oracle_of_every_world_writes_a_context_that_can_be_read(name: str) 
     world, mechanism = WORLDS[name].make(), HintContext(WORLDS[name].protocol, response_limit=None)
     packs = [world.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(2)]
     for contexts in oracle_contexts(world, packs, mechanism):
-        assert contexts[0]
+        assert contexts[0].text
         assert contexts == [contexts[0]] * 3
 
 
@@ -30,7 +31,7 @@ def test_the_first_context_of_a_changing_pack_speaks_of_the_first_rule_and_later
     assert contexts[0] != contexts[1] == contexts[2] == contexts[3]
     for context, task in zip(contexts, pack.tasks, strict=True):
         facts = [f"{n}={colour}" for n, colour in enumerate(task.spec.colours, start=1)]  # pyright: ignore
-        assert sorted(str(context).split()) == sorted(facts)
+        assert sorted(context.text.split()) == sorted(facts)
 
 
 def test_an_oracle_that_writes_nothing_is_refused_by_name() -> None:
@@ -52,19 +53,20 @@ def test_an_oracle_that_writes_nothing_is_refused_by_name() -> None:
 
 def test_contexts_go_to_the_pack_before_and_the_last_pack_gets_the_first_one_s() -> None:
     lives = [lifecycle(name, (True, True, True), context=f"of {name}") for name in "abc"]
-    assert shuffled_contexts(lives) == [["", "of b", "of b"], ["", "of c", "of c"], ["", "of a", "of a"]]
+    found = [[state.text for state in states] for states in shuffled_contexts(lives)]
+    assert found == [["", "of b", "of b"], ["", "of c", "of c"], ["", "of a", "of a"]]
 
 
 def test_a_context_that_never_was_is_not_an_empty_one() -> None:
     whole = lifecycle("a", (True, True), context="x")
     episodes = (solve(0, True), update(0), lifecycle("c", (True, None)).episodes[-1])
     failed = Lifecycle(pack_id="b", sibling=0, episodes=episodes)
-    assert shuffled_contexts([whole, failed])[0] == ["", ""], "the failed episode saw its context"
+    assert shuffled_contexts([whole, failed])[0] == [TextState(), TextState()], "the failed episode saw its context"
     from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 
     skipped = Episode(kind=EpisodeKind.SOLVE, position=1, status=EpisodeStatus.SKIPPED)
     broken = Lifecycle(pack_id="b", sibling=0, episodes=(solve(0, True), update(0), skipped))
-    assert shuffled_contexts([whole, broken])[0] == ["", None]
+    assert shuffled_contexts([whole, broken])[0] == [TextState(), None]
 
 
 def test_a_single_pack_has_no_other_one_s_contexts() -> None:

@@ -1,20 +1,24 @@
-"""Contexts that an agent did not write itself: another pack's, or what somebody writes who knows the truth."""
+"""Contexts that an agent did not write itself: another pack's, or what the environment's oracle writes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.changes import parts_of
 from cod_lightning.evaluation.references import scripted_speaker
-from cod_lightning.rollout.given_contexts import Contexts
 from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Lifecycle, Pack
+
+Contexts = Sequence[Any]
+"""[N] the context's state at each position; None where none is known, and the task is left out."""
 
 
 def shuffled_contexts(lifecycles: Sequence[Lifecycle]) -> list[Contexts]:
-    """For each lifecycle, the contexts that the solve episodes of the next one saw at the same positions.
+    """For each lifecycle, the contexts that the solve episodes of the next one began with at the same positions.
 
     After the last comes the first. None where that episode never began.
 
@@ -23,37 +27,33 @@ def shuffled_contexts(lifecycles: Sequence[Lifecycle]) -> list[Contexts]:
     """
     assert len(lifecycles) != 1, "a single lifecycle has no other one's contexts"
     others = [*lifecycles[1:], *lifecycles[:1]]
-    return [[_shown(episode.status, episode.context_before) for episode in other.solves] for other in others]
+    return [[None if e.status is EpisodeStatus.SKIPPED else e.state_before for e in other.solves] for other in others]
 
 
 def oracle_contexts(
     world: TextEnv, packs: Sequence[Pack], mechanism: ContextMechanism, suite: str = "SUITE"
 ) -> list[Contexts]:
-    """For each pack and position, what the world's oracle writes down once it has played the first task under that rule.
+    """For each pack and position, the context that the oracle of that rule writes once it has played the first task under it.
 
-    The oracle plays and writes through the ordinary rollout, so that any mechanism and any world will do. None where the world
-    failed it. Raises `ConfigError` where the oracle of the first pack writes nothing that the mechanism can read.
+    The oracle plays and writes through the ordinary rollout, so that any mechanism and any environment will do. None where the
+    environment failed it. Raises `ConfigError` where the oracle of the first pack writes nothing that the mechanism can read.
     """
     found: list[Contexts] = []
     for pack in packs:
         parts = parts_of(world, pack)
-        notes = [_oracle_note(world, part, mechanism) for part in parts]
-        found.append([note for note, part in zip(notes, parts, strict=True) for _ in part.tasks])
-    if found and not any(found[0]):
+        states = [_oracle_state(world, part, mechanism) for part in parts]
+        found.append([state for state, part in zip(states, parts, strict=True) for _ in part.tasks])
+    if found and not any(state is not None and mechanism.text(state) for state in found[0]):
         expected = "a world whose oracle writes a context that can be read"
         remedy = "Leave oracle_context out of the suite's controls."
         raise ConfigError(f"data.suites.{suite}.controls", "oracle_context", f"{expected}, not {world.name}", remedy)
     return found
 
 
-def _oracle_note(world: TextEnv, part: Pack, mechanism: ContextMechanism) -> str | None:
+def _oracle_state(world: TextEnv, part: Pack, mechanism: ContextMechanism) -> Any:
     """The context after one task of the oracle that knows all tasks of this part; empty if it did not parse."""
     speaker = scripted_speaker(world.reference(Reference.ORACLE, part), mechanism)
     twice = replace(part, tasks=(part.tasks[0], part.tasks[0]))
-    (group,) = run_groups([twice], 1, world=world, mechanism=mechanism, speaker=speaker)
+    (group,) = run_groups([twice], 1, Setting(env=world, mechanism=mechanism, speaker=speaker))
     (update,) = group.lifecycles[0].updates
-    return None if update.reward is None else update.context_after if update.success else ""
-
-
-def _shown(status: EpisodeStatus, context: str) -> str | None:
-    return None if status is EpisodeStatus.SKIPPED else context
+    return None if update.reward is None else update.state_after if update.success else mechanism.empty()

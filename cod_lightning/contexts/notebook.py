@@ -1,0 +1,188 @@
+"""A context of numbered entries, edited by small operations: add, replace, delete.
+
+Sources: the itemised, incrementally edited contexts of ACE (arXiv 2510.04618) and the memory operations of Memory-R1 (arXiv
+2508.19828). Differs from both: one dialogue of the trained policy writes the operations (ACE has three roles, Memory-R1 a
+manager of its own), every entry is shown to every task, and an operation that cannot be carried out is refused on its own while
+the others hold.
+"""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, Tokens, UpdateDialogue
+from cod_lightning.contexts.notebook_wording import WORDINGS, Operation, OperationKind
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Episode, Message, Role
+
+
+class Entry(Struct, frozen=True):
+    """One entry of a notebook."""
+
+    number: int
+    """What operations call it by, from 1 on; the lowest free one, so that a closed vocabulary has a word for each."""
+    text: str
+    since: int
+    """Position of the task after which it was written or last replaced."""
+
+
+class NotebookState(Struct, frozen=True):
+    """Entries in order of their numbers."""
+
+    entries: tuple[Entry, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Operations of the latest update that were refused, each with the reason."""
+
+
+class NotebookContext(ContextMechanism):
+    """Entries that the policy adds, replaces and deletes.
+
+    Args:
+        protocol: Wording for language models (natural) or for tiny policies (compact).
+        budget: Most tokens of all entries together; an operation that would exceed it is refused.
+        max_entries: Most entries.
+        corrections: Further answers that the policy may give in one update after operations of it were refused.
+        penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
+        response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
+
+    Raises:
+        ConfigError: For a value that cannot work, with its key `data.context.*`.
+    """
+
+    State: ClassVar[type[Struct]] = NotebookState
+
+    def __init__(
+        self,
+        protocol: Literal["natural", "compact"] = "natural",
+        budget: int = 512,
+        max_entries: int = 32,
+        corrections: int = 0,
+        penalty: float = 0.1,
+        response_limit: int | None = 1000,
+    ) -> None:
+        if protocol not in WORDINGS:
+            raise ConfigError("data.context.protocol", protocol, "natural or compact", "Use natural for real models.")
+        for key, value, least in (
+            ("budget", budget, 1),
+            ("max_entries", max_entries, 1),
+            ("corrections", corrections, 0),
+        ):
+            if value < least:
+                raise ConfigError(f"data.context.{key}", value, f"at least {least}", "Leave it out for the default.")
+        if max_entries > 1000:
+            raise ConfigError("data.context.max_entries", max_entries, "at most 1000", "32 is the default.")
+        if not (math.isfinite(penalty) and penalty >= 0):
+            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
+        if response_limit is not None and response_limit < 1:
+            raise ConfigError("data.context.response_limit", response_limit, "at least 1", "Null says nothing.")
+        self.wording = WORDINGS[protocol](max_entries, response_limit)
+        self.budget, self.max_entries, self.corrections, self.penalty = budget, max_entries, corrections, penalty
+
+    def empty(self) -> NotebookState:
+        """No entries."""
+        return NotebookState()
+
+    def text(self, state: NotebookState) -> str:
+        """An entry a line, with its number."""
+        return "\n".join(f"{entry.number}. {entry.text}" for entry in state.entries)
+
+    def adopt(self, note: str) -> NotebookState:
+        """An entry for each part of the note, as the wording divides it; what is beyond `max_entries` is left out."""
+        parts = self.wording.parts(note)[: self.max_entries]
+        return NotebookState(tuple(Entry(number, text, 0) for number, text in enumerate(parts, start=1)))
+
+    def prepare(self, state: NotebookState, rules: str, observation: str) -> Prepared:
+        """The rules, and all entries where there are any."""
+        return Prepared(self.wording.inject(rules, [entry.text for entry in state.entries]), state)
+
+    def update(self, state: NotebookState, rules: str, episode: Episode, tokens: Tokens) -> UpdateDialogue:
+        """Operations, carried out one by one; with `corrections`, the policy hears which were refused and may send others."""
+        numbered = [(entry.number, entry.text) for entry in state.entries]
+        answer = yield self.wording.ask(rules, episode, numbered, state.refused, self.budget)
+        now, num_operations, refused = state, 0, ()
+        for further in range(self.corrections + 1):
+            operations, reason = self.wording.read(answer.response)
+            if reason:
+                if not num_operations:
+                    kept = replace(state, refused=(reason,))
+                    return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
+                break  # a correction that cannot be read changes nothing
+            now, refused = self._carried_out(now, operations, episode.position, tokens)
+            num_operations += len(operations)
+            if not refused or further == self.corrections:
+                break
+            answer = yield self.wording.refuse(refused)
+        now = replace(now, refused=refused)
+        reward = -self.penalty * len(refused) / max(1, num_operations)
+        return ContextUpdate(state=now, reward=reward, parsed=True, reason="; ".join(refused))
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        """True for dialogues that `update` opened."""
+        return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        """Operations that make the entries those of the note: what is not in it goes, what is missing comes."""
+        present, wanted = dict(self.wording.shown(messages)), self.wording.parts(note)
+        stale = [number for number, text in present.items() if text not in wanted]
+        missing = [text for text in dict.fromkeys(wanted) if text not in present.values()]
+        operations = [
+            Operation(OperationKind.REPLACE, number, text) for number, text in zip(stale, missing, strict=False)
+        ]
+        operations += [Operation(OperationKind.DELETE, number) for number in stale[len(missing) :]]
+        operations += [Operation(OperationKind.ADD, 0, text) for text in missing[len(stale) :]]
+        return self.wording.write(operations)
+
+    def words(self) -> tuple[str, ...]:
+        """The compact wording's own words."""
+        return self.wording.words()
+
+    def _carried_out(
+        self, state: NotebookState, operations: Sequence[Operation], position: int, tokens: Tokens
+    ) -> tuple[NotebookState, tuple[str, ...]]:
+        """The state after these operations, and those that were refused, each with its reason."""
+        entries = {entry.number: entry for entry in state.entries}
+        refused: list[str] = []
+        for operation in operations:
+            reason = self._refusal(entries, operation, tokens)
+            if reason:
+                refused.append(f"{self.wording.shown_operation(operation)}: {reason}")
+            elif operation.kind is OperationKind.DELETE:
+                del entries[operation.number]
+            elif operation.kind is not OperationKind.KEEP:
+                number = operation.number or next(n for n in range(1, self.max_entries + 1) if n not in entries)
+                entries[number] = Entry(number, operation.text, position)
+        return NotebookState(tuple(entries[number] for number in sorted(entries))), tuple(refused)
+
+    def _refusal(self, entries: dict[int, Any], operation: Operation, tokens: Tokens) -> str:
+        """Why the operation cannot be carried out; empty where it can."""
+        if operation.malformed:
+            return operation.malformed
+        if operation.kind in (OperationKind.REPLACE, OperationKind.DELETE) and operation.number not in entries:
+            return f"there is no entry {operation.number}"
+        if operation.kind not in (OperationKind.ADD, OperationKind.REPLACE):
+            return ""
+        if reason := next(self._faults(operation.text, tokens), ""):
+            return reason
+        if operation.kind is OperationKind.ADD and len(entries) >= self.max_entries:
+            return f"there are {self.max_entries} entries already; delete one first"
+        others = sum(tokens.count(entry.text) for number, entry in entries.items() if number != operation.number)
+        total = others + tokens.count(operation.text)
+        if total > self.budget:
+            return f"the entries would have {total} tokens of {self.budget}; delete or shorten one first"
+        return ""
+
+    def _faults(self, text: str, tokens: Tokens) -> Iterator[str]:
+        """What no entry may hold: nothing at all, control characters, special tokens, the wording's own marks."""
+        if not text.strip():
+            yield "the entry is empty"
+        if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
+            yield "the entry has a control character"
+        if found := [token for token in tokens.special_tokens if token in text]:
+            yield f"the entry has the special token '{min(found)}'"
+        if found := [mark for mark in self.wording.marks if re.search(mark, text)]:
+            yield "the entry has a mark of the notebook's own"

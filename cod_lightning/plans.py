@@ -1,0 +1,93 @@
+"""The order of the episodes in a lifecycle, as data: everything else reads it here.
+
+    every: 1   solve_0 update_0 solve_1 update_1 solve_2          (Connect the Dots, arXiv 2606.20002)
+    every: 2   solve_0 solve_1 update_1 solve_2
+
+To add an order: one subclass of `LifecyclePlan`, chosen with `data.plan.class_path`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import EpisodeKind
+
+
+class PlannedEpisode(NamedTuple):
+    """One place in the order."""
+
+    kind: EpisodeKind
+    position: int
+    """0-based index of the task that it solves, or that it follows."""
+
+
+class LifecyclePlan(ABC):
+    """The order of episodes for packs of any size: a pure function of the number of tasks.
+
+    Orders of shorter packs agree with those of longer ones up to the last task, so that an agent without a last task
+    (`deploy`) follows the same plan. Plans are hashable, as frozen dataclasses are.
+    """
+
+    @abstractmethod
+    def order(self, num_tasks: int) -> Sequence[PlannedEpisode]:
+        """The E episodes of a lifecycle through N tasks. Use `planned`, which also checks them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateEvery(LifecyclePlan):
+    """Solves every task, and updates the context after every `every`-th of them, but not after the last."""
+
+    every: int = 1
+    """Tasks from one update to the next; 1 is the paper's plan."""
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ConfigError("data.plan.every", self.every, "at least 1", "1 updates the context after every task.")
+
+    def order(self, num_tasks: int) -> Sequence[PlannedEpisode]:
+        """Solve n, then update n where n + 1 is a multiple of `every`.
+
+        >>> [f"{kind} {position}" for kind, position in UpdateEvery(every=2).order(3)]
+        ['solve 0', 'solve 1', 'update 1', 'solve 2']
+        """
+        out: list[PlannedEpisode] = []
+        for position in range(num_tasks):
+            out.append(PlannedEpisode(EpisodeKind.SOLVE, position))
+            if (position + 1) % self.every == 0 and position < num_tasks - 1:
+                out.append(PlannedEpisode(EpisodeKind.UPDATE, position))
+        return out
+
+
+@lru_cache(maxsize=256)
+def planned(plan: LifecyclePlan, num_tasks: int) -> tuple[PlannedEpisode, ...]:
+    """The plan's order for N tasks, checked.
+
+    Raises `ConfigError` unless it solves tasks 0 to N-1 in this order, names no episode twice, updates a context after its own
+    task and before the next one, and ends with a solve episode.
+    """
+    order = tuple(PlannedEpisode(EpisodeKind(kind), position) for kind, position in plan.order(num_tasks))
+    name = f"{type(plan).__name__} for {num_tasks} tasks"
+
+    def refuse(what: str, remedy: str) -> ConfigError:
+        shown = ", ".join(f"{kind} {position}" for kind, position in order)
+        return ConfigError("data.plan", f"{name} ({shown})", what, remedy)
+
+    solves = [position for kind, position in order if kind is EpisodeKind.SOLVE]
+    if solves != list(range(num_tasks)):
+        raise refuse(f"one solve episode for each of tasks 0 to {num_tasks - 1}, in this order", "Correct `order`.")
+    if len(set(order)) < len(order):
+        raise refuse("no episode twice, since a baseline belongs to one kind and position", "Correct `order`.")
+    latest = -1
+    for kind, position in order:
+        if kind is EpisodeKind.SOLVE:
+            latest = position
+        elif kind is EpisodeKind.UPDATE and position != latest:
+            raise refuse(f"update {position} between solve {position} and the next solve", "Correct `order`.")
+    if order and order[-1].kind is not EpisodeKind.SOLVE:
+        raise refuse(
+            "a solve episode at the end, since no task is left to use what is written", "Leave the last one out."
+        )
+    return order

@@ -1,0 +1,101 @@
+"""Where a failure comes from, and what it costs: environment, engine and context mechanism each have a boundary here.
+
+Whatever code beyond a boundary raises, `sys.exit()`, `KeyboardInterrupt` and cancellations of its own included, becomes one of
+`FAULTS`, which costs the lifecycle that met it. What is really meant for the run passes.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import (
+    CodLightningError,
+    ContextFailure,
+    EngineFailure,
+    EngineRefused,
+    EnvironmentFailure,
+    GivenUp,
+    OutOfTime,
+    Stopped,
+)
+
+_T = TypeVar("_T")
+FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, OutOfTime)
+"""They cost their lifecycle; anything else ends the run."""
+_LONGEST_TEXT = 1_000_000
+"""Characters of an observation, of rules, of a system text or a message of an update; longer ones would fill the memory."""
+_LONGEST_MESSAGE = 1_000
+"""Characters of an exception's message that are kept."""
+
+
+def blame(kind: type[CodLightningError], error: BaseException, who: str = "") -> NoReturn:
+    """Raise `kind`, which names the error; or the error itself where it is a `kind` already or ends the run."""
+    if isinstance(error, kind) or _ends_the_run(error):
+        raise error
+    raise kind(f"{who}{described(error)}") from error
+
+
+def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: str = "") -> _T:
+    """The call's result; whatever it raises is blamed."""
+    try:
+        return call()
+    except BaseException as error:
+        blame(kind, error, who)
+
+
+def described(error: BaseException) -> str:
+    """Class and message of an error, shortened; the message of an exception may itself raise, or be without end."""
+    try:
+        said = str(error)[:_LONGEST_MESSAGE]
+    except BaseException:
+        said = "(its message cannot be shown)"
+    return f"{type(error).__name__}: {said}"
+
+
+def _ends_the_run(error: BaseException) -> bool:
+    """Whether somebody outside the rollout asked for it: a signal, a cancellation of this task, a key that is refused."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    if isinstance(error, KeyboardInterrupt):  # within `asyncio.run` Python's own comes from asyncio's signal handler
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        return trace is not None and trace.tb_frame.f_code.co_name == "_on_sigint"
+    return isinstance(error, EngineRefused | GivenUp | Stopped)
+
+
+def check_reward(reward: float, env: TextEnv) -> None:
+    """Raise `EnvironmentFailure` for a reward that is not finite, or outside the environment's range."""
+    low, high = env.reward_range
+    if not (math.isfinite(reward) and low <= reward <= high):
+        raise EnvironmentFailure(f"{type(env).__name__} gave reward {reward}, outside its range [{low}, {high}]")
+
+
+def check_text(text: object, who: object, kind: type[CodLightningError] = EnvironmentFailure) -> None:
+    """Raise `kind` for what no tokenizer takes: no string, half of a surrogate pair, more than a million characters."""
+    if not isinstance(text, str):
+        raise kind(f"{type(who).__name__} showed a {type(text).__name__}, not a string")
+    if len(text) > _LONGEST_TEXT:
+        raise kind(f"{type(who).__name__} showed {len(text):,} characters; at most {_LONGEST_TEXT:,} are read")
+    text.encode()
+
+
+def check_prepared(prepared: object, mechanism: ContextMechanism) -> None:
+    """Raise `ContextFailure` unless a mechanism's `prepare` gave what it has to."""
+    if not (isinstance(prepared, Prepared) and isinstance(prepared.state, mechanism.State)):
+        raise ContextFailure(f"{type(mechanism).__name__}.prepare gave no Prepared with a {mechanism.State.__name__}")
+    check_text(prepared.system, mechanism, ContextFailure)
+
+
+def check_update(found: object, mechanism: ContextMechanism) -> None:
+    """Raise `ContextFailure` unless a mechanism's `update` returned what it has to."""
+    if not (isinstance(found, ContextUpdate) and isinstance(found.state, mechanism.State)):
+        raise ContextFailure(
+            f"{type(mechanism).__name__}.update gave no ContextUpdate with a {mechanism.State.__name__}"
+        )
+    if not math.isfinite(found.reward):
+        raise ContextFailure(f"{type(mechanism).__name__}.update gave reward {found.reward}, not a finite number")

@@ -1,0 +1,52 @@
+"""What the lifecycles of a rollout have in common, and where the context of a lifecycle comes from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.plans import LifecyclePlan, UpdateEvery
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.types import EpisodeKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """An environment, an agent in it, and the order of its episodes."""
+
+    env: TextEnv
+    """A prototype, which stays untouched: each lifecycle has a copy."""
+    mechanism: ContextMechanism
+    speaker: Speaker
+    plan: LifecyclePlan = UpdateEvery()  # noqa: RUF009  (frozen)
+    monitor: RolloutMonitor = field(default_factory=RolloutMonitor)
+
+
+class Shown(StrEnum):
+    """How much of its context a solve episode sees."""
+
+    OWN = "own"
+    """All that the mechanism shows of it."""
+    EMPTY = "empty"
+    """What it shows before the first task; the context itself is kept and rewritten as usual."""
+    RULES = "rules"
+    """The environment's rules alone; the mechanism is not asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextSource:
+    """Where the contexts of one lifecycle come from; by default the agent writes them itself."""
+
+    shown: Shown = Shown.OWN
+    provided: Sequence[Any] | None = None
+    """[N] the state that each task begins with; nothing is then updated. None leaves the task out."""
+
+    def skips(self, kind: EpisodeKind, position: int) -> bool:
+        """Whether an episode of the plan does not take place."""
+        return self.provided is not None and (kind is not EpisodeKind.SOLVE or self.provided[position] is None)
+
+
+OWN_CONTEXTS = ContextSource()

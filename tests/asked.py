@@ -1,0 +1,53 @@
+"""A context mechanism asked one thing at a time, as the rollout would ask it."""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message
+
+
+class LetterTokens:
+    """Counts a token a word."""
+
+    def __init__(self, special_tokens=frozenset()):
+        self.special_tokens = frozenset(special_tokens)
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+
+def shown(mechanism: ContextMechanism, rules: str, note: str, observation: str = "") -> str:
+    """The system text of a task that begins with this note as its context."""
+    return mechanism.prepare(mechanism.adopt(note) if note else mechanism.empty(), rules, observation).system
+
+
+def opened(mechanism: ContextMechanism, rules: str, episode: Episode) -> tuple[Message, ...]:
+    """The messages that open the update after this episode."""
+    state = mechanism.adopt(episode.context_before) if episode.context_before else mechanism.empty()
+    return tuple(next(mechanism.update(state, rules, episode, LetterTokens())))
+
+
+def answered(
+    mechanism: ContextMechanism,
+    responses: Sequence[str] | str,
+    *,
+    state=None,
+    num_tokens: int = 10,
+    special_tokens=frozenset(),
+    position: int = 0,
+) -> ContextUpdate:
+    """What the update makes of these responses, one a turn."""
+    solved = Episode(kind=EpisodeKind.SOLVE, position=position, status=EpisodeStatus.COMPLETED, reward=1.0)
+    before = mechanism.empty() if state is None else state
+    dialogue = mechanism.update(
+        before, "rules", structs.replace(solved, state_after=before), LetterTokens(special_tokens)
+    )
+    next(dialogue)
+    for response in [responses] if isinstance(responses, str) else responses:
+        try:
+            dialogue.send(Answer(response=response, num_tokens=num_tokens, cut_off=False))
+        except StopIteration as stop:
+            return stop.value
+    raise AssertionError("the mechanism asks for more than these responses")
