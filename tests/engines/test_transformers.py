@@ -340,3 +340,30 @@ def test_an_engine_without_a_model_says_what_to_call():
 def test_impossible_sizes_are_refused_by_key():
     with pytest.raises(ConfigError, match=r"data\.engine\.max_dialogues is 0"):
         TransformersEngine(max_dialogues=0)
+
+
+def test_a_stop_token_in_the_last_place_that_was_allowed_is_a_stop_and_one_place_fewer_is_a_limit(engine):
+    def say(name, most):
+        asked = [request([3, 7, 5], f"{name}{n}", noise_seed=n, max_new_tokens=m) for n, m in most.items()]
+        return dict(zip(most, ask(engine, *asked), strict=True))
+
+    free = say("free", dict.fromkeys(range(20), 30))
+    stopped = {n: len(c.action_ids) for n, c in free.items() if c.stop is StopReason.STOP and len(c.action_ids) > 1}
+    assert len(stopped) > 2
+    assert {n: c.stop for n, c in say("exact", stopped).items()} == dict.fromkeys(stopped, StopReason.STOP)
+    for n, short in say("short", {n: length - 1 for n, length in stopped.items()}).items():
+        assert (short.stop, short.action_ids) == (StopReason.LENGTH, free[n].action_ids[:-1])
+
+
+def test_turns_of_unlike_temperature_and_nucleus_share_a_batch_and_are_sampled_each_by_its_own(engine):
+    ways = [(1.0, 1.0), (0.3, 1.0), (2.0, 0.5), (0.0, 1.0), (1.0, 0.2), (1.0, 1.0)]
+
+    def asked(n, dialogue):
+        temperature, top_p = ways[n]
+        return request([3, 7, 5], dialogue, noise_seed=n, temperature=temperature, top_p=top_p)
+
+    together = ask(engine, *(asked(n, f"t{n}") for n in range(len(ways))))
+    for n, said in enumerate(together):
+        (alone,) = ask(engine, asked(n, f"a{n}"))
+        assert said.action_ids == alone.action_ids
+        assert said.behaviour_logprobs == pytest.approx(alone.behaviour_logprobs, abs=1e-5)

@@ -1,5 +1,6 @@
 """The bootstrap against its definition, its coverage, and its care for missing values."""
 
+import itertools
 import math
 import time
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from cod_lightning.evaluation.intervals import (
+    bootstrap,
     gain_estimate,
     mean_estimate,
     position_estimates,
@@ -87,3 +89,40 @@ def test_2048_packs_take_a_fraction_of_a_second() -> None:
     start = time.process_time()
     position_estimates(values)
     assert time.process_time() - start < 0.3
+
+
+def every_resample(values: np.ndarray, contrast: np.ndarray) -> tuple[float, float, float]:
+    """Mean and percentiles over all P^P ways to draw P packs; those in which a column has no value do not count."""
+    drawn = values[np.array(list(itertools.product(range(len(values)), repeat=len(values))))]
+    drawn = drawn[~np.isnan(drawn).all(axis=1).any(axis=1)]
+    statistics = np.nanmean(drawn, axis=1) @ contrast
+    return float(np.nanmean(values, axis=0) @ contrast), *np.percentile(statistics, (2.5, 97.5))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_bootstrap_is_that_of_all_resamples_up_to_the_noise_of_those_it_draws(missing: bool, seed: int) -> None:
+    values = np.random.default_rng(seed).random((6, 2)) + np.array([0.0, 1.0])
+    if missing:
+        values[seed, 0] = values[(seed + 1) % 6, 1] = values[(seed + 2) % 6, 1] = np.nan
+    contrast = np.array([-1.0, 2.0])
+    expected = every_resample(values, contrast)
+    drawn = [bootstrap(values, contrast[None], seed=s)[0] for s in range(30)]
+    found = [np.mean([getattr(e, name) for e in drawn]) for name in ("mean", "low", "high")]
+    width = expected[2] - expected[1]
+    assert found == pytest.approx(expected, abs=0.03 * width)
+
+
+def test_the_ends_of_an_interval_hardly_depend_on_which_resamples_were_drawn() -> None:
+    values = np.random.default_rng(6).normal(size=(60, 1))
+    drawn = [position_estimates(values, seed=s)[0] for s in range(60)]
+    error = values.std() / math.sqrt(len(values))
+    for end in ("low", "high"):
+        assert np.std([getattr(estimate, end) for estimate in drawn]) < 0.08 * error, "2,000 resamples leave 0.06"
+
+
+def test_a_value_that_is_missing_is_not_a_zero() -> None:
+    values = np.full((30, 1), 0.7)
+    values[::3] = np.nan
+    (estimate,) = position_estimates(values)
+    assert (estimate.mean, estimate.low, estimate.high, estimate.num) == (*[pytest.approx(0.7)] * 3, 20)

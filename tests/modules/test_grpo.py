@@ -263,3 +263,47 @@ def test_a_window_longer_than_the_pack_is_refused_before_any_rollout(tmp_path):
 def test_terms_without_meaning_are_refused_by_key(kwargs, key):
     with pytest.raises(ConfigError, match=rf"model\.{key}"):
         GRPOModule(TinyPolicy(), **kwargs)
+
+
+TERMS = {
+    **{f"kl {k}": {"kl_coefficient": 0.3, "kl_estimator": k} for k in ("k1", "k2", "k3")},
+    "entropy": {"entropy_coefficient": 0.3},
+    "both": {"kl_coefficient": 0.3, "entropy_coefficient": 0.2},
+}
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_their_definition(tmp_path, name):
+    """The second update of a rollout: the policy has left its reference, and some rows have no advantage."""
+    own = {"loss": LOSSES["rloo"][0], "lr": 1e-2, "gradient_clip_val": None, "reweight": None} | TERMS[name]
+    module = fit(tmp_path, max_steps=1, **own)[0]
+    recorder = fit(tmp_path, max_steps=2, **own)[2]
+    batch, logged = recorder.batches[1], recorder.values[1]
+    credit = module.advantages(batch.credit)
+    assert (credit.spread(batch).abs().amax(1) == 0).any()
+    module.model.zero_grad()
+    episodes = len({tuple(place) for place in batch.episode_index.tolist()})
+    total, divergence, entropy, tokens = torch.zeros(()), 0.0, 0.0, batch.num_action_tokens
+    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
+        ids = batch.token_ids[row, : batch.lengths[row]]
+        scores = torch.log_softmax(module.model(ids[None]).logits[0], dim=-1)
+        frozen = None if module.reference is None else torch.log_softmax(module.reference(ids[None]).logits[0], dim=-1)
+        for t in batch.action_mask[row].nonzero().flatten().tolist():
+            logprob = scores[t - 1, ids[t]]
+            total = total - credit.values[g, k, e] * logprob / episodes
+            spread = -(scores[t - 1].exp() * scores[t - 1]).sum()
+            total = total - module.entropy_coefficient * spread / tokens
+            entropy += spread.item() / tokens
+            if frozen is not None:
+                d = logprob - frozen[t - 1, ids[t]].detach()
+                value = {"k1": d, "k2": d**2 / 2, "k3": (-d).exp() - 1 + d}[module.kl_estimator]
+                trained = d**2 / 2 if module.kl_estimator == "k1" else value
+                total = total + module.kl_coefficient * trained / tokens
+                divergence += value.item() / tokens
+    total.backward()
+    expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))
+    assert logged["train/gradient_norm"] == pytest.approx(expected, rel=1e-4)
+    assert logged["train/entropy"] == pytest.approx(entropy, rel=1e-4)
+    if module.reference is not None:
+        assert abs(divergence) > 1e-6
+        assert logged["train/divergence"] == pytest.approx(divergence, rel=1e-3)

@@ -158,3 +158,12 @@ def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, base
     expected, found = (scale(baseline(r), r, mode) for r in (returns, dirty))
     assert torch.equal(found.values, expected.values)
     assert torch.equal(found.valid, expected.valid)
+
+
+@pytest.mark.parametrize("mode", ["group", "batch"])
+@pytest.mark.parametrize("baseline", BASELINES[:3], ids=str)
+def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, baseline, mode):
+    tiny = Returns(returns.values * 1e-2, returns.valid)
+    expected, found = (scale(baseline(r), r, mode) for r in (returns, tiny))
+    assert expected.values.abs().max() > 0.5
+    torch.testing.assert_close(found.values, expected.values, atol=1e-4, rtol=1e-3)

@@ -5,6 +5,7 @@ import time
 import pytest
 from msgspec import structs
 
+from cod_lightning.contexts import HintContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Speaker
@@ -175,3 +176,118 @@ def test_a_world_that_waits_for_something_outside_does_not_hold_up_its_siblings(
     lives = live(FunctionEngine(lambda _: SAY_W1), Waiting(), num_tasks=1, num_siblings=8).lifecycles
     assert all(life.solves[0].reward is not None for life in lives)
     assert time.perf_counter() - begun < 0.9, "one after the other they take 1.6 s a turn"
+
+
+class Scripted(WordWorld):
+    """One turn; then what it was made with."""
+
+    def __init__(self, reward=1.0, solved=True, farewell="w7 w8"):
+        super().__init__(max_turns=1)
+        self.reward, self.solved, self.farewell = reward, solved, farewell
+
+    @property
+    def success(self):
+        return self.solved
+
+    def step(self, action):
+        return self.farewell, self.reward, True, False, {}
+
+
+@pytest.mark.parametrize(("reward", "solved"), [(0.0, True), (0.4, False), (1.0, True), (0.0, False)])
+def test_whether_a_task_was_solved_is_the_worlds_to_say_whatever_the_reward_is(reward, solved):
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(reward, solved)).lifecycles
+    assert [(e.reward, e.success) for e in life.solves] == [(reward, solved)] * 3
+
+
+def test_the_last_observation_of_a_task_is_its_feedback_and_what_the_update_is_shown():
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(farewell="w7 w8 w9")).lifecycles
+    assert [e.feedback for e in life.solves] == ["w7 w8 w9"] * 3
+    assert [e.turns[0].observation for e in life.updates] == ["w7 w8 w9"] * 2
+
+
+@pytest.mark.parametrize("reward", [-0.001, 1.001, float("nan"), float("-inf")])
+def test_a_reward_below_or_above_the_range_or_no_number_is_a_failure_of_the_world(reward):
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(reward)).lifecycles
+    assert life.episodes[0].fault == "EnvironmentFailure"
+    assert life.episodes[0].reward is None
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_a_reward_at_either_end_of_the_range_is_one(reward):
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(reward)).lifecycles
+    assert not life.failed
+
+
+def test_a_turn_that_the_window_cut_off_ends_the_episode_and_keeps_its_tokens():
+    engine = FunctionEngine(lambda _: CHAT.encode("w1 w2 w3 w4"))
+    first = len(live(engine, num_tasks=1).lifecycles[0].episodes[0].turns[0].new_ids)
+    (life,) = live(engine, num_tasks=1, window=first + 2).lifecycles
+    (episode,) = life.episodes
+    assert (episode.status, episode.reward, episode.success) == (EpisodeStatus.TRUNCATED, 0.0, False)
+    assert [(turn.stop, turn.response) for turn in episode.turns] == [(StopReason.WINDOW, "w1 w2")]
+    assert "window" in episode.feedback
+
+
+HINT_CHAT = Chat(TinyPolicy().tokenizer((*WordWorld().words(), *HintContext("compact").words())))
+
+
+def live_with_hint(says, context, world=None, num_tasks=2, **speaker):
+    """With the compact hint; a solve is always answered by a word, an update by what `says` has for it."""
+    world = world or Scripted()
+    asked = []
+
+    def answer(request):
+        updating = context.asks(request.messages)
+        asked.append((updating, len(request.prompt_ids)))
+        return HINT_CHAT.encode(says(request)) if updating else (*HINT_CHAT.encode("w1"), HINT_CHAT.end_of_turn)
+
+    (group,) = run_groups(
+        [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)],
+        1,
+        world=world,
+        mechanism=context,
+        speaker=Speaker(
+            engine=FunctionEngine(answer, stop_id=HINT_CHAT.end_of_turn),
+            chat=HINT_CHAT,
+            **({"window": 96, "max_new_tokens": 8} | speaker),
+        ),
+    )
+    return group.lifecycles[0], [length for updating, length in asked if updating]
+
+
+END = HINT_CHAT.decode((HINT_CHAT.end_of_turn, 0))[: -len(HINT_CHAT.decode((0,)))].strip()
+
+
+@pytest.mark.parametrize("num_words", [1, 2, 5])
+def test_an_update_is_paid_by_the_tokens_of_its_response_the_stop_token_included(num_words):
+    context = HintContext("compact", penalty=1.0, soft_length=0, hard_length=10)
+    said = f"<hints> {' '.join(['w3'] * num_words)} </hints> {END}"
+    life, _ = live_with_hint(lambda _: said, context)
+    assert life.updates[0].num_action_tokens == num_words + 3
+    assert life.updates[0].reward == pytest.approx(-(num_words + 3) / 10)
+
+
+@pytest.mark.parametrize(("on_failure", "kept"), [("keep", "w3"), ("lose", "")])
+def test_an_update_that_does_not_parse_leaves_to_the_next_task_what_the_mechanism_says(on_failure, kept):
+    said = {"1": f"<hints> w3 </hints> {END}", "3": f"w3 {END}"}
+    context = HintContext("compact", on_failure=on_failure)
+    life, _ = live_with_hint(lambda request: said[request.dialogue.rpartition(".")[2]], context, num_tasks=3)
+    assert [e.context_before for e in life.episodes] == ["", "", "w3", "w3", kept]
+    assert [e.context_after for e in life.episodes] == ["", "w3", "w3", kept, kept]
+
+
+def test_an_update_that_does_not_parse_is_malformed_if_it_ended_itself_and_truncated_if_it_was_cut_off():
+    world = Scripted(farewell=" ".join(["w5"] * 30))
+    ended, (prompt,) = live_with_hint(lambda _: f"w3 {END}", HintContext("compact"), world)
+    by_length, _ = live_with_hint(lambda _: "w3 w3 w3 w3", HintContext("compact"), world, max_new_tokens=3)
+    by_window, _ = live_with_hint(lambda _: "w3 w3 w3 w3", HintContext("compact"), world, window=prompt + 2)
+    no_room, _ = live_with_hint(lambda _: "w3", HintContext("compact"), world, window=prompt)
+    found = [life.updates[0] for life in (ended, by_length, by_window, no_room)]
+    assert [(e.turns[0].stop, len(e.turns[0].action_ids)) for e in found] == [
+        (StopReason.STOP, 2),
+        (StopReason.LENGTH, 3),
+        (StopReason.WINDOW, 2),
+        (StopReason.WINDOW, 0),
+    ]
+    assert [e.status for e in found] == [EpisodeStatus.MALFORMED] + [EpisodeStatus.TRUNCATED] * 3
+    assert [(e.reward, e.success) for e in found] == [(-0.1, False)] * 4

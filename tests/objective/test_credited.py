@@ -1,0 +1,96 @@
+"""What of a credit table has signal, is known, and reaches which token; against loops."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from msgspec import structs
+
+from cod_lightning.objective.baselines import GroupMean
+from cod_lightning.objective.batch import collate, credit_table
+from cod_lightning.objective.credited import Credited, credited
+from cod_lightning.objective.returns import TaskCredit
+from cod_lightning.rollout.segments import segments_of
+from cod_lightning.types import Attempt, AttemptKind
+from tests import records
+
+WITH, WITHOUT = AttemptKind.SAME_CONTEXT, AttemptKind.WITHOUT_CONTEXT
+
+
+def made(values, attempts=(), of=(), valid=None, attempts_valid=None) -> Credited:
+    values, extra = torch.tensor(values), torch.tensor(attempts, dtype=torch.float32)
+    return Credited(
+        values=values,
+        valid=values.isfinite() if valid is None else torch.tensor(valid),
+        attempts=extra,
+        attempts_valid=extra.isfinite() if attempts_valid is None else torch.tensor(attempts_valid),
+        of=torch.tensor(of, dtype=torch.long).view(-1, 3),
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_pack_has_signal_if_any_advantage_of_its_episodes_or_attempts_is_not_zero_of_either_sign(seed):
+    rng = torch.Generator().manual_seed(seed)
+    kept = torch.rand(6, 2, 3, generator=rng) < 0.1
+    values = torch.randn(6, 2, 3, generator=rng) * kept + 1e-9
+    of = torch.stack([torch.randint(6, (4,), generator=rng), torch.zeros(4).long(), torch.full((4,), 2)], dim=1)
+    attempts = torch.randn(4, generator=rng) * (torch.rand(4, generator=rng) < 0.5)
+    found = made(values.tolist(), attempts.tolist(), of.tolist()).packs_with_signal()
+    for g in range(6):
+        beside = [x for place, x in zip(of.tolist(), attempts.tolist(), strict=True) if place[0] == g]
+        own = values[g].flatten().tolist()
+        assert found[g].item() == any(abs(x) > 1e-6 for x in own + beside)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_single_advantage_is_signal_whichever_sign_it_has(sign):
+    assert made([[[0.0], [sign]], [[0.0], [0.0]]]).packs_with_signal().tolist() == [True, False]
+    quiet = [[[0.0], [0.0]]] * 2
+    assert made(quiet, [sign], [[1, 0, 0]]).packs_with_signal().tolist() == [False, True]
+
+
+def rollout():
+    """Two siblings; beside the second solve of the first, one attempt with a reward, one without, and one that measures."""
+    group = records.group("p", [[True, False], [False, True]])
+    turns = [records.turn()]
+    beside = tuple(
+        Attempt(kind=kind, episode=records.solve(1, success, turns=turns))
+        for kind, success in ((WITH, None), (WITH, True), (WITHOUT, True))
+    )
+    first, second = group.lifecycles
+    return [structs.replace(group, lifecycles=(structs.replace(first, attempts=beside), second))]
+
+
+def test_every_action_token_gets_the_advantage_of_its_own_episode_or_attempt():
+    groups = rollout()
+    batch = collate(segments_of(groups), credit_table(groups), {"p": 0}, pad_id=0)
+    credit = made([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]], [7.0, 8.0, 9.0], [[0, 0, 2]] * 3)
+    spread = credit.spread(batch)
+    for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
+        x = batch.attempt[row].item()
+        expected = credit.values[g, k, e].item() if x < 0 else credit.attempts[x].item()
+        assert spread[row].tolist() == [expected * a for a in batch.action_mask[row].tolist()]
+    assert {batch.attempt[row].item() for row in range(len(batch))} == {-1, 0, 1}
+
+
+def test_a_row_is_known_if_its_own_episode_or_attempt_is_and_not_the_one_beside_it():
+    groups = rollout()
+    batch = collate(segments_of(groups), credit_table(groups), {"p": 0}, pad_id=0)
+    for beside_known in (True, False):
+        valid = [[[True, True, beside_known], [True, False, True]]]
+        credit = made([[[1.0] * 3] * 2], [1.0] * 3, [[0, 0, 2]] * 3, valid, [False, True, True])
+        for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
+            x = batch.attempt[row].item()
+            assert credit.known(batch)[row].item() == (valid[g][k][e] if x < 0 else (False, True, True)[x])
+
+
+def test_an_attempt_without_a_reward_is_not_known_and_no_row_of_it_is_trained_on():
+    groups = rollout()
+    table = credit_table(groups)
+    found = credited(table, TaskCredit(), GroupMean())
+    assert found.attempts_valid.tolist() == [False, True, False]
+    assert found.attempts[0] == found.attempts[2] == 0
+    batch = collate(segments_of(groups), table, {"p": 0}, pad_id=0)
+    assert found.known(batch)[batch.attempt >= 0].tolist() == [False, True]
+    counts = replace(table.attempts, action_counts=table.attempts.action_counts * 0)
+    assert credited(replace(table, attempts=counts), TaskCredit(), GroupMean()).values.equal(found.values)
