@@ -167,7 +167,7 @@ def test_credit_for_the_trajectory_is_known_where_no_task_reward_is_missing_nor_
     table = random_table(seed)
     returns = TrajectoryCredit()(table)
     for g, k, e in cells(table):
-        rewards = [table.solve_rewards[g, k, n].item() for n in range(4) if table.valid[g, k, 2 * n]]
+        rewards = [table.rewards[g, k, 2 * n].item() for n in range(4) if table.valid[g, k, 2 * n]]
         known = len(rewards) == 4 and bool(table.valid[g, k, e])
         assert returns.valid[g, k, e].item() == known
         if known:

@@ -244,12 +244,14 @@ def live_with_hint(says, context, world=None, num_tasks=2, **speaker):
     (group,) = run_groups(
         [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)],
         1,
-        world=world,
-        mechanism=context,
-        speaker=Speaker(
-            engine=FunctionEngine(answer, stop_id=HINT_CHAT.end_of_turn),
-            chat=HINT_CHAT,
-            **({"window": 96, "max_new_tokens": 8} | speaker),
+        Setting(
+            env=world,
+            mechanism=context,
+            speaker=Speaker(
+                engine=FunctionEngine(answer, stop_id=HINT_CHAT.end_of_turn),
+                chat=HINT_CHAT,
+                **({"window": 96, "max_new_tokens": 8} | speaker),
+            ),
         ),
     )
     return group.lifecycles[0], [length for updating, length in asked if updating]
