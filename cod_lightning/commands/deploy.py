@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from cod_lightning.commands.from_run import FromRunCLI, model_of, with_the_runs_
 from cod_lightning.commands.train import quieten, start
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
+from cod_lightning.folder_lock import locked
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from datamodules import RolloutDataModule
@@ -48,6 +50,12 @@ def run(argv: Sequence[str]) -> int:
     _check(options)
     speaker = speaker_of(cli.model.policy, cli.datamodule, options.ckpt_path, options.sampling_temperature)
     console = Console(highlight=False)
+    with locked(Path(options.state), "--state", "deploy"):
+        return _live(cli, options, speaker, console)
+
+
+def _live(cli: Any, options: Any, speaker: Speaker, console: Console) -> int:
+    """Solve as many tasks as were asked for; the exit code."""
     store = ContextStore(options.state)
     try:
         store.claim(_identity(cli, options))
