@@ -19,6 +19,7 @@ from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import locked
 from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -49,7 +50,7 @@ def run(argv: Sequence[str]) -> int:
     options = cli.config
     _check(options)
     speaker = speaker_of(cli.model.policy, cli.datamodule, options.ckpt_path, options.sampling_temperature)
-    console = Console(highlight=False)
+    console = Screen()
     with locked(Path(options.state), "--state", "deploy"):
         return _live(cli, options, speaker, console)
 
@@ -117,15 +118,13 @@ def _identity(cli: Any, options: Any) -> dict[str, str]:
 def _tell(console: Console, store: ContextStore, episode: Episode) -> None:
     if episode.kind is EpisodeKind.UPDATE:
         lines = episode.context_after.strip().splitlines() or ["(empty)"]
-        parsed = "" if episode.success else f" [yellow]kept the old one: {episode.status}[/]"
-        console.print(Text("    context ").append(f"{store.current().version}: ").append(lines[0][:80]), end="")
-        console.print(parsed)
+        kept = "" if episode.success else f" kept the old one: {episode.status}"
+        console.print(Text(f"    context {store.current().version}: {lines[0][:80]}").append(kept, "yellow"))
         return
     reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
     colour = _COLOURS.get(episode.status, "green" if episode.success else "red")
-    console.print(
-        f"task {episode.position}: [{colour}]reward {reward}, {episode.status}[/], {len(episode.turns)} turns"
-    )
+    came = (f"reward {reward}, {episode.status}", colour)
+    console.print(Text.assemble(f"task {episode.position}: ", came, f", {len(episode.turns)} turns"))
 
 
 def _summary(console: Console, store: ContextStore) -> None:

@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
+from rich.text import Text
 
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts.hint import HintContext
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
 from cod_lightning.errors import ConfigError
+from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Role, Split, StopReason, Task, Turn
 
 
@@ -30,8 +31,8 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("--num_tasks", options.num_tasks, "at least 1", "4 is the default.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
     pack = options.env.sample_pack(split=options.split, index=index, num_tasks=options.num_tasks)
-    console = Console(highlight=False)
-    console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.", markup=False)
+    console = Screen()
+    console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
     if options.policy == "you":
         player: Player = Person(console, console.input)
     else:
@@ -82,7 +83,7 @@ class Watched(Player):
     def solve(self, messages: Sequence[Message]) -> str:
         """What the policy says."""
         said = self.policy.act(messages, self.rng)
-        self.console.print(f"[bold]policy>[/] {escape(said)}")
+        self.console.print(Text.assemble(("policy>", "bold"), f" {said}"))
         return said
 
     def update(self, messages: Sequence[Message], hint: str) -> str:
@@ -143,7 +144,7 @@ class Game:
         )
 
     def _panel(self, title: str, text: str, colour: str = "dim") -> None:
-        self.console.print(Panel(escape(text.expandtabs(1)), title=title, title_align="left", border_style=colour))
+        self.console.print(Panel(Text(text.expandtabs(1)), title=title, title_align="left", border_style=colour))
 
     def _report(self) -> None:
         if not self.solved:
