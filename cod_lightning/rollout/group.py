@@ -1,7 +1,6 @@
 """Many lifecycles at once: K siblings of every pack, each a coroutine of its own, none waiting for another."""
 
 import asyncio
-import gc
 from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.rollout.attempts import Branching
+from cod_lightning.rollout.collector import collected_by_growth
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.monitor import RolloutMonitor
@@ -84,12 +84,9 @@ def gather_groups(
         groups.extend(await asyncio.gather(*started))
 
     monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
-    collecting = gc.isenabled()
-    gc.disable()  # a rollout makes records by the ten thousand and no cycles worth a pause
     try:
-        asyncio.run(run_all())
+        with collected_by_growth():
+            asyncio.run(run_all())
     finally:
-        if collecting:
-            gc.enable()
         monitor.end()
     return groups
