@@ -1,5 +1,6 @@
 """Garbage collection during a rollout: none for its tens of thousands of records, one whenever the process has grown."""
 
+import ctypes
 import gc
 import resource
 import sys
@@ -40,7 +41,15 @@ def _watch(over: threading.Event) -> None:
     while not over.wait(_LOOK_S):
         if resident() - before > max(_LEAST_GROWTH, _SHARE * before):
             gc.collect()
+            _return_freed()
             before = resident()
+
+
+def _return_freed() -> None:
+    """Give memory that is free back to the system, where the C library (glibc) keeps it: else garbage could fill it unseen."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def resident() -> int:
