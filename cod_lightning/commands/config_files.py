@@ -21,7 +21,7 @@ import yaml
 from cod_lightning.errors import ConfigError
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
-_FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help")
+_FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "--trust")
 
 
 @dataclass(frozen=True)

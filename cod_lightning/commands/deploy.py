@@ -12,9 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from cod_lightning.adapters import synced_weights
-from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.from_run import FromRunCLI, model_of, with_the_runs_config
-from cod_lightning.commands.train import quieten, start
+from cod_lightning.commands.from_run import FromRunCLI, built, model_of
+from cod_lightning.commands.train import quieten
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import locked
@@ -22,7 +21,6 @@ from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from datamodules import RolloutDataModule
-from modules import GRPOModule
 
 _COLOURS = {EpisodeStatus.FAILED: "red", EpisodeStatus.MALFORMED: "yellow", EpisodeStatus.TRUNCATED: "yellow"}
 
@@ -45,8 +43,7 @@ class DeployCLI(FromRunCLI):
 def run(argv: Sequence[str]) -> int:
     """Go on where the state folder is, or begin."""
     quieten()
-    expanded = expand(with_the_runs_config(argv))
-    cli = start(DeployCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)
+    cli = built(DeployCLI, argv)
     options = cli.config
     _check(options)
     speaker = speaker_of(cli.model.policy, cli.datamodule, options.ckpt_path, options.sampling_temperature)

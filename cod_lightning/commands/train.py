@@ -281,7 +281,7 @@ class TrainCLI(CodCLI):
         if self.trainer.is_global_zero:
             from cod_lightning.commands.report import run as run_report
 
-            run_report([str(self.root)])
+            run_report([str(self.root), "--trust"])
 
     def after_test(self) -> None:
         """The trained policy has been played; the warm start is still to be."""
