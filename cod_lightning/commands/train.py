@@ -43,7 +43,7 @@ from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.refusals import check_shards, checkpoints_of, refuse_trainer_flags, refuse_weights
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
-from cod_lightning.commands.strategies import check_devices, num_processes, settle_strategy
+from cod_lightning.commands.strategies import check_devices, num_processes, on_loopback, settle_strategy
 from cod_lightning.commands.suite_files import chosen, suite_names
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import locked
@@ -121,6 +121,7 @@ class CodCLI(LightningCLI):
         refuse_trainer_flags(config.trainer)
         check_devices(config.trainer)
         settle_strategy(config.trainer)
+        self._held.enter_context(on_loopback(config.trainer))
         if (every := config.checkpoint_every) is not None and every < 1:
             raise ConfigError("checkpoint_every", every, "at least 1", "Null writes one after every validation.")
         if (keep := config.keep_checkpoints) is not None and keep < 1:
