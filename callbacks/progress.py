@@ -13,6 +13,7 @@ from rich.live import Live
 from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
 from callbacks.source import rollout_source
 from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, Lifecycle
 
 _SNAPSHOT_S = 0.2
@@ -44,7 +45,7 @@ class Progress(ProgressBar, RolloutMonitor):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Watch the DataModule's rollouts, on the first rank only."""
         super().setup(trainer, pl_module, stage)
-        self.console = self.console or Console()
+        self.console = self.console or Screen()
         source = rollout_source(trainer)
         if self._enabled and source is not None:
             source.monitor = self
@@ -69,7 +70,7 @@ class Progress(ProgressBar, RolloutMonitor):
     def print(self, *args: Any, sep: str = " ", **kwargs: Any) -> None:
         """Print above the display."""
         if self.console is not None:
-            self.console.print(sep.join(map(str, args)), markup=False, highlight=False, soft_wrap=True)
+            self.console.print(sep.join(map(str, args)), soft_wrap=True)
 
     # ------------------------------------------------------------------ training
 

@@ -62,6 +62,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args[0] == "--version":
         print(__version__)
         return 0
+    from cod_lightning.terminal import cleaned_output
+
+    with cleaned_output():
+        return _answered(args)
+
+
+def _answered(args: list[str]) -> int:
     try:
         guard_packages()
         return _dispatch(args)

@@ -1,4 +1,4 @@
-"""Texts of models and worlds inside Markdown: they are shown, and never act as markup.
+"""Texts of models and worlds inside Markdown: they are shown, and never act as markup, nor on a terminal.
 
 Holds for CommonMark (GitHub, Hugging Face) and for Python-Markdown, which TensorBoard uses. Stdlib only.
 """
@@ -8,8 +8,10 @@ import re
 _BACKSLASHED = r"\`*_{}[]#!|"
 _ENTITIES = {one: f"&#{ord(one)};" for one in "<>&~$@"}
 _ESCAPES = str.maketrans({one: f"\\{one}" for one in _BACKSLASHED} | _ENTITIES)
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LINE_END = re.compile("\r\n?|[\x85\u2028\u2029]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_UNSHOWN = re.compile("[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C1 controls, marks that change the direction of writing, and lone surrogates."""
 _BACKTICKS = re.compile("`+")
 
 
@@ -36,11 +38,15 @@ def fenced(text: str, language: str = "text") -> str:
 
 
 def visible(text: str) -> str:
-    """Line ends as newlines, other control characters as pictures of them, and nothing that UTF-8 cannot hold.
+    """Line ends as newlines, other control characters as pictures of them, and nothing that a terminal or UTF-8 trips over.
 
     >>> visible("up\\r\\nnow\\x1b[0m")
     'up\\nnow␛[0m'
+    >>> visible("\\x9b2J \\u202eevil")
+    '�2J �evil'
     """
-    lines = re.sub("\r\n?|[\x85\u2028\u2029]", "\n", text)
+    if text.isprintable():
+        return text
+    lines = _LINE_END.sub("\n", text)
     shown = _CONTROL.sub(lambda found: "␡" if found[0] == "\x7f" else chr(0x2400 + ord(found[0])), lines)
-    return _LONE_SURROGATE.sub("\ufffd", shown)
+    return _UNSHOWN.sub("\ufffd", shown)

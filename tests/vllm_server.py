@@ -22,6 +22,8 @@ class FakeVLLM:
         """If not 0, it takes adapters while it runs."""
         self.adapters: dict[str, frozenset[str]] = {}
         """Those that it has, with the names of their weights."""
+        self.key = ""
+        """If not empty, what it asks for at every route."""
         self.dtype = "torch.float32"
         self.version = "default"
         self.after_s = 0.0
@@ -139,7 +141,7 @@ class FakeVLLM:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                self._say(*fake.answer(self.path, {}))
+                self._say(*(self._refused() or fake.answer(self.path, {})))
 
             def do_POST(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
@@ -148,7 +150,11 @@ class FakeVLLM:
                     threading.Thread(target=fake.die).start()
                     self.close_connection = True
                     return
-                self._say(*fake.answer(self.path, body))
+                self._say(*(self._refused() or fake.answer(self.path, body)))
+
+            def _refused(self) -> tuple[int, Any] | None:
+                known = not fake.key or self.headers.get("Authorization") == f"Bearer {fake.key}"
+                return None if known else (401, {"error": {"message": "no key, or a wrong one", "code": 401}})
 
             def _say(self, status: int, content: Any) -> None:
                 text = content if isinstance(content, str) else json.dumps(content)

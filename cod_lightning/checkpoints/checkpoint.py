@@ -1,5 +1,6 @@
 """A checkpoint of a run: what it says about itself, and its policy's weights, in one file or in the shards of a folder."""
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.checkpoint import metadata as metadata_records
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
@@ -20,6 +22,17 @@ from cod_lightning.models.base_weights import BaseWeights
 
 _PREFIXES = ("state_dict.", "model.")
 """What the module's tensors are called by in shards, as ModelParallelStrategy and FSDPStrategy name them."""
+_IN_METADATA = {
+    ("torch", "Size"),
+    ("torch.serialization", "_get_layout"),
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("collections", "OrderedDict"),
+    ("pathlib", "PosixPath"),
+    ("pathlib", "WindowsPath"),
+    ("pathlib._local", "PosixPath"),
+    ("pathlib._local", "WindowsPath"),
+}
+"""Beside the records of `torch.distributed.checkpoint.metadata`, and dtypes."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,8 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     if folder and not (Path(path) / METADATA).is_file():
         raise ConfigError(key, path, f"a checkpoint, not a folder without {METADATA}", remedy)
     file = Path(path) / EXTRA if folder else Path(path)
+    if folder:
+        _see_harmless(Path(path), key)
     try:
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
@@ -98,10 +113,7 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
 
 
 def _shards(folder: Path) -> dict[str, Tensor]:
-    """The module's tensors, put together in this process; the optimizer's shards are not read.
-
-    torch unpickles `.metadata`, so a folder from somebody else is to be trusted as a program would be.
-    """
+    """The module's tensors, put together in this process; the optimizer's shards are not read."""
     reader = FileSystemReader(folder)
     kept = reader.read_metadata().state_dict_metadata
     wanted: dict[str, Any] = {
@@ -113,9 +125,35 @@ def _shards(folder: Path) -> dict[str, Tensor]:
     return {new: tensor for prefix in _PREFIXES for new, tensor in _renamed(wanted, prefix).items()}
 
 
+class _MetadataUnpickler(pickle.Unpickler):
+    """Makes what torch writes into `.metadata`: sizes, dtypes, paths, and the records of where a tensor lies."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The named class; raises `UnpicklingError` for all others, whose making could run anything."""
+        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
+            return getattr(torch, name)
+        if (module, name) in _IN_METADATA or module == metadata_records.__name__:
+            found = super().find_class(module, name)
+            if module != metadata_records.__name__ or getattr(found, "__module__", "") == module:
+                return found
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which no checkpoint holds")
+
+
+def _see_harmless(folder: Path, key: str) -> None:
+    """Raise `DataError` where reading the shards' `.metadata`, a pickle, would make anything but what torch puts there."""
+    try:
+        with (folder / METADATA).open("rb") as file:
+            _MetadataUnpickler(file).load()
+    except Exception as error:  # damage makes pickle raise almost anything
+        raise _unreadable(folder, error, key) from error
+
+
 def _renamed(tensors: Mapping[str, Any], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _unreadable(path: Path, error: BaseException, key: str = "ckpt_path") -> DataError:
-    return DataError(f"{key} is {path}; it cannot be read as a checkpoint ({type(error).__name__}). Use another.")
+    said = (
+        f": {error}" if isinstance(error, pickle.UnpicklingError) and "which no checkpoint holds" in str(error) else ""
+    )
+    return DataError(f"{key} is {path}; it cannot be read as a checkpoint ({type(error).__name__}{said}). Use another.")

@@ -19,9 +19,10 @@ from typing import Any
 import yaml
 
 from cod_lightning.errors import ConfigError
+from cod_lightning.scratch import scratch_prefix
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
-_FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help")
+_FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "--trust")
 
 
 @dataclass(frozen=True)
@@ -165,5 +166,5 @@ _temporary: list["tempfile.TemporaryDirectory[str]"] = []
 
 
 def _folder() -> "tempfile.TemporaryDirectory[str]":
-    _temporary.append(tempfile.TemporaryDirectory(prefix="cod_lightning_config_"))
+    _temporary.append(tempfile.TemporaryDirectory(prefix=scratch_prefix("config")))
     return _temporary[-1]

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.deployment.store import ContextStore
+from cod_lightning.terminal import Screen
 
 
 def run(argv: Sequence[str]) -> int:
@@ -37,7 +38,7 @@ def run(argv: Sequence[str]) -> int:
     options = parser.parse_args(list(argv))
     chosen = options[options.subcommand]
     store = ContextStore(chosen.state, create=False)
-    console = Console(highlight=False)
+    console = Screen()
     try:
         {"log": _log, "show": _show, "diff": _diff, "revert": _revert}[options.subcommand](store, chosen, console)
     finally:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,16 +12,16 @@ from rich.console import Console
 from rich.text import Text
 
 from cod_lightning.adapters import synced_weights
-from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.from_run import FromRunCLI, model_of, with_the_runs_config
-from cod_lightning.commands.train import quieten, start
+from cod_lightning.commands.from_run import FromRunCLI, built, model_of
+from cod_lightning.commands.train import quieten
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
+from cod_lightning.folder_lock import locked
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from datamodules import RolloutDataModule
-from modules import GRPOModule
 
 _COLOURS = {EpisodeStatus.FAILED: "red", EpisodeStatus.MALFORMED: "yellow", EpisodeStatus.TRUNCATED: "yellow"}
 
@@ -43,12 +44,17 @@ class DeployCLI(FromRunCLI):
 def run(argv: Sequence[str]) -> int:
     """Go on where the state folder is, or begin."""
     quieten()
-    expanded = expand(with_the_runs_config(argv))
-    cli = start(DeployCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)
+    cli = built(DeployCLI, argv)
     options = cli.config
     _check(options)
     speaker = speaker_of(cli.model.policy, cli.datamodule, options.ckpt_path, options.sampling_temperature)
-    console = Console(highlight=False)
+    console = Screen()
+    with locked(Path(options.state), "--state", "deploy"):
+        return _live(cli, options, speaker, console)
+
+
+def _live(cli: Any, options: Any, speaker: Speaker, console: Console) -> int:
+    """Solve as many tasks as were asked for; the exit code."""
     store = ContextStore(options.state)
     try:
         store.claim(_identity(cli, options))
@@ -110,15 +116,13 @@ def _identity(cli: Any, options: Any) -> dict[str, str]:
 def _tell(console: Console, store: ContextStore, episode: Episode) -> None:
     if episode.kind is EpisodeKind.UPDATE:
         lines = episode.context_after.strip().splitlines() or ["(empty)"]
-        parsed = "" if episode.success else f" [yellow]kept the old one: {episode.status}[/]"
-        console.print(Text("    context ").append(f"{store.current().version}: ").append(lines[0][:80]), end="")
-        console.print(parsed)
+        kept = "" if episode.success else f" kept the old one: {episode.status}"
+        console.print(Text(f"    context {store.current().version}: {lines[0][:80]}").append(kept, "yellow"))
         return
     reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
     colour = _COLOURS.get(episode.status, "green" if episode.success else "red")
-    console.print(
-        f"task {episode.position}: [{colour}]reward {reward}, {episode.status}[/], {len(episode.turns)} turns"
-    )
+    came = (f"reward {reward}, {episode.status}", colour)
+    console.print(Text.assemble(f"task {episode.position}: ", came, f", {len(episode.turns)} turns"))
 
 
 def _summary(console: Console, store: ContextStore) -> None:

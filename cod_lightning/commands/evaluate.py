@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 from safetensors.torch import load_file
 
@@ -17,6 +16,7 @@ from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Results
 from cod_lightning.evaluation.table import print_table
 from cod_lightning.models.sharded import load_whole
+from cod_lightning.terminal import Screen
 
 
 def evaluate(
@@ -52,11 +52,11 @@ def evaluate(
 
 
 def _show(path: Path, evaluation: Evaluation, data: Any, warm_start: Path | None) -> None:
-    console = Console()
+    console = Screen()
     teacher = getattr(data.env, "teacher", None)
     told = teacher.described() if warm_start is not None and isinstance(teacher, TeacherDials) else ""
     print_table(_of(read_results(path), evaluation), console, note=told)
-    console.print(f"Written to {path}", highlight=False)
+    console.print(f"Written to {path}")
     if told := data.engine.report():
         console.print(Text(told))
 

@@ -18,9 +18,8 @@ from transformers import GenerationConfig, PreTrainedModel
 from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
-from cod_lightning.commands.config_files import expand
-from cod_lightning.commands.from_run import FromRunCLI, model_of, run_folder, with_the_runs_config
-from cod_lightning.commands.train import quieten, start
+from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
+from cod_lightning.commands.train import quieten
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base_weights import BaseWeights
 from cod_lightning.models.lora import LoRAPolicy, merged
@@ -28,7 +27,6 @@ from cod_lightning.reports import card
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, Split
 from datamodules import RolloutDataModule
-from modules import GRPOModule
 
 RUN_CONFIG = "run_config.yaml"
 _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
@@ -65,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
     quieten()
     if not {"-h", "--help", "--print_config"} & set(argv) and not any(a.startswith("--ckpt_path") for a in argv):
         raise ConfigError("--ckpt_path", "missing", "a checkpoint", "Add --ckpt_path RUN/checkpoints/last.ckpt.")
-    cli = start(ExportCLI, GRPOModule, RolloutDataModule, expand(with_the_runs_config(argv)).argv, execute=False)
+    cli = built(ExportCLI, argv)
     options, policy, data = cli.config, cli.model.policy, cli.datamodule
     if options.out is None:
         raise ConfigError("--out", "missing", "a folder to write", "Add --out DIR.")

@@ -9,11 +9,13 @@ from lightning.pytorch.cli import LightningArgumentParser
 from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.commands.config_files import temporary_config
-from cod_lightning.commands.train import TrainCLI
+from cod_lightning.commands.config_files import expand, temporary_config
+from cod_lightning.commands.train import TrainCLI, start
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
+from cod_lightning.trusted import OWN, STRATEGIES, only_from
 from datamodules import RolloutDataModule
+from modules import GRPOModule
 
 _OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
 """Keys of a run's config that are `fit`'s own."""
@@ -40,6 +42,11 @@ class FromRunCLI(TrainCLI):
         parser.add_argument(
             "--ckpt_path", type=str | None, default=None, help="Checkpoint; null: model.policy as it is."
         )
+        parser.add_argument(
+            "--trust",
+            action="store_true",
+            help="Let the run's config name classes of other packages than this project's own; naming one runs its module.",
+        )
         parser.add_argument("--weights_only", type=bool | None, default=None, help="Of `fit`, whose configs have it.")
 
     def before_instantiate_classes(self) -> None:
@@ -54,6 +61,13 @@ class FromRunCLI(TrainCLI):
         policy = self.model.policy
         if self.config.ckpt_path is None or not policy.has_weights or policy.waits_for_warm_start:
             super().after_instantiate_classes()
+
+
+def built(cli: type[FromRunCLI], argv: Sequence[str]) -> Any:
+    """The CLI with module and data of a run. Without a --config it is the run's own, of which only our classes are trusted."""
+    typed = with_the_runs_config(argv)
+    with only_from((*OWN, *STRATEGIES), trust="--trust" in argv or typed == list(argv)):
+        return start(cli, GRPOModule, RolloutDataModule, expand(typed).argv, execute=False)
 
 
 def run_folder(ckpt_path: str | Path) -> Path | None:

@@ -7,6 +7,8 @@ from typing import NoReturn
 
 from jsonargparse import ArgumentParser
 
+from cod_lightning.errors import ConfigError
+
 
 class OneLine(ArgumentParser):
     """Leaves out the usage, whose hundred lines would stand before the one that matters."""
@@ -15,6 +17,10 @@ class OneLine(ArgumentParser):
         """Exit with 2 after `PROGRAM COMMAND: error: ...` on stderr."""
         if not self.exit_on_error:
             super().error(message, ex)
+        if denied := re.search(r"Importing '([^']*)' is not allowed", message):
+            expected = "a class of this project, since the run's config.yaml may be anybody's"
+            remedy = "Add --trust if you trust the run as you would a program."
+            raise ConfigError("class_path", denied[1], expected, remedy)
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         self.exit(2, f"{parser.prog}: error: {one_line(message)} (For all options: {parser.prog} --help)\n")
 

@@ -19,6 +19,7 @@ from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.memory_plan import GIB, MemoryPlan, ModelSizes, RunSizes, base_bytes, plan_memory, sizes_of
 from cod_lightning.models.pretrained import read_config
 from cod_lightning.objective.logprobs import scores_bytes
+from cod_lightning.terminal import Screen
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 
@@ -59,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
     if (given := cli.config.gpu_gb) is not None and not given > 0:
         raise ConfigError("--gpu_gb", given, "above 0", "24 is a common one.")
     plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, given)
-    show(plan, Console())
+    show(plan, Screen())
     return 0 if plan.fits else 1
 
 
@@ -82,7 +83,7 @@ def show(plan: MemoryPlan, console: Console) -> None:
     table.add_row("together", f"{plan.total / GIB:.2f}", f"of {plan.available / GIB:.1f}")
     console.print(table)
     for line in plan.advice():
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan | None:
@@ -98,7 +99,7 @@ def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan | None:
             f"{plan.least / GIB:.1f}",
             " ".join(plan.advice()),
         )
-    show(plan, Console())
+    show(plan, Screen())
     return plan
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
+from rich.text import Text
 
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
@@ -18,6 +18,7 @@ from cod_lightning.evaluation.references import scripted_speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Split
 
 
@@ -34,8 +35,8 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("--num_tasks", options.num_tasks, "at least 1", "4 is the default.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
     pack = options.env.sample_pack(split=options.split, index=index, num_tasks=options.num_tasks)
-    console = Console(highlight=False)
-    console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.", markup=False)
+    console = Screen()
+    console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
     mechanism = default_mechanism(compact=bool(options.env.words()))
     if options.policy == "you":
         policy: TextPolicy = Person(console, console.input)
@@ -75,7 +76,7 @@ class Watched(TextPolicy):
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """What the policy answers."""
         answer = self.policy.act(messages, rng)
-        self.console.print(f"[bold]policy>[/] {escape(answer)}")
+        self.console.print(Text.assemble(("policy>", "bold"), f" {answer}"))
         return answer
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -107,7 +108,7 @@ class Game(RolloutMonitor, TextPolicy):
         run_groups([self.pack], 1, setting)
         if self._error:
             stopped = "EOFError" in self._error
-            self.console.print("\nStopped." if stopped else f"\nThe lifecycle failed: {escape(self._error)}")
+            self.console.print("\nStopped." if stopped else f"\nThe lifecycle failed: {self._error}")
         self._report()
         return self.solved
 
@@ -136,7 +137,7 @@ class Game(RolloutMonitor, TextPolicy):
             self._panel("context for the next task", episode.context_after or "(none)")
 
     def _panel(self, title: str, text: str, colour: str = "dim") -> None:
-        self.console.print(Panel(escape(text.expandtabs(1)), title=title, title_align="left", border_style=colour))
+        self.console.print(Panel(Text(text.expandtabs(1)), title=title, title_align="left", border_style=colour))
 
     def _report(self) -> None:
         if not self.solved:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -18,6 +17,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import Comparison, ReferenceRow, play_reference, summarise
+from cod_lightning.terminal import Screen
 from cod_lightning.types import Lifecycle, Split
 
 _ABOUT = """Success (share of tasks solved) and reward by position: means with 95 % bootstrap intervals over packs. *random*
@@ -51,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=str | None, default=None, help="Write OUT.json and OUT.md as well.")
     options = parse_world(parser, argv)
     _check(options)
-    console = Console(highlight=False)
+    console = Screen()
     chosen = _worlds(options)
     measured: list[Measured] = []
     for name, world in chosen.items():
@@ -70,8 +70,8 @@ def _measure(name: str, world: TextEnv, options: Any) -> Measured:
     ]
     begun = time.perf_counter()
     rows: list[ReferenceRow] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Screen(stderr=True), transient=True) as progress:
         bar = progress.add_task(name, total=len(Comparison) * options.num_packs)
         for comparison in Comparison:
             progress.update(bar, description=f"{name}: {comparison}")

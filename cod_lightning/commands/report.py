@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.errors import ConfigError
+from cod_lightning.trusted import OWN, only_from
 
 
 def run(argv: Sequence[str]) -> int:
@@ -19,6 +20,11 @@ def run(argv: Sequence[str]) -> int:
         "--out", type=Path, default=None, metavar="FILE", help="Default: RUN_DIR/report.html of the first run."
     )
     parser.add_argument("--plots", action="store_true", help="Also write the curves as PNG and SVG, beside the report.")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="Let a run's config name a credit rule or baseline of another package; naming one runs its module.",
+    )
     options = parser.parse_args(list(argv))
     out: Path = options.out or options.runs[0] / "report.html"
     if out.is_dir():
@@ -27,7 +33,8 @@ def run(argv: Sequence[str]) -> int:
     from cod_lightning.reports import page
     from cod_lightning.reports.report import read_runs, report_data
 
-    runs = read_runs(options.runs)
+    with only_from(OWN, trust=options.trust):
+        runs = read_runs(options.runs)
     overview, lifecycles = report_data(runs)
     for one in overview["runs"]:
         for note in one["notes"]:

@@ -1,12 +1,18 @@
 """How a run is spread over processes: settled and checked before anything is built."""
 
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.distributed import TCPStore
 
 from cod_lightning.errors import ConfigError
 
 _SIZES = "trainer.strategy.init_args"
+_LOOPBACK, _GLOO = "127.0.0.1", "GLOO_SOCKET_IFNAME"
 
 
 def check_devices(trainer: Any) -> None:
@@ -45,6 +51,34 @@ def settle_strategy(trainer: Any) -> None:
         nearest = max(1, round(sizes.data_parallel_size / trainer.num_nodes))
         remedy = f"Set it to {ranks}, or trainer.devices to {nearest}."
         raise ConfigError(f"{_SIZES}.data_parallel_size", sizes.data_parallel_size, expected, remedy)
+
+
+@contextmanager
+def on_loopback(trainer: Any) -> Iterator[None]:
+    """Where all processes of the run are on this machine and Lightning starts them, have them meet where no other machine can.
+
+    torch's own store listens on all addresses; a second one of this process for the same port is the one that is there.
+    """
+    placed = {"MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "SLURM_PROCID"} & os.environ.keys()
+    if placed or trainer.num_nodes != 1 or num_processes(trainer) == 1:
+        yield
+        return
+    with socket.create_server((_LOOPBACK, 0)) as server:
+        port = server.getsockname()[1]
+        store = TCPStore(
+            _LOOPBACK, port, is_master=True, wait_for_workers=False, multi_tenant=True, master_listen_fd=server.detach()
+        )
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
+    told = {"MASTER_ADDR": _LOOPBACK, "MASTER_PORT": str(port)}
+    if loopback is not None and _GLOO not in os.environ:
+        told[_GLOO] = loopback
+    os.environ.update(told)
+    try:
+        yield
+    finally:
+        for name in told:
+            os.environ.pop(name, None)
+        del store
 
 
 def num_processes(trainer: Any) -> int | None:

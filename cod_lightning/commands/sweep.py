@@ -119,16 +119,10 @@ def _status(job: "Job") -> JobStatus:
 
 def _run(jobs: Sequence["Job"], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
     """Everything that is not finished, in a folder that no other sweep works in meanwhile."""
-    from filelock import FileLock, Timeout
+    from cod_lightning.folder_lock import locked
 
-    root.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(root / ".lock").acquire(timeout=0):
-            _run_alone(jobs, root, launcher, at_once, hydra)
-    except Timeout as error:
-        raise ConfigError(
-            "--out", root, "a folder that no other sweep works in", "Wait for it, or name another."
-        ) from error
+    with locked(root, "--out", "sweep"):
+        _run_alone(jobs, root, launcher, at_once, hydra)
 
 
 def _run_alone(jobs: Sequence["Job"], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,10 @@ from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.refusals import check_shards, checkpoints_of, refuse_trainer_flags, refuse_weights
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
-from cod_lightning.commands.strategies import check_devices, num_processes, settle_strategy
+from cod_lightning.commands.strategies import check_devices, num_processes, on_loopback, settle_strategy
 from cod_lightning.commands.suite_files import chosen, suite_names
 from cod_lightning.errors import ConfigError
+from cod_lightning.folder_lock import locked
 from cod_lightning.training.shares import check_shares
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -61,6 +63,10 @@ class CodCLI(LightningCLI):
     run_name: str = "run"
     command: str | None = None
     """What the person types where Lightning would say `fit`; None where they type Lightning's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        with ExitStack() as self._held:
+            super().__init__(*args, **kwargs)
 
     def setup_parser(self, *args: Any, **kwargs: Any) -> None:
         """Parsers go by the names that the person typed."""
@@ -115,6 +121,7 @@ class CodCLI(LightningCLI):
         refuse_trainer_flags(config.trainer)
         check_devices(config.trainer)
         settle_strategy(config.trainer)
+        self._held.enter_context(on_loopback(config.trainer))
         if (every := config.checkpoint_every) is not None and every < 1:
             raise ConfigError("checkpoint_every", every, "at least 1", "Null writes one after every validation.")
         if (keep := config.keep_checkpoints) is not None and keep < 1:
@@ -133,8 +140,10 @@ class CodCLI(LightningCLI):
         own: list[Any] = list(self._get(self.config_init, "trainer").callbacks or [])
         extra: list[Any] = [c for c in self.house_callbacks() if type(c) not in map(type, own)]
         logger: Any = False
+        if fitting:
+            self._held.enter_context(locked(self.root, "trainer.default_root_dir", "fit"))
+            _run_folder(self._own(), self.run_name, fitting=True)  # another `fit` may have ended there meanwhile
         if fitting and self._get(self.config_init, "trainer").logger is not False:
-            self.root.mkdir(parents=True, exist_ok=True)
             path = self._own().ckpt_path
             resumed_at = read_checkpoint(path).global_step if path else None
             logger = [
@@ -273,7 +282,7 @@ class TrainCLI(CodCLI):
         if self.trainer.is_global_zero:
             from cod_lightning.commands.report import run as run_report
 
-            run_report([str(self.root)])
+            run_report([str(self.root), "--trust"])
 
     def after_test(self) -> None:
         """The trained policy has been played; the warm start is still to be."""

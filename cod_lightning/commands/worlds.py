@@ -21,15 +21,16 @@ def run(argv: Sequence[str]) -> int:
         prog=f"{program()} worlds", description="List the shipped worlds: what `env=NAME` and `play --env NAME` take."
     )
     parser.parse_args(list(argv))
-    from rich.console import Console
     from rich.table import Table
+
+    from cod_lightning.terminal import Screen
 
     table = Table(box=None, pad_edge=False)
     for title in ("world", "protocol", "what it is"):
         table.add_column(title, no_wrap=title != "what it is")
     for name, path in shipped_worlds().items():
         table.add_row(name, _protocol(path), description(path))
-    Console().print(table)
+    Screen().print(table)
     print("\nPlay one yourself: python -m cod_lightning play --env levers", file=sys.stderr)
     return 0
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from cod_lightning.adapters import write_adapter, write_adapter_config
 from cod_lightning.engines.vllm_start import memory_folder
 from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.scratch import scratch_prefix
 
 if TYPE_CHECKING:
     from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
@@ -30,7 +31,7 @@ class AdapterFolder:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.folder = Path(tempfile.mkdtemp(dir=memory_folder(), prefix="adapter-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=scratch_prefix("adapter", memory_folder()), dir=memory_folder()))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self._last_id = 0
         write_adapter_config(model, self.folder)

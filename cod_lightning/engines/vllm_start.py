@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.engines.vllm_server.weight_folder import write_config, write_four_bit
 from cod_lightning.errors import ConfigError
+from cod_lightning.scratch import scratch_prefix
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
@@ -49,7 +50,7 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
     A base in 4 bits is there already, byte for byte the one that is trained on.
     """
     _prepare_environment()
-    with _process_left_alone(), tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
+    with _process_left_alone(), _start_folder() as folder:
         from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
         from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
         from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
@@ -139,6 +140,11 @@ def _prepare_environment() -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+
+
+def _start_folder() -> "tempfile.TemporaryDirectory[str]":
+    parent = memory_folder()
+    return tempfile.TemporaryDirectory(prefix=scratch_prefix("start", parent), dir=parent)
 
 
 def memory_folder() -> str | None:

@@ -1,11 +1,11 @@
 """Many lifecycles at once: K siblings of every pack, each a coroutine of its own, none waiting for another."""
 
 import asyncio
-import gc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from cod_lightning.rollout.attempts import Branching
+from cod_lightning.rollout.collector import collected_by_growth
 from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting
 from cod_lightning.types import Group, Pack
@@ -49,12 +49,9 @@ def run_groups(
         groups.extend(await asyncio.gather(*started))
 
     setting.monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
-    collecting = gc.isenabled()
-    gc.disable()  # a rollout makes records by the ten thousand and no cycles worth a pause
     try:
-        asyncio.run(run_all())
+        with collected_by_growth():
+            asyncio.run(run_all())
     finally:
-        if collecting:
-            gc.enable()
         setting.monitor.end()
     return groups

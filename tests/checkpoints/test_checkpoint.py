@@ -1,5 +1,7 @@
 """Checkpoints, in one file or in shards."""
 
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +89,37 @@ def test_shards_that_are_torn_are_named(tmp_path: Path) -> None:
         shard.write_bytes(shard.read_bytes()[:100])
     with pytest.raises(DataError, match=r"last\.ckpt"):
         read_checkpoint(path).weights()
+
+
+class Runs:
+    """What a pickle makes by running something."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.made = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.made
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("function", ["system", "print", "getattr", "open", "torch.hub.load", "metadata.os.system"])
+def test_the_metadata_of_shards_runs_nothing(tmp_path: Path, function: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sharded(tmp_path / "last.ckpt", model(), "state_dict")
+    proof = tmp_path / "proof"
+    made = {
+        "system": Runs(os.system, f"touch {proof}"),
+        "print": Runs(print, "proof"),
+        "getattr": Runs(getattr, "x", "upper"),
+        "open": Runs(open, str(proof), "w"),
+        "torch.hub.load": Runs(torch.hub.load, "a/b", "c"),
+    }.get(function)
+    harmful = pickle.dumps(made)
+    if made is None:
+        harmful = (
+            b"\x80\x04ctorch.distributed.checkpoint.metadata\nos.system\n(V" + f"touch {proof}".encode() + b"\ntR."
+        )
+    (tmp_path / "last.ckpt" / ".metadata").write_bytes(harmful)
+    with pytest.raises(DataError, match=r"UnpicklingError: it names .*, which no checkpoint holds"):
+        read_checkpoint(tmp_path / "last.ckpt").weights()
+    assert not proof.exists()
+    assert capsys.readouterr().out == ""

@@ -1,10 +1,16 @@
 """Device meshes are filled in or refused before anything is built."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import torch
 from jsonargparse import Namespace
 
-from cod_lightning.commands.strategies import check_devices, num_processes, settle_strategy
+from cod_lightning.commands.strategies import check_devices, num_processes, on_loopback, settle_strategy
 from cod_lightning.errors import ConfigError
 
 FSDP2 = "lightning.pytorch.strategies.ModelParallelStrategy"
@@ -71,3 +77,65 @@ def test_more_gpus_than_a_node_has_are_refused(monkeypatch):
         check_devices(on("gpu", devices=4))
     check_devices(on("gpu", devices=2))
     check_devices(on("gpu", devices="auto"))
+
+
+LISTENS = """
+import os, subprocess, sys
+from types import SimpleNamespace
+import torch, torch.distributed as dist
+from cod_lightning.commands.strategies import on_loopback
+
+def listening():
+    mine = {os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")}
+    lines = [line.split() for kind in ("tcp", "tcp6") for line in open(f"/proc/self/net/{kind}").readlines()[1:]]
+    return {line[1].split(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in mine}
+
+def work(rank):
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    told = torch.ones(2) * (rank + 1)
+    dist.all_reduce(told)
+    print(rank, told.tolist(), sorted(listening()), flush=True)
+    dist.barrier()
+
+if len(sys.argv) > 1:
+    work(1)
+else:
+    with on_loopback(SimpleNamespace(devices=2, num_nodes=1)):
+        child = subprocess.Popen([sys.executable, "-c", os.environ["CODE"], "second"])
+        work(0)
+        child.wait()
+    print(sorted({"MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME"} & os.environ.keys()))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="looks at /proc")
+def test_ranks_on_one_machine_listen_on_no_address_that_another_machine_reaches():
+    kept = {k: v for k, v in os.environ.items() if k not in ("MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME")}
+    ran = subprocess.run(
+        [sys.executable, "-c", LISTENS],
+        env=kept | {"CODE": LISTENS, "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    loopback = "0100007F"
+    assert sorted(ran.stdout.splitlines()) == [f"0 [3.0, 3.0] ['{loopback}']", f"1 [3.0, 3.0] ['{loopback}']", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "trainer"),
+    [
+        ({"MASTER_ADDR": "node0"}, {"devices": 2, "num_nodes": 1}),
+        ({"RANK": "0"}, {"devices": 2, "num_nodes": 1}),
+        ({}, {"devices": 2, "num_nodes": 2}),
+        ({}, {"devices": 1, "num_nodes": 1}),
+    ],
+)
+def test_where_the_ranks_meet_is_left_to_who_has_placed_them(monkeypatch, environment, trainer):
+    for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    before = dict(os.environ)
+    with on_loopback(SimpleNamespace(**trainer)):
+        assert dict(os.environ) == before

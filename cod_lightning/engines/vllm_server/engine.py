@@ -57,7 +57,8 @@ class VLLMServerEngine(Engine):
         urls: Addresses of servers that run already, for example [http://gpu2:8000]; null starts one here.
         start: Servers to start on this machine for each rank, each in a process of its own; null is 1 without `urls`, else 0.
         local: How they are started.
-        api_key_variable: Environment variable with the key that the servers ask for; empty or missing: none.
+        api_key_variable: Environment variable with the key that the servers ask for. Where it is empty or missing, those that
+            run already are asked without one, and those started here by a random one.
         weights: How a sync hands weights over: files in a folder that the servers can read, or NCCL from GPU to GPU.
         weights_folder: Where those files are; null is shared memory, which servers on other hosts cannot read.
         max_concurrent: Most turns in flight at one server.
@@ -153,6 +154,7 @@ class VLLMServerEngine(Engine):
         self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted)
         servers = [Server(self._client(url)) for url in own_order(self.urls)]
         if self.start:
+            key = key_of(self.api_key_variable) or secrets.token_urlsafe(32)
             servers += start_all(
                 self.local,
                 self.start,
@@ -160,11 +162,11 @@ class VLLMServerEngine(Engine):
                 dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
                 window=longest,
                 logs=self.log_folder or Path(),
-                client=self._client,
+                client=lambda url: ServerClient(url, key, self.sync_timeout_s),
                 transfer=self.weights == "nccl",
                 sleep=self.sleeps,
                 adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
-                key=key_of(self.api_key_variable),
+                key=key,
             )
         self._fleet = Fleet(servers)
         facts = on_all(servers, lambda server: server.client.facts())

@@ -24,21 +24,24 @@ class Lines:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def to(self, server: ServerClient) -> "tuple[AsyncOpenAI, asyncio.Semaphore]":
-        """The line to a server."""
+        """The line to a server, with its key."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._places: dict[str, asyncio.Semaphore] = {}
-            self._life = self._open(server.key, server.url.startswith("https"))
+            self._lines: dict[str, tuple[AsyncOpenAI, asyncio.Semaphore]] = {}
+            self._life = self._open(server.url.startswith("https"))
             self._client = await anext(self._life)
             self._loop = loop
-        return self._client, self._places.setdefault(server.url, asyncio.Semaphore(self._max_concurrent))
+        if server.url not in self._lines:
+            own = self._client.with_options(api_key=server.key or "none")
+            self._lines[server.url] = own, asyncio.Semaphore(self._max_concurrent)
+        return self._lines[server.url]
 
-    async def _open(self, key: str, encrypted: bool) -> "AsyncGenerator[AsyncOpenAI]":
+    async def _open(self, encrypted: bool) -> "AsyncGenerator[AsyncOpenAI]":
         """Open until the loop ends: `asyncio.run` closes the generators that it has seen."""
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         async with AsyncOpenAI(
-            api_key=key or "none",
+            api_key="none",
             base_url="http://none",
             timeout=2 * self.timeout_s,  # the turn's own deadline comes first
             max_retries=self._max_retries,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from cod_lightning.engines.vllm_server.guard import KEY, KeyGuard
 from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranks import num_ranks
@@ -52,6 +53,7 @@ class ServerProcess:
     Args:
         model: Folder with the model's config and weights.
         log: File that takes what the server says.
+        key: What it asks for at every route; not empty. It gets there by its environment, which other users cannot read.
         adapter_rank: Largest rank of an adapter to have room for; 0 is for none.
     """
 
@@ -152,7 +154,7 @@ class ServerProcess:
             *("--host", "127.0.0.1", "--port", str(self.port), "--enable-scale-out", "--disable-log-stats"),
             *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enable-prefix-caching"),
             *("--dtype", self._dtype, "--max-model-len", str(self._window), "--max-num-seqs", str(how.max_num_seqs)),
-            *("--uvicorn-log-level", "warning"),
+            *("--uvicorn-log-level", "warning", "--middleware", f"{KeyGuard.__module__}.{KeyGuard.__name__}"),
         ]
         on_cpu = not torch.cuda.is_available()
         if how.enforce_eager or (on_cpu and how.enforce_eager is None):
@@ -172,11 +174,9 @@ class ServerProcess:
         return [*arguments, *how.arguments]
 
     def _environment(self) -> dict[str, str]:
-        told = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1"}
+        told = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1", KEY: self._key}
         if self._adapter_rank:
             told["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
-        if self._key:
-            told["VLLM_API_KEY"] = self._key
         if self.how.devices:
             told["CUDA_VISIBLE_DEVICES"] = self.how.devices[self._index]
         usual = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}

@@ -1,10 +1,9 @@
 """Weights as files in shared memory, for servers on this host; or on a disk that other hosts see, too."""
 
 import atexit
-import fcntl
 import os
-import secrets
 import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,25 +13,22 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import plain_weights, stored_base, write_adapter, write_adapter_config
-
-_PREFIX = "cod_lightning-weights-"
+from cod_lightning.scratch import scratch_prefix
 
 
 class WeightFolder:
     """The latest weights in Hugging Face's form. Goes with this process; what a killed one left behind, the next one removes.
 
     Args:
-        parent: Where to make it; shared memory unless told otherwise.
+        parent: Where to make it, readable by all, for servers of other users; null is shared memory, for this user alone.
     """
 
     def __init__(self, parent: str | None = None) -> None:
         base = Path(parent) if parent else _memory_folder()
         base.mkdir(parents=True, exist_ok=True)
-        _sweep(base)
-        self.root = base / f"{_PREFIX}{secrets.token_hex(4)}"
-        self.root.mkdir(mode=0o755)
-        self._lock = (self.root / "lock").open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.root = Path(tempfile.mkdtemp(prefix=scratch_prefix("weights", str(base)), dir=base))
+        if parent:
+            self.root.chmod(0o755)
         self.current: Path | None = None
         atexit.register(self.close)
 
@@ -72,7 +68,6 @@ class WeightFolder:
         """Remove it all."""
         atexit.unregister(self.close)
         shutil.rmtree(self.root, ignore_errors=True)
-        self._lock.close()
         self.current = None
 
 
@@ -101,17 +96,6 @@ def _apart(weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
         seen.add(plain.untyped_storage().data_ptr())
         named[name] = plain
     return named
-
-
-def _sweep(base: Path) -> None:
-    """Remove folders whose owner is gone: nobody holds their lock any more."""
-    for folder in base.glob(f"{_PREFIX}*"):
-        try:
-            with (folder / "lock").open("r+") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # in use, somebody else's, or gone meanwhile
-            continue
 
 
 def _memory_folder() -> Path:

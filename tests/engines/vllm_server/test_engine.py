@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +9,10 @@ import torch.distributed as dist
 
 from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
 from cod_lightning.engines.base import Request, Served, digest
+from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.engines.vllm_server.fleet import Server
+from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.rollout.chat import Chat
@@ -464,24 +466,50 @@ def test_the_key_reaches_the_server_and_no_message(monkeypatch):
     server.die()
 
 
-def test_a_folder_that_a_killed_run_left_behind_is_removed(tmp_path, model):
-    from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
+def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brings_it(monkeypatch, model, tmp_path):
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    started, keys = [], []
 
-    left = tmp_path / "cod_lightning-weights-dead"
-    left.mkdir()
-    (left / "lock").touch()
-    living = WeightFolder(str(tmp_path))
-    other = WeightFolder(str(tmp_path))
-    assert not left.exists()
-    assert Path(living.root).exists()
-    living.close()
-    other.close()
+    def start_fake(how, num, *, key, client, **options):
+        server = FakeVLLM()
+        server.key = key
+        started.append(server)
+        keys.append(key)
+        made = Server(client(server.url), process=None)
+        assert made.client.healthy()
+        return [made]
+
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.start_all", start_fake)
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.check_local", lambda num, how: None)
+    elsewhere = FakeVLLM()
+    for _ in range(2):
+        engine = engine_for([elsewhere], model, tmp_path, start=1)
+        answers = ask(engine, request("a"), request("b"))
+        assert len(answers) == 2
+        assert elsewhere.prompts == started[-1].prompts[-1:] == [(3, 7, 5)]
+        engine.close()
+    assert len(keys[0]) >= 32
+    assert keys[0] != keys[1]
+    stranger = ServerClient(started[-1].url, "", 5.0)
+    assert not stranger.healthy()
+    for route in ("/collective_rpc", "/sleep?level=1", "/update_weight_version"):
+        with pytest.raises(EngineFailure, match="HTTP 401"):
+            stranger.post(route)
+    for server in (*started, elsewhere):
+        server.die()
+
+
+def test_weights_in_shared_memory_are_for_this_user_alone(tmp_path, model, monkeypatch):
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.weight_folder._memory_folder", lambda: tmp_path)
+    own, shared = WeightFolder(), WeightFolder(str(tmp_path / "shared"))
+    assert own.root.stat().st_mode & 0o777 == 0o700
+    assert shared.root.stat().st_mode & 0o777 == 0o755
+    own.close()
+    shared.close()
 
 
 def test_tied_weights_are_written_under_both_names(tmp_path, model):
     from safetensors.torch import load_file
-
-    from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
 
     folder = WeightFolder(str(tmp_path))
     written = load_file(folder.write(model, model.state_dict().items(), "a:1") / "model.safetensors")

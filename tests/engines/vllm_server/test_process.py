@@ -1,5 +1,6 @@
 """What is started here ends with the process that started it, and says why it did not start."""
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cod_lightning.engines.vllm_server.guard import KeyGuard
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.errors import ConfigError, EngineFailure
 
@@ -75,7 +77,40 @@ def test_each_server_gets_its_gpus_and_the_key_and_no_other_s(tmp_path, monkeypa
     assert environment["VLLM_API_KEY"] == "hush"
     assert environment["VLLM_SERVER_DEV_MODE"] == "1"
     assert "VLLM_ENABLE_V1_MULTIPROCESSING" not in environment
-    assert "hush" not in " ".join(server._arguments())
+    arguments = server._arguments()
+    assert "hush" not in " ".join(arguments)
+    assert arguments[arguments.index("--host") + 1] == "127.0.0.1"
+    assert arguments[arguments.index("--middleware") + 1] == "cod_lightning.engines.vllm_server.guard.KeyGuard"
+
+
+@pytest.mark.parametrize("path", ["/health", "/collective_rpc", "/inference/v1/generate", "/sleep", "/v1/models"])
+@pytest.mark.parametrize("header", [None, b"", b"Bearer", b"Bearer wrong", b"bearer hush", b"Bearer hush2", b"hush"])
+def test_a_started_server_answers_no_route_without_its_key(monkeypatch, path, header):
+    monkeypatch.setenv("VLLM_API_KEY", "hush")
+    assert asked(path, header) == (401, 0)
+    assert asked(path, b"Bearer hush") == (200, 1)
+
+
+def test_a_started_server_closes_a_websocket_without_its_key_and_starts_without_one(monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "hush")
+    assert asked("/v1/realtime", None, kind="websocket") == (1008, 0)
+    assert asked("", None, kind="lifespan") == (200, 1)
+
+
+def asked(path, header, kind="http"):
+    """(status, calls of the server behind the guard)."""
+    sent, calls = [], []
+
+    async def behind(scope, receive, send):
+        calls.append(scope)
+        await send({"type": "http.response.start", "status": 200})
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [] if header is None else [(b"authorization", header)]
+    asyncio.run(KeyGuard(behind)({"type": kind, "path": path, "headers": headers}, None, send))
+    return sent[0].get("status") or sent[0]["code"], len(calls)
 
 
 def test_what_cannot_be_started_here_is_refused_by_key(monkeypatch):

@@ -1,0 +1,86 @@
+"""One process at a time in a run's or an agent's folder."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.folder_lock import LOCK, locked
+
+HOLD = "import sys, time; from pathlib import Path; from cod_lightning.folder_lock import locked\n"
+HOLD += "with locked(Path(sys.argv[1]), 'key', 'fit'):\n    print('held', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the folder."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_the_second_is_refused_in_one_line_that_names_the_first(tmp_path, holder):
+    for _ in range(2):  # a refusal leaves the holder's name where it is
+        with pytest.raises(ConfigError) as refused, locked(tmp_path, "--state", "deploy"):
+            pass
+        said = str(refused.value)
+        assert said.startswith(f"--state is {tmp_path}; expected a folder in which no other deploy runs (process")
+        assert f"process {holder.pid} on " in said
+        assert "\n" not in said
+
+
+def test_the_system_frees_the_lock_of_a_killed_process(tmp_path, holder):
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with locked(tmp_path, "--state", "deploy"):
+        assert (tmp_path / LOCK).read_text().startswith(f"process {os.getpid()} on ")
+
+
+def test_the_lock_is_free_after_an_error_within(tmp_path):
+    for _ in range(2):
+        with pytest.raises(ValueError, match="inside"), locked(tmp_path, "--state", "deploy"):
+            raise ValueError("inside")
+
+
+@pytest.mark.parametrize("variable", ["LOCAL_RANK", "RANK", "NODE_RANK", "SLURM_PROCID"])
+def test_only_the_first_rank_of_a_run_holds_it(tmp_path, monkeypatch, variable):
+    with locked(tmp_path, "key", "fit"):
+        monkeypatch.setenv(variable, "1")
+        with locked(tmp_path, "key", "fit"):
+            pass
+    monkeypatch.setenv(variable, "0")
+    with locked(tmp_path, "key", "fit"), pytest.raises(ConfigError), locked(tmp_path, "key", "fit"):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["fit", "--config", "smoke", "--warm_start", "null", "--overwrite", "true", "--trainer.default_root_dir"],
+        ["deploy", "--config", "smoke", "--warm_start", "null", "--num_tasks", "0", "--state"],
+    ],
+    ids=["fit", "deploy"],
+)
+@pytest.mark.usefixtures("holder")
+def test_a_second_command_gives_one_line_and_changes_nothing(argv, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-m", "cod_lightning", *argv, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+        timeout=120,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.strip().splitlines()[-1].startswith("error: ")
+    assert f"in which no other {argv[0]} runs (process " in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [LOCK]

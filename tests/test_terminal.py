@@ -1,0 +1,221 @@
+"""Whatever a world, a model, a server or a file says is shown on the terminal and never acts on it."""
+
+import contextlib
+import io
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from callbacks.progress import Progress
+from cod_lightning import cli, errors
+from cod_lightning.commands import worlds
+from cod_lightning.commands.config_files import config_folders
+from cod_lightning.deployment import ContextStore
+from cod_lightning.markdown import visible
+from cod_lightning.terminal import CleanStream, Screen, cleaned_output
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from tests.hostile_texts import ALL, ENCODABLE, HOSTILE, RAW
+
+ROOT = Path(__file__).parents[1]
+_HOSTILE_WORLD = "tests.hostile_texts.HostileLevers"
+
+
+def output(capsys, argv: list[str]) -> str:
+    """All that a command prints."""
+    capsys.readouterr()
+    with contextlib.suppress(SystemExit):  # jsonargparse's own
+        cli.main(argv)
+    shown = capsys.readouterr()
+    return shown.out + shown.err
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_visible_text_has_no_control_and_loses_no_letter(text):
+    assert not RAW.search(visible(text))
+    assert re.sub(r"[^\w]", "", visible(text)) == re.sub(r"[^\w]", "", RAW.sub("", text))
+    assert visible(visible(text)) == visible(text)
+
+
+def test_a_stream_shows_what_is_printed_and_keeps_the_return_of_a_progress_bar():
+    file = io.StringIO()
+    with cleaned_output():
+        print(ALL, file=CleanStream(file))
+    assert not RAW.search(file.getvalue())
+    file = io.StringIO()
+    file.isatty = lambda: True
+    CleanStream(file).write("\r 50 %\x1b[2J\r")
+    assert file.getvalue() == "\r 50 %␛[2J\n"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_screen_keeps_its_own_colours_and_no_sequence_of_a_text(text):
+    file = io.StringIO()
+    screen = Screen(file=file, force_terminal=True, width=200, color_system="standard", legacy_windows=False)
+    table = Table(title=text)
+    table.add_column(text)
+    table.add_row(text, style="red")
+    for one in (text, Text(text, style="green"), Panel(text, title="t"), table, Text("x", style="link http://a.b")):
+        screen.print(one)
+    assert "\x1b[32m" in file.getvalue()
+    assert not RAW.search(re.sub(r"\x1b\[[\d;]*m", "", file.getvalue().replace(visible(text), "")))
+    assert "\x1b[8m" not in file.getvalue()
+
+
+def test_a_live_display_on_a_cleaned_terminal_still_moves_its_cursor():
+    file = io.StringIO()
+    file.isatty = lambda: True
+    before = sys.stdout
+    try:
+        sys.stdout = CleanStream(file)
+        screen = Screen(force_terminal=True, width=80, legacy_windows=False)
+        with Live("moving", console=screen, auto_refresh=False) as live:
+            print(ALL)
+            live.update("moved", refresh=True)
+    finally:
+        sys.stdout = before
+    assert "\x1b[?25l" in file.getvalue()
+    assert "\x1b[2K" in file.getvalue()
+    for sequence in ("\x1b]", "\x9b", "\x9d", "\x07", "\x1b[2J", "\u202e"):
+        assert sequence not in file.getvalue()
+
+
+def test_what_the_progress_prints_is_clean():
+    progress, file = Progress(), io.StringIO()
+    progress.console = Screen(file=file, width=80)
+    progress.print(ALL)
+    assert not RAW.search(file.getvalue())
+    assert "[red]markup[/]" in file.getvalue()
+
+
+@pytest.fixture
+def state(tmp_path):
+    """An agent that wrote hostile contexts."""
+    store = ContextStore(tmp_path)
+    for n, text in enumerate(one.encode("utf-8", "replace").decode() for one in HOSTILE):
+        solve, update = (
+            Episode(
+                kind=kind,
+                position=n,
+                status=EpisodeStatus.COMPLETED,
+                reward=0.0,
+                success=True,
+                context_after=text if kind is EpisodeKind.UPDATE else "",
+            )
+            for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE)
+        )
+        store.add_solve(f"t{n}", solve, 0.0)
+        store.add_update(f"t{n}", update, 0.0)
+    store.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize("action", ["log", "show", "diff", "revert"])
+def test_hostile_contexts_are_only_shown(action, state, capsys):
+    for version in range(1, len(HOSTILE) + 1):
+        flag = "--new" if action == "diff" else "--version"
+        argv = ["context", action, "--state", str(state), *([] if action == "log" else [flag, str(version)])]
+        shown = output(capsys, argv)
+        assert shown.strip()
+        assert not RAW.search(shown)
+
+
+def test_a_hostile_world_that_is_played_or_measured_is_only_shown(capsys):
+    shown = output(capsys, ["play", "--env", _HOSTILE_WORLD, "--policy", "random", "--num_tasks", "2"])
+    assert "rewards by position" in shown
+    assert "␛]52" in shown
+    assert not RAW.search(shown)
+    shown = output(capsys, ["references", "--env", _HOSTILE_WORLD, "--num_packs", "2"])
+    assert "success by position" in shown
+    assert not RAW.search(shown)
+
+
+def test_a_hostile_description_of_a_world_is_only_shown(tmp_path, capsys, monkeypatch):
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "evil.yaml").write_text(f"# {ALL.encode('utf-8', 'replace').decode()}\nclass_path: x\n")
+    monkeypatch.setattr(worlds, "config_folders", lambda: [tmp_path, *config_folders()])
+    shown = output(capsys, ["worlds"])
+    assert "evil" in shown
+    assert not RAW.search(shown)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [ALL],
+        ["fit", "--config", ALL],
+        ["fit", "--config", "smoke", "--model.lr", ALL],
+        ["play", "--env", ALL],
+        ["play", "--env", "levers", "--policy", ALL],
+        ["deploy", "--config", "smoke", "--state", ALL, "--num_tasks", "-1"],
+        ["context", "show", "--state", ALL.replace("\x00", "")],
+        ["report", ALL.replace("\x00", "")],
+        ["sweep", "--config", ALL],
+        ["export", "--ckpt_path", ALL, "--out", "x"],
+        ["warm_start", "--config", ALL],
+        ["plan", "--config", ALL],
+    ],
+    ids=lambda argv: "-".join(one for one in argv if one is not ALL)[:30] or "command",
+)
+def test_what_is_refused_is_only_shown(argv, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = output(capsys, argv)
+    assert "rror" in shown
+    assert not RAW.search(shown)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [errors.EngineRefused, errors.EngineFailure, errors.DataError, errors.TooManyFailures, errors.SaveFailed],
+)
+def test_what_an_endpoint_or_a_file_said_is_only_shown_when_it_ends_the_run(error, capsys, monkeypatch):
+    def fails(args):
+        raise error(ALL)
+
+    monkeypatch.setattr(cli, "_dispatch", fails)
+    shown = output(capsys, ["fit"])
+    assert "error: " in shown
+    assert not RAW.search(shown)
+
+
+def test_a_traceback_is_only_shown(tmp_path):
+    code = "from cod_lightning import cli; from tests.hostile_texts import ALL\n"
+    code += "def fails(args): raise RuntimeError(ALL)\ncli._dispatch = fails\ncli.main(['fit'])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=60)
+    shown = ran.stderr.decode()
+    assert "RuntimeError: ␛]52" in shown
+    assert not RAW.search(shown)
+
+
+def test_a_report_about_a_hostile_run_is_only_announced(tmp_path, capsys):
+    folder = tmp_path / f"run {ENCODABLE}".replace("/", "").replace("\x00", "")[:200]
+    folder.mkdir()
+    (folder / "config.yaml").write_text("a: 1\n")
+    shown = output(capsys, ["report", str(folder)])
+    assert "note: " in shown
+    assert not RAW.search(shown)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.slow
+def test_a_deployed_agent_in_a_hostile_world_is_only_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    argv = ["deploy", "--config", "smoke", "--warm_start", "null", "--trainer.accelerator", "cpu", "--num_tasks", "2"]
+    world = ["--data.env", _HOSTILE_WORLD, "--data.env.init_args.protocol", "compact"]
+    shown = output(capsys, [*argv, *world, "--state", str(tmp_path / "ada")])
+    assert "task 1:" in shown
+    assert not RAW.search(shown)
+
+
+def test_a_plain_console_would_let_them_through():
+    file = io.StringIO()
+    Console(file=file).print(Text(HOSTILE[0]))
+    assert RAW.search(file.getvalue())
