@@ -175,8 +175,8 @@ def _check_text(observation: object, env: TextEnv) -> None:
 
 
 def _blame_world(error: Exception) -> NoReturn:
-    """Whatever a world raises is an `EnvironmentFailure`."""
-    if isinstance(error, EnvironmentFailure):
+    """Whatever a world raises is an `EnvironmentFailure`, unless its judge was refused."""
+    if isinstance(error, EnvironmentFailure | EngineRefused):
         raise error
     raise EnvironmentFailure(f"{type(error).__name__}: {error}") from error
 
