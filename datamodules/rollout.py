@@ -25,6 +25,7 @@ from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import CreditTable
 from cod_lightning.ranks import gathered, gathered_at_first, num_ranks, rank, share
+from cod_lightning.rewards import Reward, rewards_of
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
@@ -81,6 +82,7 @@ class RolloutDataModule(ItemDataModule):
         rewrite_history: Follow a template that rewrites earlier turns (Qwen3's drops their thoughts), at the price of more token
             rows; false keeps all as it was said. Null follows it while thinking is on.
         suites: What `test`, and the end of `fit`, evaluates.
+        rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
         deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
         max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
@@ -108,6 +110,7 @@ class RolloutDataModule(ItemDataModule):
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
         suites: list[Suite] | None = None,
+        rewards: dict[str, Reward] | None = None,
         deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
         max_failed_fraction: float = 0.5,
         seed: int = 1,
@@ -129,6 +132,7 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.suites = tuple(suites or ())
+        self.rewards = rewards_of(rewards)
         self.deadlines, self.max_failed_fraction = deadlines, max_failed_fraction
         self.seed = seed
         self.rollouts = TrainingRollouts(
@@ -186,6 +190,8 @@ class RolloutDataModule(ItemDataModule):
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
             first = self._packs(self.env, Split.TRAIN, 0, 1, self.pack_size, self.seed)[0].tasks[0]
             check_window(self.env, self.context, first, policy.window, chat, self.max_new_tokens)
+            for part in self.rewards.values():
+                part.check()
             self._chat = chat
 
     def check_trainable(self) -> None:
@@ -419,6 +425,7 @@ class RolloutDataModule(ItemDataModule):
             num_ids=_num_ids(self.trainer.lightning_module) if self.trainer is not None else None,
             deadlines=self.deadlines,
             pulse=self._pulse,
+            rewards=self.rewards,
         )
 
     def _step(self) -> int:

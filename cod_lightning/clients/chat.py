@@ -269,7 +269,10 @@ class ChatClient:
 
     def _see_ceiling(self) -> None:
         cost, tokens = self.usage.cost(self.prices), self.usage.num_tokens
-        for name, limit, spent in (("max_cost", self.max_cost, cost), ("max_total_tokens", self.max_total_tokens, tokens)):
+        for name, limit, spent in (
+            ("max_cost", self.max_cost, cost),
+            ("max_total_tokens", self.max_total_tokens, tokens),
+        ):
             if limit is not None and spent is not None and spent >= limit:
                 raise EngineRefused(
                     f"{self.where}.{name} is {limit:g} and this process has spent {spent:,.6g} ({self.report()}). "
@@ -299,7 +302,10 @@ class ChatClient:
     def _http(self) -> "AsyncClient":
         import httpx2
 
-        for name in ("httpcore2", "httpx2"):  # their debug output holds headers, in which an endpoint may repeat the key
+        for name in (
+            "httpcore2",
+            "httpx2",
+        ):  # their debug output holds headers, in which an endpoint may repeat the key
             logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger(name).level))
         if self._ssl is None and self.check().startswith("https"):
             self._ssl = httpx2.create_ssl_context()
@@ -325,7 +331,9 @@ class ChatClient:
                 raise ConfigError(f"{self.where}.{name}", limit, "above 0, or null", "Null sets no ceiling.")
         if self.max_cost is not None and None in prices.values():
             expected = f"null without {self.where}.input_price and output_price, by which the cost is counted"
-            raise ConfigError(f"{self.where}.max_cost", self.max_cost, expected, "Set both, or max_total_tokens instead.")
+            raise ConfigError(
+                f"{self.where}.max_cost", self.max_cost, expected, "Set both, or max_total_tokens instead."
+            )
         if taken := sorted({*_OWN_FIELDS, self.token_limit} & set(self.extra_body)):
             raise ConfigError(f"{self.where}.extra_body", taken, "fields that are not set elsewhere", "Leave them out.")
 

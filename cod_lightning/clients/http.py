@@ -56,7 +56,9 @@ def _next_url(url: str, response: "Response") -> str:
             _port(old.scheme, old.port),
         )
         encrypted = (
-            (old.scheme, new.scheme) == ("http", "https") and old.hostname == new.hostname and {old.port, new.port} == {None}
+            (old.scheme, new.scheme) == ("http", "https")
+            and old.hostname == new.hostname
+            and {old.port, new.port} == {None}
         )
     except ValueError:
         same = encrypted = False

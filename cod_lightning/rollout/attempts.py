@@ -127,7 +127,7 @@ def start_attempts(
                 position=moment.position,
                 pack_ends=pack_ends,
             )
-        return Attempt(kind=kind, episode=episode)
+        return Attempt(kind=kind, episode=await speaker.scored(episode, moment.task))
 
     begun = [attempt(number, kind, context, copy.deepcopy(env)) for number, (kind, context) in enumerate(given)]
     return asyncio.gather(*begun)

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 from cod_lightning.engines.base import Engine, Request, digest
 from cod_lightning.engines.completion_check import check_completion
+from cod_lightning.rewards import Rewards, scored
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.pulse import Pulse
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Message, Role, StopReason, Turn
+from cod_lightning.types import Episode, Message, Role, StopReason, Task, Turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +38,16 @@ class Speaker:
     """How long to wait for it, and for those whom it meets."""
     pulse: Pulse = field(default_factory=Pulse)
     """Where its live episodes are."""
+    rewards: Rewards = field(default_factory=dict)
+    """Parts of an episode's reward; without any it is the world's or the context's own."""
 
     def open(self, identity: str, messages: Sequence[Message]) -> "Dialogue":
         """Begin a dialogue; `identity` (pack, sibling, episode) keys its noise."""
         return Dialogue(self, identity, messages)
+
+    async def scored(self, episode: Episode, task: Task) -> Episode:
+        """The episode that was played, with all parts of its reward."""
+        return await scored(episode, task, self.rewards, self.deadlines.reward_s) if self.rewards else episode
 
 
 class Dialogue:

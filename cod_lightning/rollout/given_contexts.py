@@ -42,7 +42,7 @@ async def run_given_lifecycle(
             if context is None:
                 continue
             index = episode_index(EpisodeKind.SOLVE, position)
-            episodes[index] = await run_solve_episode(
+            solved = await run_solve_episode(
                 env,
                 task,
                 context,
@@ -52,6 +52,7 @@ async def run_given_lifecycle(
                 position=position,
                 pack_ends=ends,
             )
+            episodes[index] = await speaker.scored(solved, task)
             monitor.episode(episodes[index])
             if episodes[index].status is EpisodeStatus.FAILED:
                 break

@@ -61,6 +61,7 @@ async def run_lifecycle(
                 position=position,
                 pack_ends=ends,
             )
+            solved = await speaker.scored(solved, task)
             episodes.append(solved)
             monitor.episode(solved)
             if solved.status is EpisodeStatus.FAILED or position == len(pack) - 1:
@@ -68,6 +69,7 @@ async def run_lifecycle(
             updated = await run_update_episode(
                 env.rules, solved, mechanism=mechanism, speaker=speaker, identity=identity(), pack_ends=ends
             )
+            updated = await speaker.scored(updated, task)
             episodes.append(updated)
             monitor.episode(updated)
             if updated.status is EpisodeStatus.FAILED:

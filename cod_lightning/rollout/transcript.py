@@ -122,8 +122,9 @@ def _attempts_record(lifecycle: Lifecycle) -> dict[str, Any]:
 
 
 def episode_record(episode: Episode) -> dict[str, Any]:
-    """The episode as plain values."""
-    return {
+    """The episode as plain values; `parts` only where there are any."""
+    parts = {"parts": episode.parts} if episode.parts else {}
+    return parts | {
         "kind": episode.kind.value,
         "position": episode.position,
         "status": episode.status.value,

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, plain_names
-from cod_lightning.engines.base import Completion, Engine, Request, Served
 from cod_lightning.clients.access import key_of
+from cod_lightning.engines.base import Completion, Engine, Request, Served
 from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient

@@ -101,7 +101,7 @@ def test_a_bad_answer_is_asked_for_again_and_after_the_tries_the_world_fails(bad
     with Server(bad, said("<think>hm {}</think>\n" + GOOD)) as server:
         assert server.judge().score(DIALOGUE, "Any fever?", ("fever",)).content == 0.5
         assert len(server.asked) == 2
-    with Server(bad) as server, pytest.raises(EnvironmentFailure, match="after .* s and 3 tries") as caught:
+    with Server(bad) as server, pytest.raises(EnvironmentFailure, match=r"after .* s and 3 tries") as caught:
         server.judge().score(DIALOGUE, "Any fever?", ("fever",))
     assert len(server.asked) == 3
     assert "k-secret" not in str(caught.value)
