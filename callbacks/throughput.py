@@ -27,7 +27,8 @@ class Throughput(Callback):
 
     `time/rollout_s`, `throughput/generated_tokens_s`, `rollout/token_drift`, `rollout/num_failed`, `rollout/num_lost_groups`,
     `rollout/num_rewritten` and, for what happened at all, `faults/NAME` (lifecycles lost to it) come from the DataModule's
-    `last_rollout` and repeat until the next rollout; `time/train_s` is the span of `training_step`, its optimizer step
+    `last_rollout` and repeat until the next rollout; so do, with `data.rewards`, the means `train/reward/PART/position_N` of solve
+    episodes and `train/update_reward/PART/position_N` of updates; `time/train_s` is the span of `training_step`, its optimizer step
     included, and `throughput/trained_tokens_s` divides the tokens of the module's `last_update` by it.
     With `data.max_staleness` a rollout goes on beside updates, and `time/wait_s` is for how long training stood still for it.
     So do the costs of what a rollout may do besides: `train/resampled_packs`, played in place of packs without signal, and
@@ -79,6 +80,7 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         "time/attempts_s": rollout.seconds * rollout.attempt_share,
         "rollout/num_lost_groups": float(rollout.num_lost_groups),
         **{f"faults/{name}": float(count) for name, count in rollout.faults.items()},
+        **{f"train/{name}": total / count for name, (total, count) in rollout.parts.items()},
     }
 
 

@@ -41,11 +41,20 @@ class EngineMismatch(EngineFailure):
 
 
 class EngineRefused(CodLightningError):
-    """An engine has been told no in a way that the next request will not change (a wrong key, no such model); ends the run."""
+    """An engine, a judge or another endpoint refuses every further request (a wrong key, no such model, its cost ceiling is
+    reached); ends the run."""
 
 
 class EnvironmentFailure(CodLightningError):
     """A world raised, or gave what no world may give."""
+
+
+class RewardFailure(CodLightningError):
+    """A part of an episode's reward raised, or is no finite number: the reward is missing."""
+
+
+class RewardTimeout(RewardFailure):
+    """A part of an episode's reward took longer than `data.deadlines.reward_s`."""
 
 
 class WorldHung(EnvironmentFailure):

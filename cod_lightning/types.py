@@ -163,6 +163,8 @@ class Episode(Struct, frozen=True, kw_only=True):
     """What was raised, for FAILED: the name of its class, a colon, its message."""
     repeat: bool = False
     """Solve: whether an earlier task of the pack asked for the same (`Task.repeat`)."""
+    parts: dict[str, float] = {}
+    """What the reward is the sum of, by name, weighted; empty where it is the world's or the context's own alone."""
 
     def __post_init__(self) -> None:
         missing = self.status in (EpisodeStatus.FAILED, EpisodeStatus.SKIPPED)

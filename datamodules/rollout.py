@@ -26,6 +26,7 @@ from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import CreditTable
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import gathered, gathered_at_first, num_ranks, rank, share
+from cod_lightning.rewards import Reward, rewards_of
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
@@ -84,6 +85,7 @@ class RolloutDataModule(ItemDataModule):
         rewrite_history: Follow a template that rewrites earlier turns (Qwen3's drops their thoughts), at the price of more token
             rows; false keeps all as it was said. Null follows it while thinking is on.
         suites: What `test`, and the end of `fit`, evaluates.
+        rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
         deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
         max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
@@ -112,6 +114,7 @@ class RolloutDataModule(ItemDataModule):
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
         suites: list[Suite] | None = None,
+        rewards: dict[str, Reward] | None = None,
         deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
         max_failed_fraction: float = 0.5,
         seed: int = 1,
@@ -134,6 +137,7 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.suites = tuple(suites or ())
+        self.rewards = rewards_of(rewards)
         self.deadlines, self.max_failed_fraction = deadlines, max_failed_fraction
         self.seed = seed
         self.rollouts = TrainingRollouts(
@@ -191,6 +195,8 @@ class RolloutDataModule(ItemDataModule):
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
             first = self._packs(self.env, Split.TRAIN, 0, 1, self.pack_size, self.seed)[0].tasks[0]
             check_window(self.env, self.context, first, policy.window, chat, self.max_new_tokens)
+            for part in self.rewards.values():
+                part.check()
             self._chat = chat
 
     def check_trainable(self) -> None:
@@ -372,7 +378,14 @@ class RolloutDataModule(ItemDataModule):
         )
 
     def _setting(self, speaker: Speaker) -> Setting:
-        return Setting(env=self.env, mechanism=self.context, speaker=speaker, plan=self.plan, monitor=self.monitor)
+        return Setting(
+            env=self.env,
+            mechanism=self.context,
+            speaker=speaker,
+            plan=self.plan,
+            rewards=self.rewards,
+            monitor=self.monitor,
+        )
 
     def _recorded(self, label: str, roll: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
         """A rollout of this rank, timed, and shown to whoever listens."""

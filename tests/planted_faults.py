@@ -252,7 +252,7 @@ def play_through_an_outage(folder: Path, num_lifecycles: int, max_retries: int) 
         server.kill()
     counted = books.check(num_lifecycles)
     assert set(counted) == {"EndpointFailure"}
-    assert engine.usage.failures == {"unreachable": counted["EndpointFailure"]}
+    assert engine.client.usage.failures == {"unreachable": counted["EndpointFailure"]}
     assert num_lifecycles * 3 // 10 <= counted["EndpointFailure"] < num_lifecycles
     assert outage.finished_after >= chunk, "who came after the outage was served"
     return {"lifecycles": num_lifecycles, "counted": counted, "seconds": round(time.perf_counter() - begun, 1)}

@@ -57,8 +57,9 @@ def _show(path: Path, evaluation: Evaluation, data: Any, warm_start: Path | None
     told = teacher.described() if warm_start is not None and isinstance(teacher, TeacherDials) else ""
     print_table(_of(read_results(path), evaluation), console, note=told)
     console.print(f"Written to {path}")
-    if told := data.engine.report():
-        console.print(Text(told))
+    for line in (data.engine.report(), *(part.report() for part in data.rewards.values())):
+        if line:
+            console.print(Text(line))
 
 
 def _started_from(model: Any, warm_start: Path) -> dict[str, Any]:

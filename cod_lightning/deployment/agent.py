@@ -57,32 +57,32 @@ class Agent:
             self._replay(task, one.episode)
         self._resumed = True
         if stored and stored[-1].episode.kind is EpisodeKind.SOLVE:
-            self._finish(stored[-1])
+            self._finish(stored[-1], tasks[-1])
 
     def solve(self, task: Task) -> Episode:
         """Solve the task and do what the plan has after it; returns the solve episode."""
         assert self._resumed or not self.store.num_solved(), "the store holds earlier tasks; call resume() first"
         self._resumed = True
         position = self.store.num_solved()
-        return self._play(self._planned(position), task.id, task)[0]
+        return self._play(self._planned(position), task)[0]
 
     def _planned(self, position: int) -> list[tuple[int, PlannedEpisode]]:
         """The episodes of a task, each with its index in the whole plan."""
         order = planned(self.setting.plan, position + 2)
         return [(index, one) for index, one in enumerate(order) if one.position == position]
 
-    def _finish(self, last: StoredEpisode) -> None:
+    def _finish(self, last: StoredEpisode, task: Task) -> None:
         """What the plan has after a task that was stored before the process died."""
         if last.episode.status is EpisodeStatus.FAILED:
             return
         state = self._state()
         self.life.solved = structs.replace(last.episode, state_before=state, state_after=state)
-        self._play(self._planned(last.episode.position)[1:], last.task)
+        self._play(self._planned(last.episode.position)[1:], task)
 
-    def _play(self, order: list[tuple[int, PlannedEpisode]], task_id: str, task: Task | None = None) -> list[Episode]:
+    def _play(self, order: list[tuple[int, PlannedEpisode]], task: Task) -> list[Episode]:
         """The planned episodes of one task, each in the store as it ends."""
-        self.life.name, self.life.state = f"deploy/{task_id}", self._state()
-        tasks = {} if task is None else {order[0][1].position: task}
+        self.life.name, self.life.state = f"deploy/{task.id}", self._state()
+        tasks = {one.position: task for _, one in order}
         played: list[Episode] = []
 
         async def run() -> None:
@@ -91,7 +91,7 @@ class Agent:
                 async for episode in episodes:
                     if episode.status is EpisodeStatus.SKIPPED:
                         continue
-                    self.store.add(task_id, episode, began, self._dumped(episode))
+                    self.store.add(task.id, episode, began, self._dumped(episode))
                     self._on_episode(episode)
                     played.append(episode)
                     began = time.time()

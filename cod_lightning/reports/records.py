@@ -115,6 +115,8 @@ def _episode(episode: Episode, pack: Record) -> Record:
         "G": None,
         "t": [_turn(turn) for turn in episode.turns],
     }
+    if episode.parts:
+        record["rp"] = {str(name): number(value) for name, value in episode.parts.items()}
     lake = pack["tasks"][episode.position]["lake"] if 0 <= episode.position < len(pack["tasks"]) else None
     if lake is not None and episode.kind is EpisodeKind.SOLVE:
         record["w"] = path_of(lake, [turn.response for turn in episode.turns])

@@ -127,6 +127,7 @@ def start_attempts(
                     position=point.position,
                     pack_ends=life.ends,
                 )
+                episode = await setting.scored(episode, point.task)
             finally:
                 crossing(EnvironmentFailure, env.close)
         except FAULTS as error:

@@ -27,6 +27,8 @@ class Deadlines:
     """For one episode, a solve or an update."""
     pack_s: float | None = None
     """For one lifecycle through a whole pack."""
+    reward_s: float | None = 300.0
+    """For one part of an episode's reward, a judge's answer for example."""
     stall_s: float | None = 1800.0
     """With no turn and no step of a world finished anywhere for so long, the process writes down where every thread is and exits
     with code 70, to be resumed; null: it waits forever."""

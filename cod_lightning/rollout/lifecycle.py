@@ -71,7 +71,7 @@ class Life:
                 if kind is EpisodeKind.SOLVE:
                     episode = await self._solve(index, position, tasks[position])
                 else:
-                    episode = await self._update(index)
+                    episode = await self._update(index, tasks[position])
             except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
                 episode = Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
             failed = episode.status is EpisodeStatus.FAILED
@@ -100,12 +100,13 @@ class Life:
             pack_ends=self.ends,
             shown=self.contexts.shown,
         )
+        solved = await self.setting.scored(solved, task)
         if solved.status is not EpisodeStatus.FAILED:
             solved = _after_feedback(self.setting.mechanism, solved)
         self.solved, self.state = solved, solved.state_after
         return solved
 
-    async def _update(self, index: int) -> Episode:
+    async def _update(self, index: int, task: Task) -> Episode:
         assert self.env is not None, "_begin() has not run"
         assert self.solved is not None, "an update before any task"
         updated = await run_update_episode(
@@ -116,6 +117,7 @@ class Life:
             identity=f"{self.name}.{index}",
             pack_ends=self.ends,
         )
+        updated = await self.setting.scored(updated, task)
         self.previous, self.state = self.state, updated.state_after
         return updated
 

@@ -8,9 +8,10 @@ from typing import Any
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.plans import LifecyclePlan, UpdateEvery
+from cod_lightning.rewards import Rewards, scored
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.monitor import RolloutMonitor
-from cod_lightning.types import EpisodeKind
+from cod_lightning.types import Episode, EpisodeKind, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,13 @@ class Setting:
     mechanism: ContextMechanism
     speaker: Speaker
     plan: LifecyclePlan = UpdateEvery()  # noqa: RUF009  (frozen)
+    rewards: Rewards = field(default_factory=dict)
+    """Parts of an episode's reward; without any it is the environment's or the context's own."""
     monitor: RolloutMonitor = field(default_factory=RolloutMonitor)
+
+    async def scored(self, episode: Episode, task: Task) -> Episode:
+        """The episode that was played, with all parts of its reward."""
+        return await scored(episode, task, self.rewards, self.speaker.deadlines.reward_s) if self.rewards else episode
 
 
 class Shown(StrEnum):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 from cod_lightning.rollout.faults import count_faults
-from cod_lightning.types import Episode, EpisodeStatus, Group, Turn
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,9 @@ class RolloutStats:
     """Groups of siblings of whom fewer than two went all the way, so that nothing compares them as a whole."""
     faults: dict[str, int] = field(default_factory=dict)
     """Lifecycles lost to each fault, by its name."""
+    parts: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """Sum and number of the parts of rewards, by `reward/PART/position_N` (solve) or `update_reward/PART/position_N`; empty where
+    no episode has any."""
 
     @property
     def attempt_share(self) -> float:
@@ -47,8 +50,13 @@ class RolloutStats:
 
     def __add__(self, other: "RolloutStats") -> "RolloutStats":
         """Of a rollout in several rounds."""
-        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "faults"}
-        return RolloutStats(**sums, faults=dict(Counter(self.faults) + Counter(other.faults)))
+        apart = ("faults", "parts")
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name not in apart}
+        parts = dict(self.parts)
+        for name, (total, count) in other.parts.items():
+            before, num_before = parts.get(name, (0.0, 0))
+            parts[name] = (before + total, num_before + count)
+        return RolloutStats(**sums, faults=dict(Counter(self.faults) + Counter(other.faults)), parts=parts)
 
     @classmethod
     def of(
@@ -76,7 +84,19 @@ class RolloutStats:
             ),
             num_lost_groups=sum(len(g.lifecycles) > 1 and _num_whole(g) < 2 for g in groups),
             faults=count_faults(groups),
+            parts=_parts(lifecycles),
         )
+
+
+def _parts(lifecycles: Sequence[Lifecycle]) -> dict[str, tuple[float, int]]:
+    """Of the lifecycles' own episodes, attempts left out."""
+    values: dict[str, list[float]] = {}
+    for lifecycle in lifecycles:
+        for episode in lifecycle.episodes:
+            kind = "reward" if episode.kind is EpisodeKind.SOLVE else f"{episode.kind}_reward"
+            for name, value in episode.parts.items():
+                values.setdefault(f"{kind}/{name}/position_{episode.position}", []).append(value)
+    return {name: (sum(found), len(found)) for name, found in sorted(values.items())}
 
 
 def _turns(episodes: Sequence[Episode]) -> list[Turn]:

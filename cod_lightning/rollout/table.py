@@ -55,6 +55,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("error", pa.string(), "what was raised, for failed"),
     ("repeat", pa.bool_(), "solve: whether an earlier task of the pack asked for the same"),
     ("policy_version", pa.int32(), "the oldest among its turns: weight syncs seen; -1 scripted; null without turns"),
+    ("parts", pa.map_(pa.string(), pa.float64()), "parts of the reward by name; null where it has none"),
     ("turns", pa.list_(_TURN), "texts, token ids and log-probs (nats), as in the JSON lines"),
 )
 
@@ -142,8 +143,9 @@ def read_lifecycles(path: Path) -> Iterator[Lifecycle]:
         key, episodes = None, []
         for index in range(file.num_row_groups):
             for row in file.read_row_group(index).to_pylist():
-                states = {name: json.loads(row[name]) for name in _STATES if row.get(name) is not None}
-                episode = read_episode({name: row[name] for name in _EPISODE if name not in _STATES} | states)
+                extra = {name: json.loads(row[name]) for name in _STATES if row.get(name) is not None}
+                extra["parts"] = dict(row.get("parts") or ())
+                episode = read_episode({n: row[n] for n in _EPISODE if n not in (*_STATES, "parts")} | extra)
                 own = (row["run"], row["label"], row["step"], row["pack_id"], row["sibling"])
                 if episodes and own != key:
                     yield _lifecycle(key, episodes)

@@ -124,16 +124,17 @@ def _attempts_record(lifecycle: Lifecycle) -> dict[str, Any]:
 
 
 def episode_record(episode: Episode) -> dict[str, Any]:
-    """The episode as plain values; states of contexts only where they say more than the context's text."""
-    states = {
-        name: msgspec.to_builtins(state)
-        for name, state, text in (
-            ("state_before", episode.state_before, episode.context_before),
-            ("state_after", episode.state_after, episode.context_after),
-        )
-        if not (type(state) is TextState and state.text == text)
-    }
-    return ({} if episode.status is EpisodeStatus.SKIPPED else states) | {
+    """The episode as plain values; parts of the reward only where there are any, and states of contexts only where they say
+    more than the context's text."""
+    extra: dict[str, Any] = {"parts": episode.parts} if episode.parts else {}
+    for name, state, text in (
+        ("state_before", episode.state_before, episode.context_before),
+        ("state_after", episode.state_after, episode.context_after),
+    ):
+        derivable = type(state) is TextState and state.text == text
+        if not derivable and episode.status is not EpisodeStatus.SKIPPED:
+            extra[name] = msgspec.to_builtins(state)
+    return extra | {
         "kind": episode.kind.value,
         "position": episode.position,
         "status": episode.status.value,

@@ -114,7 +114,7 @@ def test_an_agent_does_what_a_lifecycle_does(tmp_path):
 
 def test_an_agent_that_died_before_its_update_does_that_first(tmp_path):
     agent, pack = _agent(tmp_path / "a")
-    agent._play(agent._planned(0)[:1], pack.tasks[0].id, pack.tasks[0])
+    agent._play(agent._planned(0)[:1], pack.tasks[0])
     assert [s.episode.kind for s in agent.store.episodes()] == [EpisodeKind.SOLVE]
     again, _ = _agent(tmp_path / "a")
     again.resume(list(pack.tasks[:1]))

@@ -76,7 +76,7 @@ def test_a_served_policy_says_what_it_says_in_process(max_new_tokens):
     stops = {turn.stop for group in served for e in group.lifecycles[0].episodes for turn in e.turns}
     assert stops == {StopReason.STOP if max_new_tokens == 8 else StopReason.LENGTH}
     assert count_drift(served) == 0
-    assert engine.usage.num_served == len(server.requests) > 30
+    assert engine.client.usage.num_served == len(server.requests) > 30
     assert 1 < server.most_in_flight <= 3
 
 
@@ -97,10 +97,10 @@ def test_a_request_carries_messages_sampling_settings_and_the_key():
     ]
 
 
-def test_a_server_without_keys_gets_none_and_never_another_variables(monkeypatch):
+def test_a_server_without_keys_gets_no_key_and_never_another_variables(monkeypatch):
     with ChatServer(lambda content: said("up")) as server:
         ask(bound(server.url, api_key_variable="NO_SUCH_KEY"))
-    assert server.keys == ["Bearer none"]
+    assert server.keys == [None]
 
 
 def test_ids_are_those_of_the_text_and_a_special_token_in_it_is_only_letters():
@@ -125,7 +125,7 @@ def test_no_more_requests_are_in_flight_than_allowed_and_every_loop_has_a_client
         for _ in range(3):
             ask(engine, *[request()] * 10)
     assert server.most_in_flight == 3
-    assert engine.usage.num_served == 30
+    assert engine.client.usage.num_served == 30
 
 
 def test_tokens_and_cost_are_counted_and_told():
@@ -133,9 +133,9 @@ def test_tokens_and_cost_are_counted_and_told():
         engine = bound(server.url, input_price=2.0, output_price=10.0, cached_price=0.5)
         assert engine.report() == ""
         ask(engine, *[request()] * 3)
-    usage = engine.usage
+    usage = engine.client.usage
     assert (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens) == (30, 15, 12)
-    assert usage.cost(engine.prices) == pytest.approx((15 * 2 + 15 * 0.5 + 12 * 10) / 1e6)
+    assert usage.cost(engine.client.prices) == pytest.approx((15 * 2 + 15 * 0.5 + 12 * 10) / 1e6)
     assert engine.report() == "tiny: 3 answers; tokens: 30 in (15 cached), 12 out; cost: 0.0002"
 
 
@@ -145,8 +145,8 @@ def test_a_server_that_fails_twice_is_asked_again():
         engine = bound(server.url, max_retries=2)
         (completion,) = ask(engine)
     assert completion.stop is StopReason.STOP
-    assert (len(server.requests), engine.usage.num_retries) == (3, 2)
-    assert not engine.usage.failures
+    assert (len(server.requests), engine.client.usage.num_retries) == (3, 2)
+    assert not engine.client.usage.failures
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_what_the_model_does_is_a_turn_of_its_own(reply, text, stop, note):
         (completion,) = ask(engine)
     assert (CHAT.decode(completion.action_ids), completion.stop) == (text, stop)
     assert completion.action_ids, "a turn without ids would break the row"
-    assert dict(engine.usage.notes) == ({note: 1} if note else {})
+    assert dict(engine.client.usage.notes) == ({note: 1} if note else {})
 
 
 TROUBLE = {
@@ -194,7 +194,7 @@ def test_every_trouble_is_a_failure_with_a_name_and_without_the_key(kind, caplog
         ask(engine)
         with pytest.raises(EngineFailure, match=f"^{kind}: ") as caught:
             ask(engine)
-    assert dict(engine.usage.failures) == {kind: 1}
+    assert dict(engine.client.usage.failures) == {kind: 1}
     assert kind in engine.report()
     traceback = "".join(format_exception(caught.value))
     assert KEY not in f"{caught.value!r} {traceback} {engine.report()} {vars(engine)} {caplog.text}"
@@ -239,7 +239,7 @@ def test_the_run_goes_on_where_some_requests_fail():
         groups = play(engine, CHAT, 100_000)
     episodes = [e for group in groups for e in group.lifecycles[0].episodes]
     failed = [e for e in episodes if e.status is EpisodeStatus.FAILED]
-    assert 0 < len(failed) == engine.usage.failures["HTTP 500"] <= len(groups)
+    assert 0 < len(failed) == engine.client.usage.failures["HTTP 500"] <= len(groups)
     assert all(e.reward is None and e.error.startswith("EndpointFailure: HTTP 500: ") for e in failed)
     assert any(e.reward is not None for e in episodes)
 
@@ -278,7 +278,7 @@ def test_an_answer_in_between_starts_the_count_again_and_a_refused_prompt_never_
             else:
                 with pytest.raises(EngineFailure):
                     ask(engine)
-    assert dict(engine.usage.failures) == {"HTTP 404": 4, "HTTP 400": 5}
+    assert dict(engine.client.usage.failures) == {"HTTP 404": 4, "HTTP 400": 5}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.collector import collected_by_growth, resident
 from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
 from tests.stubs import FunctionEngine
 
@@ -58,7 +59,7 @@ def test_a_world_that_leaves_cycles_holds_a_fraction_of_them():
     )
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(16)]
     before = resident()
-    groups = run_groups(packs, 2, world=world, mechanism=mechanism, speaker=speaker)
+    groups = run_groups(packs, 2, Setting(env=world, mechanism=mechanism, speaker=speaker))
     made = 10 * sum(len(e.turns) for g in groups for life in g.lifecycles for e in life.solves)
     assert made >= 900
     assert Loop.most < made / 2

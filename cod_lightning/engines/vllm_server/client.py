@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from cod_lightning.engines.endpoint_failure import without
+from cod_lightning.clients.failure import without
 from cod_lightning.engines.vllm_server.turn import ServerAnswer, ServerLost, ServerRefused, answer_of, turn_body
 from cod_lightning.errors import ConfigError, EngineFailure
 

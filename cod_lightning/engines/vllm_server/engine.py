@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, plain_names
+from cod_lightning.clients.access import key_of
 from cod_lightning.engines.base import Completion, Engine, Request, Served
-from cod_lightning.engines.endpoint_access import key_of
 from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
@@ -126,7 +126,7 @@ class VLLMServerEngine(Engine):
         """Ask the servers that run already who they are; see that others could be started."""
         if find_spec("openai") is None:
             raise ConfigError("data.engine", type(self).__name__, "the library openai", "pip install openai.")
-        key_of(self.api_key_variable)
+        key_of(self.api_key_variable, "data.engine.api_key_variable")
         if self.start:
             check_local(self.start, self.local)
             if self.takes_adapters and served.adapter_rank:
@@ -320,4 +320,4 @@ class VLLMServerEngine(Engine):
         return await self._watch.ask(request.dialogue, body, self.label)
 
     def _client(self, url: str) -> ServerClient:
-        return ServerClient(url, key_of(self.api_key_variable), self.sync_timeout_s)
+        return ServerClient(url, key_of(self.api_key_variable, "data.engine.api_key_variable"), self.sync_timeout_s)

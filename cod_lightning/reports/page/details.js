@@ -8,6 +8,12 @@ function outcomeOf(episode) {
   return episode.u ? (episode.ok ? "noted" : "garbled") : episode.ok ? "solved" : "unsolved";
 }
 
+// The parts of a reward, where there are several, as a list in brackets.
+function partsOf(episode) {
+  const parts = Object.entries(episode.rp || {}).map(([name, value]) => `${name} ${shown(value, 2, true)}`);
+  return parts.length ? ` (${parts.join(", ")})` : "";
+}
+
 class Details {
   constructor(place, data, overview, goTo) {
     Object.assign(this, { place, data, overview, goTo, episode: 0, colouring: "logprob" });
@@ -85,7 +91,7 @@ class Details {
 
   facts(one) {
     const tokens = one.t.reduce((sum, turn) => sum + turn[4].length, 0), version = one.t.length ? one.t[0][3] : null;
-    const pairs = [["outcome", OUTCOMES[outcomeOf(one)]], ["status", one.st], ["reward", shown(one.r)], ["return", shown(one.R, 3)],
+    const pairs = [["outcome", OUTCOMES[outcomeOf(one)]], ["status", one.st], ["reward", shown(one.r) + partsOf(one)], ["return", shown(one.R, 3)],
       ["advantage", shown(one.A, 3, true)], ["turns", one.t.length], ["tokens", tokens || "–"], ["policy version", version === null ? "–" : version < 0 ? "scripted" : version]];
     return h("dl", { class: "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
   }

@@ -1,9 +1,9 @@
-"""What an endpoint was asked for: answers, failures by kind, tokens, and what they cost."""
+"""Requests to an endpoint so far: answers, failures by kind, tokens, and what they cost."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-from cod_lightning.engines.chat_answer import ChatAnswer
+from cod_lightning.clients.answer import Tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,32 +18,33 @@ class Prices:
 
 @dataclass(slots=True)
 class Usage:
-    """Counts since the engine was made, over all rollouts."""
+    """Counts since the client was made, over all rollouts of this process."""
 
     num_served: int = 0
+    """Questions that were answered."""
     num_retries: int = 0
     """Requests that were sent again, for answers that came in the end."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     """Part of `prompt_tokens`."""
     completion_tokens: int = 0
-    num_untold: int = 0
-    """Answers that came without token counts."""
+    num_estimated: int = 0
+    """Answers without token counts; theirs are estimated."""
     notes: Counter[str] = field(default_factory=Counter)
     """Answers that were cut off, empty or a refusal."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Requests that failed in the end, by kind."""
+    """Questions that failed in the end, by kind."""
 
-    def served(self, answer: ChatAnswer, num_retries: int) -> None:
-        """One more answer."""
-        self.num_served += 1
-        self.num_retries += num_retries
-        self.prompt_tokens += answer.prompt_tokens
-        self.cached_tokens += answer.cached_tokens
-        self.completion_tokens += answer.completion_tokens
-        self.num_untold += not answer.told
-        if answer.note:
-            self.notes[answer.note] += 1
+    def charge(self, tokens: Tokens) -> None:
+        """The endpoint bills an answer, whether or not it can be used."""
+        self.prompt_tokens += tokens.prompt
+        self.cached_tokens += tokens.cached
+        self.completion_tokens += tokens.completion
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and completion tokens together."""
+        return self.prompt_tokens + self.completion_tokens
 
     def cost(self, prices: Prices) -> float | None:
         """What the counted tokens cost; None where a price is unknown.
@@ -59,7 +60,7 @@ class Usage:
         return (paid + self.cached_tokens * cached + self.completion_tokens * prices.completion) / 1e6
 
     def report(self, prices: Prices) -> str:
-        """One line for a person; empty if nothing was ever asked."""
+        """One line for a person; empty if no question was ever asked."""
         if not self.num_served and not self.failures:
             return ""
         noted = f" ({_listed(self.notes)})" if self.notes else ""
@@ -70,10 +71,10 @@ class Usage:
             parts.append(f"failed: {_listed(self.failures)}")
         cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
         parts.append(f"tokens: {self.prompt_tokens:,} in{cached}, {self.completion_tokens:,} out")
-        if self.num_untold:
-            parts.append(f"{self.num_untold:,} answers without token counts")
+        if self.num_estimated:
+            parts.append(f"{self.num_estimated:,} answers without token counts, estimated")
         if (cost := self.cost(prices)) is not None:
-            parts.append(f"cost: {'at least ' if self.num_untold else ''}{cost:,.4f}")
+            parts.append(f"cost: {'about ' if self.num_estimated else ''}{cost:,.4f}")
         return "; ".join(parts)
 
 

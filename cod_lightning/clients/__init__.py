@@ -1,0 +1,5 @@
+"""One client for chat endpoints: the engine's, a judge's, a teacher's. Every answer is bounded in time, bytes, tokens and cost."""
+
+from cod_lightning.clients.answer import ChatAnswer as ChatAnswer
+from cod_lightning.clients.chat import ChatClient as ChatClient
+from cod_lightning.clients.failure import EndpointFailure as EndpointFailure

@@ -1,0 +1,355 @@
+"""The client of an OpenAI-compatible chat endpoint: for the engine, judges, teachers and simulated users.
+
+A rollout is one `asyncio.run`; connections live as long as its loop, in an asynchronous generator, which the loop closes when it
+ends. Nothing of an endpoint is trusted: an answer is bounded in time, bytes and tokens, all answers together in cost.
+"""
+
+import asyncio
+import json
+import logging
+import ssl
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from cod_lightning.clients.access import key_of, url_of
+from cod_lightning.clients.answer import ChatAnswer, Tokens, answer_of, completion_of, tokens_of
+from cod_lightning.clients.failure import (
+    NO_CREDIT,
+    TIMEOUT,
+    TOO_LONG,
+    UNREACHABLE,
+    UNREADABLE,
+    EndpointFailure,
+    without,
+)
+from cod_lightning.clients.http import Reply, post
+from cod_lightning.clients.usage import Prices, Usage
+from cod_lightning.errors import ConfigError, EngineRefused
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Message
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+_LONGEST_PAUSE_S = 30.0
+_LONGEST_ASKED_PAUSE_S = 120.0
+"""A longer `Retry-After` is not waited for."""
+_LETTERS_PER_TOKEN = 128
+"""No vocabulary has longer tokens: a text with more letters than that for each of `max_tokens` broke the limit."""
+_BYTES_PER_TOKEN = 4
+"""For the estimate where an endpoint gives no counts."""
+_OWN_FIELDS = frozenset({"model", "messages", "stream", "n"})
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Line:
+    """What one event loop has: connections, and the free places for requests."""
+
+    http: "AsyncClient"
+    slots: asyncio.Semaphore
+    life: AsyncGenerator[None, None] | None = None
+
+
+class ChatClient:
+    """Asks one model at one endpoint. One object for all users of a part: copies share its counts.
+
+    Args:
+        model: Name of the model at the endpoint.
+        base_url: As in https://host/v1; null takes it from the environment variable OPENAI_BASE_URL.
+        where: Config key of the part that asks, for messages.
+        url_variable: Environment variable that holds the address where `base_url` is null.
+        api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
+        max_concurrent: Most requests in flight in one event loop.
+        timeout_s: For one try, from connecting to the last byte.
+        max_retries: Further tries after a time-out, a lost connection or HTTP 408, 409, 425, 429, 5xx.
+        backoff_s: Pause after the first failed try; it doubles with every further one, up to 30 s, less up to a quarter that
+            is derived from the request. A `Retry-After` of up to 120 s goes before it.
+        max_refusals: The run ends after so many denials (HTTP 401, 402, 403, 404) in a row, or after the first if nothing was
+            ever served; while nothing was, also after so many of HTTP 400, 422, redirects, time-outs or no connection; later, after
+            so many time-outs in a row for each of `max_concurrent`.
+        token_limit: Field that limits the tokens of an answer; newer models of OpenAI know the second only.
+        extra_body: Further fields of every request, for example {top_k: -1}. They are kept in run configs: no secrets.
+        max_bytes: Most bytes of an answer, compressed and decompressed.
+        input_price: Price of a million prompt tokens; null: no cost is counted.
+        output_price: Price of a million completion tokens; null: no cost is counted.
+        cached_price: Price of a million prompt tokens from the endpoint's cache; null: as the others.
+        max_cost: The run ends once this process has spent so much, by the prices above; null sets no ceiling.
+        max_total_tokens: The run ends once this process has used so many tokens, prompts included; null sets no ceiling.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        base_url: str | None = None,
+        *,
+        where: str,
+        url_variable: str = "OPENAI_BASE_URL",
+        api_key_variable: str = "OPENAI_API_KEY",
+        max_concurrent: int = 8,
+        timeout_s: float = 120.0,
+        max_retries: int = 4,
+        backoff_s: float = 0.5,
+        max_refusals: int = 3,
+        token_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens",
+        extra_body: dict[str, Any] | None = None,
+        max_bytes: int = 2**22,
+        input_price: float | None = None,
+        output_price: float | None = None,
+        cached_price: float | None = None,
+        max_cost: float | None = None,
+        max_total_tokens: int | None = None,
+    ) -> None:
+        self.model, self.base_url, self.where, self.url_variable = model, base_url, where, url_variable
+        self.api_key_variable, self.max_concurrent, self.timeout_s = api_key_variable, max_concurrent, timeout_s
+        self.max_retries, self.backoff_s, self.max_refusals = max_retries, backoff_s, max_refusals
+        self.token_limit, self.extra_body, self.max_bytes = token_limit, dict(extra_body or {}), max_bytes
+        self.prices = Prices(prompt=input_price, completion=output_price, cached=cached_price)
+        self.max_cost, self.max_total_tokens = max_cost, max_total_tokens
+        self._check_numbers()
+        self.usage = Usage()
+        self._row, self._num_in_a_row = "", 0
+        self._begin()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ChatClient":
+        """Itself: a ceiling and counts hold for all who share it."""
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which counts on its own."""
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_lines", "_ssl")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+        self._ssl: ssl.SSLContext | None = None
+
+    def check(self) -> str:
+        """The endpoint's address, once all is there to begin with; nothing is sent. Raises `ConfigError`."""
+        if not self.model:
+            remedy = "Name one; the endpoint lists its models at /models."
+            raise ConfigError(f"{self.where}.model", "empty", "the name of a model at the endpoint", remedy)
+        key_of(self.api_key_variable, f"{self.where}.api_key_variable")
+        return url_of(self.base_url, self.where, self.url_variable)
+
+    async def ask(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int,
+        fields: Mapping[str, Any] | None = None,
+        read: Callable[[ChatAnswer], T],
+        ask_again: bool = True,
+    ) -> T:
+        """What `read` makes of the answer. Where it raises `ValueError`, or no answer can be read, the model is asked again.
+
+        `ask_again=False` does not ask again for an answer that came: it is the policy's own doing.
+
+        Raises:
+            EndpointFailure: After the tries, or at once where another try cannot help.
+            EngineRefused: Where no further request can succeed, or the cost has reached its ceiling; ends the run.
+        """
+        line = await self._line()
+        body = {
+            "model": self.model,
+            "messages": [{"role": one.role.value, "content": one.content} for one in messages],
+            **(fields or {}),
+            self.token_limit: max_tokens,
+            **self.extra_body,
+        }
+        content = json.dumps(body).encode()
+        async with line.slots:
+            try:
+                result = await self._tried(line.http, content, max_tokens, read, ask_again)
+            except EndpointFailure as failure:
+                self._failed(failure)
+                raise
+        self._row, self._num_in_a_row = "", 0
+        return result
+
+    def report(self) -> str:
+        """Answers, failures, tokens and cost so far, in one line; empty if nothing was asked."""
+        line = self.usage.report(self.prices)
+        return f"{self.model}: {line}" if line else ""
+
+    async def _tried(
+        self, http: "AsyncClient", content: bytes, max_tokens: int, read: Callable[[ChatAnswer], T], ask_again: bool
+    ) -> T:
+        begun, tries = time.monotonic(), 0
+        while True:
+            self._see_ceiling()
+            tries += 1
+            try:
+                answer = await self._once(http, content, max_tokens)
+                try:
+                    result = read(answer)
+                except ValueError as error:
+                    raise EndpointFailure(UNREADABLE, without(self._key(), str(error))) from None
+                with self._lock:
+                    self.usage.num_served += 1
+                    self.usage.num_retries += tries - 1
+                    if answer.note:
+                        self.usage.notes[answer.note] += 1
+                return result
+            except EndpointFailure as failure:
+                again = failure.passes or (ask_again and not failure.kind.startswith(("HTTP", "redirect")))
+                if not again or tries > self.max_retries:
+                    took = f"{time.monotonic() - begun:.1f} s and {tries} {'try' if tries == 1 else 'tries'}"
+                    if failure.kind == TIMEOUT:
+                        raise EndpointFailure(TIMEOUT, f"no answer within {took}") from None
+                    detail = failure.detail + (f", after {took}" if tries > 1 else "")
+                    raise EndpointFailure(failure.kind, detail) from None
+                pause = failure.retry_after_s
+            if pause is None:
+                share = derive_seed("pause before a retry", content.decode(), tries) / 2**63
+                pause = min(_LONGEST_PAUSE_S, self.backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
+            await asyncio.sleep(pause)
+
+    async def _once(self, http: "AsyncClient", content: bytes, max_tokens: int) -> ChatAnswer:
+        """One request. Raises `EndpointFailure`."""
+        import httpx2
+
+        key = self._key()
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                reply = await post(http, f"{self.check()}/chat/completions", content, headers, self.max_bytes)
+        except EndpointFailure:
+            raise
+        except (TimeoutError, httpx2.TimeoutException):
+            raise EndpointFailure(TIMEOUT, "") from None
+        except httpx2.TransportError as error:
+            cause = error.__cause__ or error
+            raise EndpointFailure(UNREACHABLE, without(key, f"{type(cause).__name__}: {cause}")) from None
+        except Exception as error:
+            raise EndpointFailure("broken request", without(key, f"{type(error).__name__}: {error}")) from None
+        if reply.status != 200:
+            raise _status_failure(reply, key)
+        completion = completion_of(reply.body)
+        counted = tokens_of(completion)
+        estimated = Tokens(
+            prompt=len(content) // _BYTES_PER_TOKEN, completion=min(max_tokens, len(reply.body) // _BYTES_PER_TOKEN)
+        )
+        with self._lock:
+            self.usage.charge(counted or estimated)
+            self.usage.num_estimated += counted is None
+        answer = answer_of(completion)
+        if len(answer.text) > _LETTERS_PER_TOKEN * max_tokens:
+            detail = f"{len(answer.text):,} letters, more than {self.token_limit}={max_tokens:,} can spell"
+            raise EndpointFailure(TOO_LONG, detail)
+        return answer
+
+    def _failed(self, failure: EndpointFailure) -> None:
+        """Count it; raise `EngineRefused` where going on is of no use."""
+        with self._lock:
+            self.usage.failures[failure.kind] += 1
+            self._num_in_a_row = self._num_in_a_row + 1 if failure.row == self._row else 1
+            self._row, num_in_a_row = failure.row, self._num_in_a_row
+        if failure.ends_the_run(
+            ever_served=self.usage.num_served > 0,
+            num_in_a_row=num_in_a_row,
+            max_refusals=self.max_refusals,
+            max_concurrent=self.max_concurrent,
+        ):
+            times = f", {num_in_a_row} times in a row" if num_in_a_row > 1 else ""
+            raise EngineRefused(
+                f"{self.check()} does not serve the model {self.model}{times}: {failure}. "
+                f"Check the settings at {self.where} and the key in {self.api_key_variable}."
+            ) from None
+
+    def _see_ceiling(self) -> None:
+        cost, tokens = self.usage.cost(self.prices), self.usage.num_tokens
+        for name, limit, spent in (
+            ("max_cost", self.max_cost, cost),
+            ("max_total_tokens", self.max_total_tokens, tokens),
+        ):
+            if limit is not None and spent is not None and spent >= limit:
+                raise EngineRefused(
+                    f"{self.where}.{name} is {limit:g} and this process has spent {spent:,.6g} ({self.report()}). "
+                    f"Raise it and go on with --ckpt_path last."
+                )
+
+    def _key(self) -> str:
+        return key_of(self.api_key_variable, f"{self.where}.api_key_variable")
+
+    async def _line(self) -> _Line:
+        """The running loop's connections."""
+        loop = asyncio.get_running_loop()
+        if (line := self._lines.get(loop)) is None:
+            line = self._lines[loop] = _Line(self._http(), asyncio.Semaphore(self.max_concurrent))
+            line.life = self._closing(loop, line)
+            await anext(line.life)
+        return line
+
+    async def _closing(self, loop: asyncio.AbstractEventLoop, line: _Line) -> AsyncGenerator[None, None]:
+        """Holds the connections until the loop ends: `asyncio.run` closes the generators that it has seen."""
+        try:
+            yield
+        finally:
+            del self._lines[loop]
+            await line.http.aclose()
+
+    def _http(self) -> "AsyncClient":
+        import httpx2
+
+        for name in (
+            "httpcore2",
+            "httpx2",
+        ):  # their debug output holds headers, in which an endpoint may repeat the key
+            logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger(name).level))
+        if self._ssl is None and self.check().startswith("https"):
+            self._ssl = httpx2.create_ssl_context()
+        return httpx2.AsyncClient(verify=self._ssl or False, timeout=self.timeout_s, follow_redirects=False)
+
+    def _check_numbers(self) -> None:
+        for name, least in (("max_concurrent", 1), ("max_retries", 0), ("max_refusals", 1), ("max_bytes", 1024)):
+            if getattr(self, name) < least:
+                remedy = "Leave it out for the default."
+                raise ConfigError(f"{self.where}.{name}", getattr(self, name), f"at least {least}", remedy)
+        if not 0 < self.timeout_s < float("inf"):
+            expected = "seconds above 0, and finite"
+            raise ConfigError(f"{self.where}.timeout_s", self.timeout_s, expected, "Leave it out for the default.")
+        if not 0 <= self.backoff_s <= _LONGEST_PAUSE_S:
+            expected = f"seconds in [0, {_LONGEST_PAUSE_S:g}]"
+            raise ConfigError(f"{self.where}.backoff_s", self.backoff_s, expected, "0.5 is the default.")
+        prices = {"input_price": self.prices.prompt, "output_price": self.prices.completion}
+        for name, price in {**prices, "cached_price": self.prices.cached}.items():
+            if price is not None and not 0 <= price < float("inf"):
+                raise ConfigError(f"{self.where}.{name}", price, "at least 0 and finite", "Null counts no cost.")
+        for name, limit in {"max_cost": self.max_cost, "max_total_tokens": self.max_total_tokens}.items():
+            if limit is not None and not limit > 0:
+                raise ConfigError(f"{self.where}.{name}", limit, "above 0, or null", "Null sets no ceiling.")
+        if self.max_cost is not None and None in prices.values():
+            expected = f"null without {self.where}.input_price and output_price, by which the cost is counted"
+            raise ConfigError(
+                f"{self.where}.max_cost", self.max_cost, expected, "Set both, or max_total_tokens instead."
+            )
+        if taken := sorted({*_OWN_FIELDS, self.token_limit} & set(self.extra_body)):
+            raise ConfigError(f"{self.where}.extra_body", taken, "fields that are not set elsewhere", "Leave them out.")
+
+
+def _status_failure(reply: Reply, key: str) -> EndpointFailure:
+    """What a status other than 200 means, in the endpoint's own words where its error is of the usual form."""
+    kind, message, code = f"HTTP {reply.status}", reply.body.decode("utf-8", "replace"), None
+    try:
+        error = json.loads(reply.body)["error"]
+        message, code = str(error["message"]), error.get("code")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    if reply.status == 429 and code == "insufficient_quota":
+        kind = NO_CREDIT
+    try:
+        asked = float(reply.headers.get("retry-after", ""))
+    except ValueError:
+        asked = -1.0
+    return EndpointFailure(kind, without(key, message), asked if 0 <= asked <= _LONGEST_ASKED_PAUSE_S else None)

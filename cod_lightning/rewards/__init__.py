@@ -1,0 +1,11 @@
+"""Parts of an episode's reward: the world's own, the context's own, format, length, a judge."""
+
+from cod_lightning.rewards.answer import FormatReward as FormatReward
+from cod_lightning.rewards.answer import LengthReward as LengthReward
+from cod_lightning.rewards.base import ContextReward as ContextReward
+from cod_lightning.rewards.base import Reward as Reward
+from cod_lightning.rewards.base import Rewards as Rewards
+from cod_lightning.rewards.base import WorldReward as WorldReward
+from cod_lightning.rewards.base import rewards_of as rewards_of
+from cod_lightning.rewards.base import scored as scored
+from cod_lightning.rewards.judge import JudgeReward as JudgeReward

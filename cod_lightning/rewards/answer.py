@@ -1,0 +1,85 @@
+"""Rewards of the form of an answer: whether it parsed, and how long it was."""
+
+import math
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.rewards.base import Reward
+from cod_lightning.types import Episode, EpisodeStatus, Task
+
+
+class FormatReward(Reward):
+    """Minus a penalty for an answer that did not parse, or that ran out of turns or tokens; else 0.
+
+    Args:
+        malformed: Penalty of an episode whose text did not parse.
+        truncated: Penalty of an episode whose turns, response length or window ran out.
+        weight: Factor of this part.
+    """
+
+    def __init__(self, malformed: float = 0.1, truncated: float = 0.0, weight: float = 1.0) -> None:
+        for name, value in {"malformed": malformed, "truncated": truncated}.items():
+            _check_penalty(f"data.rewards.FormatReward.{name}", value)
+        self.weight = weight
+        self.penalties = {EpisodeStatus.MALFORMED: malformed, EpisodeStatus.TRUNCATED: truncated}
+
+    async def __call__(self, episode: Episode, task: Task) -> float:
+        """By the episode's status."""
+        return -self.penalties.get(episode.status, 0.0)
+
+
+class LengthReward(Reward):
+    """Minus `coefficient * (response_penalty + episode_penalty)` for an episode with a reward above 0, down to a sum of 0.
+
+    The response penalty is the mean over turns of a linear ramp of the response's tokens, 0 up to `zero_tokens` and 1 from
+    `full_tokens` on; the episode penalty is turns / `max_turns`. Source: the reward of the reference runs of arXiv 2606.20002,
+    where the ramp is as good as off. Environments with a `length_penalty` of their own already count turns.
+
+    Args:
+        coefficient: c, 0.1 in the reference.
+        zero_tokens: Tokens of a response up to which it costs nothing; null leaves the response penalty out.
+        full_tokens: Tokens of a response from which it costs all; set together with zero_tokens.
+        max_turns: Turns of a task at most; null leaves the episode penalty out.
+        weight: Factor of this part.
+    """
+
+    def __init__(
+        self,
+        coefficient: float = 0.1,
+        zero_tokens: int | None = None,
+        full_tokens: int | None = None,
+        max_turns: int | None = None,
+        weight: float = 1.0,
+    ) -> None:
+        _check_penalty("data.rewards.LengthReward.coefficient", coefficient)
+        if zero_tokens is None and full_tokens is None and max_turns is None:
+            expected = "some bound, since otherwise nothing is penalised"
+            raise ConfigError(
+                "data.rewards.LengthReward.max_turns", None, expected, "Set it, or zero_tokens and full_tokens."
+            )
+        if (zero_tokens is None) != (full_tokens is None) or not 0 <= (zero_tokens or 0) < (full_tokens or math.inf):
+            expected = f"above zero_tokens={zero_tokens}, which is at least 0"
+            raise ConfigError("data.rewards.LengthReward.full_tokens", full_tokens, expected, "Set both or neither.")
+        if max_turns is not None and max_turns < 1:
+            raise ConfigError("data.rewards.LengthReward.max_turns", max_turns, "at least 1", "Null counts no turns.")
+        self.coefficient, self.max_turns, self.weight = coefficient, max_turns, weight
+        self.zero_tokens, self.full_tokens = zero_tokens, full_tokens
+
+    async def __call__(self, episode: Episode, task: Task) -> float:
+        """At most 0, and at least minus the episode's own reward."""
+        reward = episode.reward or 0.0
+        if reward <= 0 or not episode.turns:
+            return 0.0
+        ramps = [self._ramp(len(turn.action_ids)) for turn in episode.turns]
+        response_penalty = sum(ramps) / len(ramps)
+        episode_penalty = 0.0 if self.max_turns is None else len(episode.turns) / self.max_turns
+        return max(0.0, reward - self.coefficient * (response_penalty + episode_penalty)) - reward
+
+    def _ramp(self, num_tokens: int) -> float:
+        if self.zero_tokens is None or self.full_tokens is None:
+            return 0.0
+        return min(1.0, max(0.0, (num_tokens - self.zero_tokens) / (self.full_tokens - self.zero_tokens)))
+
+
+def _check_penalty(key: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise ConfigError(key, value, "at least 0 and finite", "0.1 is the default; 0 is no penalty.")

@@ -1,0 +1,146 @@
+"""The reward of an episode: the sum of named, weighted parts, each of which may ask somewhere else.
+
+`world` (what the environment gave a solve episode) and `context` (what the context mechanism gave an update) are always there;
+`data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`.
+"""
+
+import asyncio
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from numbers import Real
+
+from msgspec import structs
+
+from cod_lightning.errors import ConfigError, EngineRefused, RewardFailure, RewardTimeout, Stopped
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
+
+Rewards = Mapping[str, "Reward"]
+"""Parts by name."""
+
+
+class Reward(ABC):
+    """One part of an episode's reward. Subclasses set what differs from the three attributes below."""
+
+    weight: float = 1.0
+    """The part's scores are multiplied by it."""
+    kinds: frozenset[EpisodeKind] = frozenset({EpisodeKind.SOLVE})
+    """Episodes that have this part."""
+
+    @abstractmethod
+    async def __call__(self, episode: Episode, task: Task) -> float | Mapping[str, float]:
+        """The score, or several by name (parts `NAME.SCORE`), of an episode that has ended.
+
+        `episode.reward` and `episode.success` are those of the world or the context mechanism. Many calls go on at the same time,
+        so the object keeps nothing between them but counts. Code that waits has to await: what blocks holds up the whole rollout
+        (use `asyncio.to_thread`). Whatever this raises makes the reward of the episode missing.
+        """
+
+    def check(self) -> None:
+        """Raise `ConfigError` where it cannot work; runs before any training."""
+
+    def report(self) -> str:
+        """One line on what it did and cost, for the end of a command; empty for nothing to say."""
+        return ""
+
+
+class WorldReward(Reward):
+    """What the environment gave; the part `world`.
+
+    Args:
+        weight: Factor of this part.
+    """
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight = weight
+
+    async def __call__(self, episode: Episode, task: Task) -> float:
+        """As it is."""
+        assert episode.reward is not None
+        return episode.reward
+
+
+class ContextReward(WorldReward):
+    """What the context mechanism gave a rewrite for format and length; the part `context`.
+
+    Args:
+        weight: Factor of this part.
+    """
+
+    kinds = frozenset({EpisodeKind.UPDATE})
+
+
+def rewards_of(given: Rewards | None) -> dict[str, Reward]:
+    """All parts: `world`, `context`, and the given ones. Raises `ConfigError` with the key `data.rewards.NAME`."""
+    own: dict[str, Reward] = {"world": WorldReward(), "context": ContextReward()}
+    for name, part in (given or {}).items():
+        key = f"data.rewards.{name}"
+        if not re.fullmatch("[a-z][a-z0-9_]*", name):
+            raise ConfigError(key, type(part).__name__, "a name of small letters, digits and _", "Rename it.")
+        if name in own and type(part) is not type(own[name]):
+            expected = f"a {type(own[name]).__name__}, since this name is the part that is always there"
+            raise ConfigError(key, type(part).__name__, expected, "Rename it; weight 0 leaves the own part out.")
+        if name not in own and isinstance(part, WorldReward):
+            expected = "another class, since this part is there already as world or context"
+            raise ConfigError(key, type(part).__name__, expected, "Remove it.")
+        if not math.isfinite(part.weight):
+            raise ConfigError(f"{key}.weight", part.weight, "a finite number", "1 is the default.")
+        if not part.kinds <= set(EpisodeKind):
+            raise ConfigError(f"{key}.kinds", sorted(map(str, part.kinds)), "kinds of episodes", "solve, update.")
+    return own | dict(given or {})
+
+
+async def scored(episode: Episode, task: Task, rewards: Rewards, limit_s: float | None = None) -> Episode:
+    """The episode as it was played, with its parts and their sum as its reward; missing where a part is.
+
+    Without a part beside the world's or the context's own of weight 1, the episode is returned as it is. Each part may take
+    `limit_s` seconds. What a part raises fails the episode, never the run; only `EngineRefused` ends it.
+    """
+    parts = {name: part for name, part in rewards.items() if episode.kind in part.kinds}
+    own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts.values())
+    if episode.reward is None or own:
+        return episode
+    found = await asyncio.gather(*(_scores(name, part, episode, task, limit_s) for name, part in parts.items()))
+    failures = [one for one in found if isinstance(one, RewardFailure)]
+    if refused := next((one for one in found if isinstance(one, EngineRefused)), None):
+        raise refused
+    scores = {name: value for one in found if isinstance(one, dict) for name, value in one.items()}
+    total = math.fsum(scores.values()) if all(map(math.isfinite, scores.values())) else math.inf
+    if not failures and not math.isfinite(total):
+        failures = [RewardFailure(f"the parts {scores} have no finite sum")]
+    if failures:
+        names = ", and ".join(map(str, failures))
+        error = f"{type(failures[0]).__name__}: {names}"
+        return structs.replace(episode, status=EpisodeStatus.FAILED, reward=None, success=None, error=error)
+    return structs.replace(episode, reward=total, parts=scores)
+
+
+async def _scores(
+    name: str, part: Reward, episode: Episode, task: Task, limit_s: float | None
+) -> dict[str, float] | RewardFailure | EngineRefused:
+    """Weighted scores by full name, or what went wrong. Raises nothing but what ends the run or cancels this task."""
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            scores = await part(episode, task)
+        if isinstance(scores, Mapping):
+            return {f"{name}.{key}": part.weight * _number(score) for key, score in scores.items()}
+        return {name: part.weight * _number(scores)}
+    except (Stopped, EngineRefused) as error:
+        if isinstance(error, Stopped):
+            raise
+        return error
+    except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError) as error:
+        if limit.expired():
+            return RewardTimeout(f"{name} gave no score in data.deadlines.reward_s={limit_s:g} s")
+        current = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError | GeneratorExit) and (current is None or current.cancelling()):
+            raise
+        return RewardFailure(f"{name} raised {type(error).__name__}: {error}")
+
+
+def _number(score: object) -> float:
+    if not isinstance(score, Real) or not math.isfinite(score):
+        raise ValueError(f"its score is {str(score)[:80]!r} ({type(score).__name__}), not a finite number")
+    return float(score)

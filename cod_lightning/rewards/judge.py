@@ -1,0 +1,120 @@
+"""A language model behind a chat endpoint as a part of the reward."""
+
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from cod_lightning.clients import ChatAnswer, ChatClient
+from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
+from cod_lightning.errors import ConfigError
+from cod_lightning.rewards.base import Reward
+from cod_lightning.types import Episode, EpisodeKind, Task
+
+_WHERE = "data.rewards.JudgeReward"
+_INSTRUCTION = (
+    "You grade one episode of an agent. You get a JSON object: kind (solve: the agent worked on a task; update: it rewrote its "
+    "notes for later tasks), notes_before, turns (what the agent saw and what it answered), feedback (the environment's words "
+    f"at the end), and of an update notes_after. {QUOTED}\n"
+    "Grade by this rubric:\n\n{rubric}\n\n"
+    'Answer with nothing but a JSON object: {"score": a number from 0 to 1, "reason": "one line"}'
+)
+_MOST_RUBRIC_BYTES = 100_000
+
+
+class JudgeReward(Reward):
+    """The score, from 0 to 1, that a chat model gives an episode by a rubric.
+
+    The answer is read strictly: a JSON object with just `score` and `reason`. The model is asked again where it is anything else;
+    without a readable answer after all tries the reward is missing. The agent's text is quoted material: it can neither close its
+    quotes nor spell a special token. The world's reward is not shown. A wrong key ends the run, as does a cost ceiling.
+
+    Args:
+        rubric: Text file that says what is good and what is bad, relative to the working directory.
+        model: Name of the judge's model at the endpoint.
+        base_url: As in https://host/v1; null takes it from the environment variable JUDGE_BASE_URL.
+        api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
+        weight: Factor of the score.
+        kinds: Episodes that are judged.
+        temperature: Of the judge's sampling; null leaves it out.
+        max_tokens: Of one answer, thoughts included.
+        settings: Those of `ChatClient`.
+    """
+
+    def __init__(
+        self,
+        rubric: str,
+        model: str | None = None,
+        base_url: str | None = None,
+        api_key_variable: str = "JUDGE_API_KEY",
+        weight: float = 1.0,
+        kinds: list[Literal["solve", "update"]] | None = None,
+        temperature: float | None = 0.0,
+        max_tokens: int = 1000,
+        **settings: Any,
+    ) -> None:
+        if kinds == []:
+            raise ConfigError(f"{_WHERE}.kinds", kinds, "at least one kind of episodes", "Null judges solve episodes.")
+        if max_tokens < 1:
+            raise ConfigError(f"{_WHERE}.max_tokens", max_tokens, "at least 1", "1000 is the default.")
+        self.client = ChatClient(
+            model,
+            base_url,
+            where=_WHERE,
+            url_variable="JUDGE_BASE_URL",
+            api_key_variable=api_key_variable,
+            **settings,
+        )
+        self.weight, self.kinds = weight, frozenset(EpisodeKind(kind) for kind in kinds or ("solve",))
+        self.fields = {} if temperature is None else {"temperature": temperature}
+        self.max_tokens = max_tokens
+        self.rubric = rubric
+
+    async def __call__(self, episode: Episode, task: Task) -> float:
+        """The judge's score of what the transcript shows."""
+        messages = grading_messages(_INSTRUCTION.replace("{rubric}", _rubric(self.rubric)), material_of(episode))
+        return await self.client.ask(messages, max_tokens=self.max_tokens, fields=self.fields, read=score_of)
+
+    def check(self) -> None:
+        """The rubric, a model and an address are there."""
+        _rubric(self.rubric)
+        self.client.check()
+
+    def report(self) -> str:
+        """Answers, failures, tokens and cost."""
+        return self.client.report()
+
+
+def material_of(episode: Episode) -> dict[str, Any]:
+    """What the judge sees of an episode."""
+    seen = {
+        "kind": str(episode.kind),
+        "notes_before": episode.context_before,
+        "turns": [{"seen": turn.observation, "answer": turn.response} for turn in episode.turns],
+        "feedback": episode.feedback,
+    }
+    return seen | ({"notes_after": episode.context_after} if episode.kind is EpisodeKind.UPDATE else {})
+
+
+def score_of(answer: ChatAnswer) -> float:
+    """The score, strictly read. Raises `ValueError` for whatever else the answer is."""
+    found = graded_object(answer.text, frozenset({"score", "reason"}))
+    score = found["score"]
+    if isinstance(score, bool) or not isinstance(score, int | float) or not (math.isfinite(score) and 0 <= score <= 1):
+        raise ValueError("the verdict's score is not a number from 0 to 1")
+    one_line(found["reason"])
+    return float(score)
+
+
+@cache
+def _rubric(path: str) -> str:
+    try:
+        raw = Path(path).read_bytes()
+        text = raw.decode().strip()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        expected = f"a text file in UTF-8 ({type(error).__name__})"
+        raise ConfigError(f"{_WHERE}.rubric", path, expected, "Name the file of the rubric.") from None
+    if not text or len(raw) > _MOST_RUBRIC_BYTES:
+        expected = f"a text of 1 to {_MOST_RUBRIC_BYTES:,} bytes (it has {len(raw):,})"
+        raise ConfigError(f"{_WHERE}.rubric", path, expected, "Write down what is good and what is bad.")
+    return text
