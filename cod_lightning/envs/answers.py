@@ -2,7 +2,8 @@
 
 import re
 import string
-from functools import lru_cache
+
+from cod_lightning.text_cache import text_cache
 
 
 def answer_of(response: str) -> tuple[str, str]:
@@ -22,7 +23,7 @@ def answer_of(response: str) -> tuple[str, str]:
     return after.partition("</answer>")[0].strip(), ""
 
 
-@lru_cache(maxsize=4096)
+@text_cache
 def code_of(response: str, noun: str, num_codes: int) -> tuple[int, str]:
     """(1..num_codes, "") or (0, which rule was broken), from an answer such as `Direction 3` or `Direction_3`.
 

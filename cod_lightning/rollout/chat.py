@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout.word_ids import word_ids
+from cod_lightning.text_cache import text_cache
 from cod_lightning.types import Message, Role
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ class Chat:
         end_text = "" if self.end_of_turn is None else self._text((self.end_of_turn,))
         self._after_end = self._after_assistant.lstrip().removeprefix(end_text)
         """What the template puts after the assistant's own end-of-turn token."""
-        self.encode = lru_cache(maxsize=65_536)(self.encode)
-        self.decode = lru_cache(maxsize=65_536)(self.decode)
+        self.encode = text_cache(self.encode)
+        self.decode = text_cache(self.decode)
         self._around = lru_cache(maxsize=64)(self._around)
 
     def encode(self, text: str) -> tuple[int, ...]:
