@@ -7,9 +7,12 @@ import torch
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.baselines import AsymRE
+from cod_lightning.objective.credited import Credited
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.rollout.attempts import Anchors, Counterfactual
+from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.training.packs import TrainingPacks, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.types import (
@@ -56,21 +59,40 @@ def played(number):
     return Group(pack=pack(number), lifecycles=tuple(map(life, range(SIBLINGS))))
 
 
+class NumberWorld(WordWorld):
+    """Packs whose number is their seed."""
+
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        return pack(index)
+
+
 class Story:
     """A stream whose packs without signal are named, and what was played in it."""
 
-    def __init__(self, silent=(), packs=4, updates=2, passes=1, resample=0):
-        self.rounds: list[tuple[list[int], bool]] = []
+    def __init__(self, silent=(), packs=4, updates=2, passes=1, resample=0, source=None):
+        self.rounds: list[list[int]] = []
 
-        def play(packs, replacing):
-            numbers = [pack.world_seed for pack in packs]
-            self.rounds.append((numbers, replacing))
-            return [played(number) for number in numbers]
+        def play(packs):
+            self.rounds.append([pack.world_seed for pack in packs])
+            return [played(number) for number in self.rounds[-1]]
 
+        def advantages(table):
+            """Of the latest round."""
+            signal = torch.tensor([number not in silent for number in self.rounds[-1]]).float()
+            values = signal[:, None, None].expand(len(signal), SIBLINGS, 1)
+            nothing = {
+                "attempts": torch.zeros(0),
+                "attempts_valid": torch.zeros(0).bool(),
+                "of": torch.zeros(0, 3).long(),
+            }
+            return Credited(values=values, valid=values.isfinite(), **nothing)
+
+        runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         rollouts = TrainingRollouts(
-            sample_packs=lambda first, count: [pack(first + i) for i in range(count)],
+            packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             play=play,
-            has_signal=lambda table: torch.tensor([n not in silent for n in self.rounds[-1][0]]),
+            runner=runner,
+            advantages=advantages,
             pad_id=lambda: 0,
             packs_per_rollout=packs,
             updates_per_rollout=updates,
@@ -78,7 +100,7 @@ class Story:
             resample_packs=resample,
             seed=5,
         )
-        self.stream = TrainStream(rollouts.roll_out, 2, updates * passes)
+        self.stream = TrainStream(rollouts.next, 2, updates * passes, runner)
 
 
 def packs_of(batch):
@@ -103,7 +125,7 @@ def test_every_pass_goes_over_every_pack_once_in_an_order_of_its_own():
             orders.append([[n - 8 * rollout for n in share] for share in order])
     assert orders[0] == orders[3] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert len({str(order) for order in orders}) == 5
-    assert [numbers for numbers, _ in story.rounds] == [list(range(8)), list(range(8, 16))]
+    assert story.rounds == [list(range(8)), list(range(8, 16))]
 
 
 def test_behaviour_log_probs_and_the_credit_table_are_the_samplers_in_every_pass():
@@ -154,17 +176,17 @@ def test_a_checkpoint_holds_every_row_that_is_still_needed_once():
 def test_packs_without_signal_are_replaced_by_further_ones_until_the_rollout_is_full():
     story = Story(silent=(1, 2, 4), resample=3)
     first = updates(story.stream)[:2]
-    assert story.rounds[:3] == [([0, 1, 2, 3], False), ([4, 5], True), ([6], True)]
+    assert story.rounds[:3] == [[0, 1, 2, 3], [4, 5], [6]]
     assert [packs_of(batch) for batch in first] == [[0, 3], [5, 6]]
-    assert story.rounds[3][0] == [7, 8, 9, 10]  # the next rollout begins with the first pack that nobody has played
+    assert story.rounds[3] == [7, 8, 9, 10]  # the next rollout begins with the first pack that was not played
 
 
 def test_after_the_last_round_packs_without_signal_fill_what_is_missing():
     story = Story(silent=range(100), resample=2)
     first = updates(story.stream)[:2]
-    assert [numbers for numbers, _ in story.rounds[:3]] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert story.rounds[:3] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     assert [packs_of(batch) for batch in first] == [[0, 1], [2, 3]]
-    assert story.rounds[3][0] == [12, 13, 14, 15]
+    assert story.rounds[3] == [12, 13, 14, 15]
 
 
 def data(**options):
