@@ -7,11 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lightning.pytorch.trainer.states import TrainerFn
+
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.conditions import Condition, PolicyLabel, conditions
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import Played
@@ -220,7 +222,14 @@ class RolloutDataModule(ItemDataModule):
         return {"stream": self.stream.saved(), "last_rollout": gathered(stats), "rollouts": self.rollouts.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on there."""
+        """Go on there; only `fit` does."""
+        if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
+            return
+        if "rollouts" not in state_dict:
+            raise DataError(
+                "the checkpoint was written by a version that kept no state of its source of packs: go on with that version, or "
+                "begin a new run (`test`, `deploy` and `export` take it as it is)."
+            )
         self.stream.restore(state_dict["stream"])
         self.rollouts.load_state_dict(state_dict["rollouts"])
         by_rank = state_dict["last_rollout"]

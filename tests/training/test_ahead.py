@@ -20,6 +20,7 @@ from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.attempts import Anchors
 from cod_lightning.rollout.runner import RolloutObserver
+from cod_lightning.training.packs import Uniform
 from datamodules.checks import check_staleness
 from datamodules.rollout import RolloutDataModule
 from modules.combinations import check_combination
@@ -140,6 +141,45 @@ def test_figures_and_weights_do_not_depend_on_who_is_faster(usual, tmp_path, eng
     assert all(waited >= 0 for waited in recorder.waited_s)
     for one, other in zip(module.model.parameters(), usual[0].model.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+class Noting(Uniform):
+    """What a source is asked and shown, in order."""
+
+    def __init__(self):
+        self.calls = []
+
+    def next(self, first, count):
+        self.calls.append(("next", first))
+        return super().next(first, count)
+
+    def observe(self, outcomes):
+        assert outcomes.advantages.values.shape == (2, 2, 3)
+        self.calls.append(("observe", [choice.index for choice in outcomes.choices]))
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_packs_are_chosen_once_the_outcomes_of_all_earlier_rollouts_are_known(tmp_path, staleness):
+    data = made(staleness, source=Noting())
+    fit(tmp_path, data)
+    rollouts = [[("next", n), ("observe", [n, n + 1])] for n in range(0, 8, 2)]
+    assert data.rollouts.packs.source.calls == [call for calls in rollouts for call in calls]
+
+
+class Wrong(Uniform):
+    """Names no pack from the second rollout on."""
+
+    def next(self, first, count):
+        return super().next(first, count if first == 0 else 0)
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_source_that_names_no_pack_ends_the_run_where_the_rollout_would_be_taken(tmp_path, staleness):
+    data = made(staleness, source=Wrong())
+    with pytest.raises(ConfigError, match=r"data\.source is Wrong; expected a source that names 2 packs .* not 0\."):
+        fit(tmp_path, data)
+    assert data.trainer.global_step == UPDATES
+    assert not ahead_threads()
 
 
 def test_bound_0_begins_no_thread(tmp_path, monkeypatch):

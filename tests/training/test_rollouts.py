@@ -7,12 +7,12 @@ import torch
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.baselines import AsymRE
-from cod_lightning.objective.credited import Credited
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.rollout.attempts import Anchors, Counterfactual
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.training.packs import TrainingPacks, Uniform
+from cod_lightning.training.bandit import Bandit
+from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.types import (
@@ -29,6 +29,8 @@ from cod_lightning.types import (
 from datamodules.rollout import RolloutDataModule
 from modules.combinations import check_combination
 from modules.grpo import GRPOModule
+from tests.credit_tables import plain_credit
+from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 SIBLINGS = 2
@@ -52,7 +54,7 @@ def played(number):
             prompt_digest=0,
         )
         solve = Episode(
-            kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=float(k)
+            kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=float(number)
         )
         return Lifecycle(pack_id=f"p{number}", sibling=k, episodes=(solve,))
 
@@ -65,9 +67,38 @@ class NumberWorld(WordWorld):
     def sample_pack(self, *, split, index, num_tasks, seed=0):
         return pack(index)
 
+    def categories(self):
+        return ("a", "b")
+
+
+class Learner(PackSource):
+    """Goes on after the pack of the largest number that it has seen."""
+
+    def __init__(self):
+        self.calls, self.last = [], -1
+
+    def next(self, first, count):
+        self.calls.append(("next", first, count))
+        return [PackChoice(self.last + 1 + first + i) for i in range(count)]
+
+    def observe(self, outcomes):
+        numbers = [choice.index for choice in outcomes.choices]
+        assert outcomes.table.solve_rewards[:, 0, 0].tolist() == numbers
+        self.calls.append(("observe", numbers, outcomes.advantages.packs_with_signal().tolist()))
+        self.last = max(numbers)
+
+    def state_dict(self):
+        return {"last": self.last}
+
+    def load_state_dict(self, state_dict):
+        self.last = state_dict["last"]
+
+    def metrics(self):
+        return {"last": self.last}
+
 
 class Story:
-    """A stream whose packs without signal are named, and what was played in it."""
+    """A stream whose packs without signal are listed, and what was played in it."""
 
     def __init__(self, silent=(), packs=4, updates=2, passes=1, resample=0, source=None):
         self.rounds: list[list[int]] = []
@@ -77,15 +108,9 @@ class Story:
             return [played(number) for number in self.rounds[-1]]
 
         def advantages(table):
-            """Of the latest round."""
-            signal = torch.tensor([number not in silent for number in self.rounds[-1]]).float()
-            values = signal[:, None, None].expand(len(signal), SIBLINGS, 1)
-            nothing = {
-                "attempts": torch.zeros(0),
-                "attempts_valid": torch.zeros(0).bool(),
-                "of": torch.zeros(0, 3).long(),
-            }
-            return Credited(values=values, valid=values.isfinite(), **nothing)
+            """By the number of the pack, which is its reward."""
+            signal = torch.tensor([int(number) not in silent for number in table.solve_rewards[:, 0, 0]])
+            return plain_credit(signal.float()[:, None, None].expand(-1, SIBLINGS, 1))
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         rollouts = TrainingRollouts(
@@ -100,6 +125,7 @@ class Story:
             resample_packs=resample,
             seed=5,
         )
+        self.rollouts = rollouts
         self.stream = TrainStream(rollouts.next, 2, updates * passes, runner)
 
 
@@ -136,21 +162,25 @@ def test_behaviour_log_probs_and_the_credit_table_are_the_samplers_in_every_pass
         assert torch.equal(batch.credit.solve_rewards, made[0].credit.solve_rewards)
 
 
+@pytest.mark.parametrize("source", [Uniform, Learner, Bandit])
 @pytest.mark.parametrize("done", range(1, 16))
-def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done):
+def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, source):
     options = {"silent": (1, 4, 9), "passes": 2, "updates": 2, "resample": 1}
-    whole = Story(**options).stream
+    uninterrupted = Story(**options, source=source())
+    whole = uninterrupted.stream
     expected = updates(whole) + updates(whole)
-    story = Story(**options)
+    story = Story(**options, source=source())
     before = []
     while len(before) < done:
         for sealed in story.stream:
             before.append(sealed.item)
             if len(before) == done:
                 break
-    saved = story.stream.saved()
-    resumed = Story(**options).stream
-    resumed.restore(saved)
+    other = Story(**options, source=source())
+    resumed = other.stream
+    resumed.restore(story.stream.saved())
+    other.rollouts.load_state_dict(story.rollouts.state_dict())
+    assert other.rollouts.runner.source_metrics == (story.rollouts.packs.metrics())
     after = updates(resumed)
     while len(before) + len(after) < len(expected):
         after += updates(resumed)
@@ -160,6 +190,48 @@ def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done):
             assert torch.equal(getattr(found, name), getattr(wanted, name)), name
         assert found.num_action_tokens == wanted.num_action_tokens
     assert resumed.num_packs == whole.num_packs
+    assert other.rollouts.state_dict() == uninterrupted.rollouts.state_dict()
+
+
+def test_a_source_chooses_after_it_has_seen_all_earlier_rollouts_packs_that_were_replaced_too():
+    source = Learner()
+    updates(Story(silent=(1, 3), packs=3, updates=1, resample=2, source=source).stream)
+    assert source.calls == [
+        ("next", 0, 3),
+        ("next", 3, 1),  # in place of 1
+        ("next", 4, 1),  # in place of 3
+        ("observe", [0, 2, 4, 1, 3], [True, True, True, False, False]),
+        ("next", 5, 3),
+        ("observe", [10, 11, 12], [True, True, True]),
+    ]
+
+
+@pytest.mark.parametrize("resample", [0, 2])
+def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_path, resample):
+    def act(_: int):
+        story = Story(silent=(1, 4, 6), packs=4, updates=2, resample=resample, source=Bandit())
+        updates(story.stream)
+        return story.rounds, story.rollouts.state_dict()["source"], story.rollouts.runner.source_metrics
+
+    rounds, *known = act(0)
+    (first, *of_first), (second, *of_second) = on_two_ranks(tmp_path, act)
+    assert of_first == of_second == known
+    assert [sorted(own + other) for own, other in zip(first, second, strict=True)] == rounds
+
+
+class Collapses(Learner):
+    """In its second rollout it names no pack."""
+
+    def next(self, first, count):
+        return super().next(first, count) if not first else []
+
+
+def test_a_source_that_names_no_pack_loses_nothing_of_what_was_made_before():
+    story, made = Story(packs=4, updates=2, source=Collapses()), []
+    with pytest.raises(ConfigError, match=r"data\.source is Collapses; expected a source that names 4 packs"):
+        made += (sealed.item for sealed in story.stream)
+    assert (story.stream.num_rollouts, story.stream.num_packs, story.stream.left) == (1, 4, 2)
+    assert story.rollouts.state_dict()["source"]["state"] == {"last": 3}
 
 
 def test_a_checkpoint_holds_every_row_that_is_still_needed_once():
