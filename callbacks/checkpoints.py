@@ -11,17 +11,19 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.distributed.checkpoint.api import CheckpointException
 
+from callbacks.runner import follow
 from cod_lightning.checkpoints.folder import CheckpointFolder, num_updates_of, remove
 from cod_lightning.checkpoints.integrity import digests, seal, sync
 from cod_lightning.checkpoints.io import DurableIO
 from cod_lightning.errors import SaveFailed
 from cod_lightning.ranks import gathered
+from cod_lightning.rollout.runner import RolloutObserver
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class RunCheckpoint(Checkpoint):
+class RunCheckpoint(Checkpoint, RolloutObserver):
     """Keeps the newest states in `checkpoints/`; `--ckpt_path last` goes on from the newest that is whole, exactly.
 
     Every rank takes part in a save; only rank 0 names, links and removes files.
@@ -50,9 +52,9 @@ class RunCheckpoint(Checkpoint):
 
         Lightning's own way saves before an update's metrics are logged, and expects the weights of before the update.
         """
-        stream = getattr(getattr(trainer, "datamodule", None), "stream", None)
-        if self.every is not None and stream is not None:
-            stream.listeners.append(lambda: self._between(trainer))
+        self._trainer = trainer
+        if self.every is not None:
+            follow(trainer, self)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """See what the folder holds already."""
@@ -83,10 +85,11 @@ class RunCheckpoint(Checkpoint):
         if not trainer.sanity_checking:
             self._saved_at = None
 
-    def _between(self, trainer: L.Trainer) -> None:
+    def update_finished(self) -> None:
+        """One more of `every`."""
         assert self.every is not None
-        if trainer.global_step % self.every == 0:
-            self.save(trainer)
+        if self._trainer.global_step % self.every == 0:
+            self.save(self._trainer)
 
     def _write(self, trainer: L.Trainer) -> None:
         """The collective part; a failure of one rank becomes one of all, so that none waits for another."""

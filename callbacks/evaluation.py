@@ -1,17 +1,15 @@
 """Collects what `test` plays and writes it down: `evaluation.json`, and the table a person reads."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.evaluation.changes import change_position
 from cod_lightning.evaluation.conditions import PolicyLabel
-from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import write_packs
 from cod_lightning.evaluation.results import Played, write_results
-from cod_lightning.types import Group
 
 
 class Evaluation(Callback):
@@ -31,26 +29,14 @@ class Evaluation(Callback):
         trainer: L.Trainer,
         pl_module: L.LightningModule,
         outputs: Any,
-        batch: list[Group],
+        batch: Played,
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """One condition of one suite has been played."""
-        suite, condition = trainer.datamodule.test_conditions()[dataloader_idx]  # pyright: ignore
-        env = suite.env or trainer.datamodule.env  # pyright: ignore
-        outcomes = Outcomes.of([lifecycle for group in batch for lifecycle in group.lifecycles])
-        changes = [at for at in (change_position(env, group.pack) for group in batch) if at is not None]
-        trained = condition.policy is PolicyLabel.TRAINED
-        self.played.append(
-            Played(
-                suite=suite,
-                condition=condition,
-                env=env.name,
-                outcomes=outcomes,
-                changes=tuple(changes) or None,
-                checkpoint=str(trainer.ckpt_path) if trained and trainer.ckpt_path else None,
-            )
-        )
+        """One condition of one suite was played."""
+        trained = batch.condition.policy is PolicyLabel.TRAINED
+        checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
+        self.played.append(replace(batch, checkpoint=checkpoint))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Everything played so far goes to the files, each in one replace."""

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.source import listen, stop_listening
+from callbacks.runner import follow, unfollow
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Group
 
 if TYPE_CHECKING:
     from cod_lightning.rollout.table import TableWriter
 
 
-class LifecycleTable(Callback):
+class LifecycleTable(Callback, RolloutObserver):
     """Writes `lifecycles/LABEL.parquet` under the run's folder, a row an episode (columns: `cod_lightning/rollout/table.py`).
 
     A file is complete or absent: it replaces an earlier one when the stage ends. Of training every rank above 0 writes
@@ -30,13 +31,13 @@ class LifecycleTable(Callback):
         self._writers: dict[str, TableWriter] = {}
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to rollouts."""
+        """Follow rollouts."""
         self._trainer = trainer
-        listen(trainer, self._write)
+        follow(trainer, self)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Put the files in place."""
-        stop_listening(trainer, self._write)
+        unfollow(trainer, self)
         while self._writers:
             self._writers.popitem()[1].finish()
 
@@ -45,13 +46,14 @@ class LifecycleTable(Callback):
         while self._writers:
             self._writers.popitem()[1].discard()
 
-    def _write(self, label: str, step: int, groups: Sequence[Group]) -> None:
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
+        """Add its rows."""
         assert self._trainer is not None, "setup() has not run"
         if label not in self.labels or self._trainer.sanity_checking or not groups:
             return
         writer = self._writers.get(label) or self._open(label)
         for group in groups:
-            writer.add(label, step, group)
+            writer.add(label, self._trainer.global_step, group)
 
     def _open(self, label: str) -> "TableWriter":
         from cod_lightning.rollout.table import TableWriter

@@ -8,9 +8,10 @@ import numpy as np
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from callbacks.source import listen, stop_listening
+from callbacks.runner import follow, unfollow
 from cod_lightning.markdown import fenced, visible
 from cod_lightning.rollout import story
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Group, Lifecycle
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Curve = tuple[int, tuple[float, ...]]
 """A global step, and success by position."""
 
 
-class PositionCurve(Callback):
+class PositionCurve(Callback, RolloutObserver):
     """After every validation: a picture of success by position, earlier ones behind it, and some lifecycles' contexts.
 
     Args:
@@ -41,12 +42,12 @@ class PositionCurve(Callback):
         self._texts: list[str] = []
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to rollouts."""
-        listen(trainer, self._collect)
+        """Follow rollouts."""
+        follow(trainer, self)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen no more."""
-        stop_listening(trainer, self._collect)
+        """Follow them no more."""
+        unfollow(trainer, self)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Draw, where there is a TensorBoard to draw in."""
@@ -63,7 +64,8 @@ class PositionCurve(Callback):
                 logger.experiment.add_image("val/position_curve", picture, step, dataformats="HWC")
                 logger.experiment.add_text("val/contexts", "\n\n".join(self._texts), step)
 
-    def _collect(self, label: str, step: int, groups: Sequence[Group]) -> None:
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
+        """Keep the contexts of a validation."""
         if label == "validation":
             lifecycles = [lifecycle for group in groups for lifecycle in group.lifecycles]
             self._texts = [contexts_as_markdown(lifecycle) for lifecycle in lifecycles[: self.num_texts]]

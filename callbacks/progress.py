@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
-from callbacks.source import rollout_source
+from callbacks.runner import find_runner
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, Lifecycle
@@ -46,9 +46,9 @@ class Progress(ProgressBar, RolloutMonitor):
         """Watch the DataModule's rollouts, on the first rank only."""
         super().setup(trainer, pl_module, stage)
         self.console = self.console or Screen()
-        source = rollout_source(trainer)
-        if self._enabled and source is not None:
-            source.monitor = self
+        runner = find_runner(trainer)
+        if self._enabled and runner is not None:
+            runner.monitor = self
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Leave the last picture standing."""

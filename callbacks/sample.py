@@ -6,12 +6,13 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from callbacks.source import listen, stop_listening
+from callbacks.runner import follow, unfollow
 from cod_lightning.rollout import story
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Group
 
 
-class Sample(Callback):
+class Sample(Callback, RolloutObserver):
     """Shows as `val/lifecycle` how the policy of that moment lived through one held-out pack, the same one each time.
 
     Args:
@@ -23,12 +24,12 @@ class Sample(Callback):
         self._text = ""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to rollouts."""
-        listen(trainer, self._collect)
+        """Follow rollouts."""
+        follow(trainer, self)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen no more."""
-        stop_listening(trainer, self._collect)
+        """Follow them no more."""
+        unfollow(trainer, self)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Write the text, where there is a TensorBoard to read it in."""
@@ -38,7 +39,8 @@ class Sample(Callback):
             if isinstance(logger, TensorBoardLogger):
                 logger.experiment.add_text("val/lifecycle", self._text, trainer.global_step)
 
-    def _collect(self, label: str, step: int, groups: Sequence[Group]) -> None:
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
+        """Keep the lifecycle of a validation."""
         if label == "validation" and groups:
             chosen = groups[min(self.pack, len(groups) - 1)]
             self._text = story.as_markdown(chosen.lifecycles[0])

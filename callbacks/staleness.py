@@ -5,7 +5,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.engines.base import Engine
+from callbacks.runner import runner_of
 from cod_lightning.objective.batch import Batch
 from cod_lightning.ranks import gathered
 
@@ -24,8 +24,7 @@ class Staleness(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Before the update's own sync."""
-        engine: Engine = trainer.datamodule.engine  # pyright: ignore[reportAttributeAccessIssue]
-        parts = gathered(_lags(batch, engine.policy_version))
+        parts = gathered(_lags(batch, runner_of(trainer).engine.policy_version))
         tokens = sum(num for num, _, _ in parts)
         self._largest = max(largest for _, _, largest in parts)
         self._mean = sum(total for _, total, _ in parts) / max(1, tokens)

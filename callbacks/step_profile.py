@@ -12,10 +12,12 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch.profiler import ProfilerActivity, profile
 
+from callbacks.runner import runner_of
 from cod_lightning.reports.step_profile import Function, Phases, Spent, summary
+from cod_lightning.rollout.runner import RolloutObserver
 
 
-class StepProfile(Callback):
+class StepProfile(Callback, RolloutObserver):
     """Writes `profile/summary.md` and `profile/trace.json.gz`, then leaves the run alone.
 
     A step is a rollout with its updates, its weight sync and all that is logged of it. After `warm_up` steps one is timed as it
@@ -42,10 +44,10 @@ class StepProfile(Callback):
         self.done = False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Be told before every rollout."""
+        """Follow rollouts."""
+        self._trainer = trainer
         if trainer.is_global_zero:
-            data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-            data.stream.before_each.append(lambda: self._before_update(trainer))
+            runner_of(trainer).follow(self)
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -66,15 +68,14 @@ class StepProfile(Callback):
                     stacklevel=2,
                 )
 
-    def _before_update(self, trainer: L.Trainer) -> None:
-        data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-        if self.done or data.stream.mid_rollout:
+    def update_begins(self) -> None:
+        """The first update of a rollout begins a step, and ends the one before."""
+        runner = runner_of(self._trainer)
+        if self.done or runner.updates_left:
             return
-        self._end_stage(trainer)
+        self._end_stage(self._trainer)
         self._seen += 1
-        updates = data.updates_per_rollout * data.passes_per_rollout
-        validates = data.stream.left <= updates < len(data.stream)
-        if self._seen > self.warm_up and not self.done and not validates:
+        if self._seen > self.warm_up and not self.done and not runner.ends_epoch:
             self._begin_stage()
 
     def _begin_stage(self) -> None:
@@ -104,9 +105,10 @@ class StepProfile(Callback):
         self._stage = 0
 
     def _timed(self, trainer: L.Trainer) -> Phases:
-        data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-        rollout = data.last_rollout
-        waited = rollout.seconds if data.waited_s is None else data.waited_s
+        runner = runner_of(trainer)
+        rollout = runner.last_rollout
+        assert rollout is not None, "a step without a rollout"
+        waited = rollout.seconds if runner.waited_s is None else runner.waited_s
         return Phases(
             total_s=self._seconds[0],
             rollout_s=waited,

@@ -14,14 +14,16 @@ from lightning.pytorch.callbacks import Callback
 
 from callbacks.checkpoints import RunCheckpoint
 from callbacks.requeue import requeue
+from callbacks.runner import find_runner
 from cod_lightning.errors import Stopped
 from cod_lightning.ranks import gathered
+from cod_lightning.rollout.runner import RolloutObserver
 
 _ECHO_S = 0.1
 """A signal so soon after the first is the same one: `timeout` and some schedulers send it to a process and to its group."""
 
 
-class StopSignals(Callback):
+class StopSignals(Callback, RolloutObserver):
     """The first signal ends the run after the current optimizer update, with a checkpoint; a second one ends it at once.
 
     A rollout, a validation or a test that is under way is given up; the run that goes on does it again, with the same seeds.
@@ -33,10 +35,10 @@ class StopSignals(Callback):
     def __init__(self, checkpoint: RunCheckpoint | None = None) -> None:
         self.checkpoint = checkpoint
         self.received = 0
-        """Number of the signal, heard by this rank or another; 0 where there was none."""
+        """Number of the signal that this rank or another one got; 0 where there was none."""
         self._at = 0.0
-        """When this rank heard one."""
-        self._droppable = True
+        """When this rank got one."""
+        self._interruptible = True
         """Whether what happens now can be given up at once; until training begins there is nothing to finish."""
         self._exact = False
         """Whether the run can go on from between any two updates, and has begun to train."""
@@ -46,23 +48,21 @@ class StopSignals(Callback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Watch over every rollout and every update."""
-        self._trainer, self._droppable = trainer, True
-        data: Any = getattr(trainer, "datamodule", None)
-        if hasattr(data, "droppable"):
-            data.droppable = self.droppable
-        if stage == "fit" and (stream := getattr(data, "stream", None)) is not None:
-            stream.before_each.append(self.stop_if_told)
-        self._listen()
+        self._trainer, self._interruptible = trainer, True
+        if (runner := find_runner(trainer)) is not None:
+            runner.interruptible = self.interruptible
+            runner.follow(self)
+        self._handle()
 
-    def _listen(self) -> None:
+    def _handle(self) -> None:
         """Set the handlers; Lightning sets its own between `setup` and the first batch."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGTERM, signal.SIGINT, self._requeue_signal()):
             if number is not None:
-                signal.signal(number, self._heard)
+                signal.signal(number, self._signalled)
 
-    def _heard(self, number: int, frame: Any) -> None:
+    def _signalled(self, number: int, frame: Any) -> None:
         if self._at:
             if time.monotonic() - self._at > _ECHO_S:
                 signal.signal(number, signal.SIG_DFL)
@@ -72,9 +72,9 @@ class StopSignals(Callback):
         if self.received:  # another rank has said so already
             return
         self.received = number
-        name, when = signal.Signals(number).name, "now" if self._droppable else "after this update"
+        name, when = signal.Signals(number).name, "now" if self._interruptible else "after this update"
         os.write(2, f"{name}: stopping {when}; once more stops at once\n".encode())
-        if self._droppable and (self._in_rollout or self._trainer.world_size == 1):
+        if self._interruptible and (self._in_rollout or self._trainer.world_size == 1):
             raise Stopped(number)
 
     def _requeue_signal(self) -> signal.Signals | None:
@@ -87,38 +87,42 @@ class StopSignals(Callback):
 
     # ------------------------------------------------------------------ where a run may stop
 
-    def stop_if_told(self) -> None:
-        """Raise `Stopped` if any rank was told to. A collective: between updates, and around what `droppable` holds."""
+    def update_begins(self) -> None:
+        """The state of now can be saved and resumed exactly."""
+        self.stop_if_asked()
+
+    def stop_if_asked(self) -> None:
+        """Raise `Stopped` if any rank got a signal. A collective: between updates, and around everything interruptible."""
         self.received = max(gathered(self.received))
         if self.received:
             raise Stopped(self.received)
 
     @contextmanager
-    def droppable(self) -> Iterator[None]:
-        """What is done within can be given up and done again. Every rank has to enter it equally often.
+    def interruptible(self) -> Iterator[None]:
+        """What runs inside can be given up and repeated. Every rank has to enter it equally often.
 
-        A rank that was told gives it up and waits at the end for the others.
+        A rank that gets a signal gives it up and waits at the end for the others.
         """
-        self.stop_if_told()
-        before, self._droppable, self._in_rollout = self._droppable, True, True
+        self.stop_if_asked()
+        before, self._interruptible, self._in_rollout = self._interruptible, True, True
         try:
             try:
                 yield
             finally:
-                self._droppable, self._in_rollout = before, False
+                self._interruptible, self._in_rollout = before, False
         except Stopped:
             pass  # not yet: the other ranks may be about to talk to this one
-        self.stop_if_told()
+        self.stop_if_asked()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """From here on an update may be under way; a warm start is begun anew and has none to finish."""
-        self._listen()
-        self._exact = getattr(getattr(trainer, "datamodule", None), "stream", None) is not None
-        self._droppable = not self._exact
+        self._handle()
+        self._exact = find_runner(trainer) is not None
+        self._interruptible = not self._exact
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """All is saved."""
-        self._droppable = True
+        self._interruptible = True
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Do not begin one that would be given up."""
@@ -133,8 +137,8 @@ class StopSignals(Callback):
         self._begin()
 
     def _begin(self) -> None:
-        self._listen()
-        self.stop_if_told()
+        self._handle()
+        self.stop_if_asked()
 
     # ------------------------------------------------------------------ the end
 

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.source import rollout_source
+from callbacks.runner import find_runner
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.stats import RolloutStats
 
 
 class UpdateStats(Protocol):
-    """What `pl_module.last_update` has to tell."""
+    """What `pl_module.last_update` holds."""
 
     @property
     def num_tokens(self) -> int:
@@ -26,12 +26,13 @@ class Throughput(Callback):
     """Logs seconds and tokens per second of the latest rollout and of every update: all ranks' tokens, the slowest rank's seconds.
 
     `time/rollout_s`, `throughput/generated_tokens_s`, `rollout/token_drift`, `rollout/num_failed`, `rollout/num_lost_groups`,
-    `rollout/num_rewritten` and, for what happened at all, `faults/NAME` (lifecycles lost to it) come from the DataModule's
-    `last_rollout` and repeat until the next rollout; so do, with `data.rewards`, the means `train/reward/PART/position_N` of solve
-    episodes and `train/update_reward/PART/position_N` of updates; `time/train_s` is the span of `training_step`, its optimizer step
-    included, and `throughput/trained_tokens_s` divides the tokens of the module's `last_update` by it.
+    `rollout/num_rewritten`, for faults that occurred `faults/NAME` (lifecycles lost to it), the figures of `data.source`
+    (`source/NAME`) and, with `data.rewards`, the means `train/reward/PART/position_N` of solve episodes and
+    `train/update_reward/PART/position_N` of updates are those of the latest rollout and repeat until the next one.
+    `time/train_s` is the span of `training_step`, its optimizer step included, and `throughput/trained_tokens_s` divides the
+    tokens of the module's `last_update` by it.
     With `data.max_staleness` a rollout goes on beside updates, and `time/wait_s` is for how long training stood still for it.
-    So do the costs of what a rollout may do besides: `train/resampled_packs`, played in place of packs without signal, and
+    The costs of what a rollout may do besides repeat too: `train/resampled_packs`, played in place of packs without signal, and
     their share of all packs played; `rollout/num_attempts` and `rollout/attempt_tokens` of `data.anchors` and
     `data.counterfactual`, and `time/attempts_s`, the rollout's seconds by their share of its tokens.
     """
@@ -61,13 +62,12 @@ class Throughput(Callback):
 
 
 def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
-    source = rollout_source(trainer)
-    if source is None or source.last_rollout is None:
+    runner = find_runner(trainer)
+    if runner is None or runner.last_rollout is None:
         return {}
-    rollout = _of_all_ranks(source.last_rollout)
-    waited = getattr(source, "waited_s", None)
+    rollout = _of_all_ranks(runner.last_rollout)
     return {
-        **({} if waited is None else {"time/wait_s": max(gathered(waited))}),
+        **({} if runner.waited_s is None else {"time/wait_s": max(gathered(runner.waited_s))}),
         "time/rollout_s": rollout.seconds,
         "throughput/generated_tokens_s": rollout.num_generated_tokens / max(rollout.seconds, 1e-9),
         "rollout/token_drift": float(rollout.token_drift),
@@ -81,6 +81,7 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         "rollout/num_lost_groups": float(rollout.num_lost_groups),
         **{f"faults/{name}": float(count) for name, count in rollout.faults.items()},
         **{f"train/{name}": total / count for name, (total, count) in rollout.parts.items()},
+        **runner.source_metrics,
     }
 
 

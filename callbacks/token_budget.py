@@ -7,13 +7,14 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.source import listen, stop_listening
+from callbacks.runner import find_runner, follow, unfollow
 from cod_lightning.errors import ConfigError
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
 
 
-class TokenBudget(Callback):
+class TokenBudget(Callback, RolloutObserver):
     """Logs `tokens/sampled` and `tokens/trained`, running totals over all ranks, and stops at a budget of sampled tokens.
 
     Sampled are all tokens of training rollouts that the policy generated (`RolloutStats.num_generated_tokens`), trained those
@@ -39,19 +40,19 @@ class TokenBudget(Callback):
         return 0.0 if self.max_sampled is None else min(1.0, self.num_sampled / self.max_sampled)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to rollouts; let the learning rate go by the budget."""
+        """Follow rollouts; let the learning rate go by the budget."""
         if stage != "fit":
             return
-        listen(trainer, self._count)
+        follow(trainer, self)
         if self.max_sampled is not None:
             pl_module.progress = self.share_spent  # pyright: ignore
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen no more."""
-        stop_listening(trainer, self._count)
+        """Follow them no more."""
+        unfollow(trainer, self)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """A run that had spent its budget and is gone on with has nothing left to do."""
+        """A resumed run that had spent its budget has nothing left to do."""
         self._stop_if_spent(trainer)
 
     def on_train_batch_end(
@@ -77,11 +78,12 @@ class TokenBudget(Callback):
         """Go on counting."""
         self.num_sampled, self.num_trained = state_dict["num_sampled"], state_dict["num_trained"]
 
-    def _count(self, label: str, step: int, groups: Sequence[Group]) -> None:
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
+        """Count what training sampled."""
         if label == "train":
             self._new += RolloutStats.of(groups, 0.0, 0).num_generated_tokens
 
     def _stop_if_spent(self, trainer: L.Trainer) -> None:
-        stream = getattr(getattr(trainer, "datamodule", None), "stream", None)
-        if self.share_spent() >= 1 and not (stream is not None and stream.mid_rollout):
+        runner = find_runner(trainer)
+        if self.share_spent() >= 1 and not (runner is not None and runner.updates_left):
             trainer.should_stop = True

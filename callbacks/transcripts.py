@@ -1,4 +1,4 @@
-"""Keeps what was said: lifecycles as JSON lines, to be read, or replayed into the same advantages."""
+"""Keeps what was played: lifecycles as JSON lines, to be read, or replayed into the same advantages."""
 
 import random
 from collections.abc import Sequence
@@ -9,9 +9,10 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.policy_logprobs import LogprobWriter
-from callbacks.source import listen, stop_listening
+from callbacks.runner import follow, unfollow
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout import transcript
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 
@@ -19,7 +20,7 @@ _REPLACED = ("test", "predict")
 """Rollouts whose files the next pass replaces, even with a checkpoint."""
 
 
-class Transcripts(Callback):
+class Transcripts(Callback, RolloutObserver):
     """Writes `lifecycles/LABEL.jsonl` under the run's folder: train, validation, predict, test_SUITE_CONDITION.
 
     Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on with
@@ -44,9 +45,9 @@ class Transcripts(Callback):
         """Of the latest training of a module that tells of its rows."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to rollouts, and to what the module makes of them."""
+        """Follow rollouts, and the module's rows of them."""
         self._trainer = trainer
-        listen(trainer, self._write)
+        follow(trainer, self)
         if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "row_listeners"):
             self._logprobs = LogprobWriter(trainer)
             pl_module.row_listeners.append(self._logprobs)  # pyright: ignore
@@ -57,16 +58,18 @@ class Transcripts(Callback):
             self._logprobs.begin()
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen no more."""
-        stop_listening(trainer, self._write)
+        """Follow them no more."""
+        unfollow(trainer, self)
         listeners: list[Any] = getattr(pl_module, "row_listeners", [])
         if self._logprobs in listeners:
             listeners.remove(self._logprobs)
         if stage in _REPLACED:  # the next pass replaces its own files
             self._begun = {label for label in self._begun if not label.startswith(stage)}
 
-    def _write(self, label: str, step: int, groups: Sequence[Group]) -> None:
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
+        """Write the groups that are kept."""
         assert self._trainer is not None, "setup() has not run"
+        step = self._trainer.global_step
         kept = self._kept(label, step, groups)
         if self._trainer.sanity_checking or not kept:
             return

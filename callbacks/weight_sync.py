@@ -1,15 +1,15 @@
 """Keeps the engine on the policy's weights: before anything is sampled, and after the last update of every rollout."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.engines.base import Engine
+from callbacks.runner import runner_of
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.models.sharded import inside
+from cod_lightning.rollout.runner import RolloutRunner
 
 
 class WeightSync(Callback):
@@ -38,7 +38,7 @@ class WeightSync(Callback):
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Whatever has been trained since; at the sanity check, the initial weights."""
-        if pl_module.updates_since_sync or self._engine(trainer).policy_version != self.policy_version:
+        if pl_module.updates_since_sync or runner_of(trainer).engine.policy_version != self.policy_version:
             self._sync(trainer, pl_module, new=bool(pl_module.updates_since_sync) or not self.policy_version)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -54,7 +54,7 @@ class WeightSync(Callback):
 
         Between two updates of a rollout the engine gets newer weights than it had, but samples nothing until the next sync.
         """
-        if self._engine(trainer).policy_version != self.policy_version or not self.policy_version:
+        if runner_of(trainer).engine.policy_version != self.policy_version or not self.policy_version:
             unseen, logged = pl_module.updates_since_sync, (self.last_gap, self.last_sync_s)
             restored = self.policy_version > 0
             self._sync(trainer, pl_module, new=not restored)
@@ -66,30 +66,28 @@ class WeightSync(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """The rollout is there; the engine may sleep until the next sync."""
-        self._engine(trainer).sleep()
+        runner_of(trainer).engine.sleep()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """A rollout is used up: the next one comes from the new weights."""
-        if not trainer.datamodule.stream.mid_rollout:  # pyright: ignore
+        if not runner_of(trainer).updates_left:
             self._sync(trainer, pl_module)
         pl_module.log("time/sync_s", self.last_sync_s, on_step=True, on_epoch=False, batch_size=1)
         if self.last_gap is not None:
             pl_module.log("engine/self_test_gap", self.last_gap, on_step=True, on_epoch=False, batch_size=1)
 
     def _sync(self, trainer: L.Trainer, pl_module: Any, *, new: bool = True) -> None:
-        data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-        data.ahead.settle()
-        with data.watched("a weight sync"):
-            self._sync_now(trainer, pl_module, new=new)
+        runner = runner_of(trainer)
+        with runner.engine_at_rest("a weight sync"):
+            self._sync_now(trainer, pl_module, runner, new=new)
 
-    def _sync_now(self, trainer: L.Trainer, pl_module: Any, *, new: bool) -> None:
-        engine = self._engine(trainer)
+    def _sync_now(self, trainer: L.Trainer, pl_module: Any, runner: RolloutRunner, *, new: bool) -> None:
+        engine = runner.engine
         if engine.policy_version < 0:
-            data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-            engine.log_folder = Path(trainer.default_root_dir)
-            engine.bind(pl_module.plain_model(), data.chat.stop_ids, pl_module.policy.window)
+            engine.log_folder = runner.folder
+            engine.bind(pl_module.plain_model(), runner.stop_ids, pl_module.policy.window)
         self.policy_version += new
         begun = time.perf_counter()
         engine.wake("weights")
@@ -102,10 +100,6 @@ class WeightSync(Callback):
             model, window = pl_module.model, pl_module.policy.window
             gap = self.self_test(engine, model, window=window, context=context, inside=inside)
             self.last_gap = gap.size
-
-    @staticmethod
-    def _engine(trainer: L.Trainer) -> Engine:
-        return trainer.datamodule.engine  # pyright: ignore
 
     def state_dict(self) -> dict[str, Any]:
         """The policy version, and what its sync found."""

@@ -1,48 +1,43 @@
-"""The online data of CoD-Train: packs become groups of lifecycles, groups become batches, one batch an optimizer update."""
+"""The online data of CoD-Train, for Lightning: what `TrainingRollouts`, validation and suites play, as loaders."""
 
 import math
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jaxtyping import Bool
-from torch import Tensor
+from lightning.pytorch.trainer.states import TrainerFn
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.conditions import Condition, PolicyLabel, conditions
-from cod_lightning.evaluation.controls import Control
-from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.readiness import ready
+from cod_lightning.evaluation.results import Played
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.evaluation.suite_player import SuitePlayer
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.credited import Credited
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
-from cod_lightning.ranks import gathered, gathered_at_first, num_ranks, rank, share
+from cod_lightning.ranks import gathered, num_ranks, rank, share
 from cod_lightning.rewards import Reward, rewards_of
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Speaker
-from cod_lightning.rollout.faults import stop_if_too_many
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.monitor import RolloutMonitor
-from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.rollout.watchdog import Watchdog
-from cod_lightning.training.ahead import Played, RolloutAhead, Round
 from cod_lightning.training.items import SizedItems
+from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.shares import check_shares
-from cod_lightning.training.stream import Rollout, TrainStream
+from cod_lightning.training.stream import TrainStream
 from cod_lightning.types import Group, Pack, Split
 from datamodules.checks import (
     check_pair,
@@ -55,8 +50,6 @@ from datamodules.checks import (
 )
 from datamodules.items import ItemDataModule
 
-GroupListener = Callable[[str, int, Sequence[Group]], None]
-
 
 class RolloutDataModule(ItemDataModule):
     """Generates interleaved solve and update episodes with the current policy.
@@ -66,6 +59,7 @@ class RolloutDataModule(ItemDataModule):
         context: How the agent writes down what it learnt.
         engine: What samples the policy's turns.
         plan: The order of solve and update episodes in a lifecycle.
+        source: What chooses the training packs; null is `Uniform`: one after the other.
         pack_size: N, tasks of a pack in training and validation.
         group_size: K, sibling lifecycles of a training pack.
         packs_per_rollout: G, packs of a rollout.
@@ -97,6 +91,7 @@ class RolloutDataModule(ItemDataModule):
         context: ContextMechanism,
         engine: Engine,
         plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen; the CLI's default)
+        source: PackSource | None = None,
         pack_size: int = 4,
         group_size: int = 8,
         packs_per_rollout: int = 32,
@@ -133,18 +128,21 @@ class RolloutDataModule(ItemDataModule):
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
         self.max_staleness = max_staleness
         self.branching = Branching(anchors=anchors, counterfactual=counterfactual, seed=seed)
-        self.rollouts_per_epoch, self.val_packs = rollouts_per_epoch, val_packs
+        self.val_packs = val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.suites = tuple(suites or ())
         self.rewards = rewards_of(rewards)
-        self.deadlines, self.max_failed_fraction = deadlines, max_failed_fraction
-        self.seed = seed
+        self.deadlines, self.seed = deadlines, seed
+        self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
+        """Runs all rollouts; what callbacks follow and read."""
         self.rollouts = TrainingRollouts(
-            sample_packs=self._train_packs,
-            play=self._train_groups,
-            has_signal=self._has_signal,
+            packs=TrainingPacks(source or Uniform(), env, pack_size, seed),
+            play=self.train_groups,
+            runner=self.runner,
+            advantages=self._advantages,
             pad_id=lambda: self.chat.pad_id,
+            another_follows=self._another_follows if max_staleness else None,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
             passes_per_rollout=passes_per_rollout,
@@ -152,32 +150,20 @@ class RolloutDataModule(ItemDataModule):
             seed=seed,
         )
         num_updates = updates_per_rollout * passes_per_rollout
-        self.stream = TrainStream(self._next_rollout, rollouts_per_epoch, num_updates)
-        """The updates to come; where a training stops and goes on."""
+        self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner)
+        """The updates to come; where a training stops and resumes."""
         self.policy_label = str(PolicyLabel.TRAINED)
-        """Who plays in `test`; decides which conditions of a suite run."""
-        self.monitor = RolloutMonitor()
-        self._pulse = Pulse()
-        self.ahead = RolloutAhead(self._play_ahead, self._pulse)
-        """The next rollout, with `max_staleness` above 0."""
-        self.waited_s: float | None = None
-        """Seconds that training stood still for the current rollout, with `max_staleness` above 0."""
-        self.group_listeners: list[GroupListener] = []
-        self.droppable: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Entered around every rollout, by every rank equally often; `StopSignals` gives up what goes on within."""
-        self.last_rollout: RolloutStats | None = None
+        """Whose conditions of a suite `test` plays."""
+        self._suite_player = SuitePlayer(self.runner)
         self._chat: Chat | None = None
         self._suites_checked = False
-        self._packs_of: tuple[str, list[Pack]] = ("", [])
-        """The suite at hand and its packs, which its conditions share."""
-        self._trained: list[Group] = []
-        """What the trained policy did in it; controls that lend contexts take them from here."""
 
     # ------------------------------------------------------------------ life of the DataModule
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer, if `check_with` has not; refuse to train what cannot be trained."""
         self.check_with(self.policy)
+        self.runner.folder, self.runner.stop_ids = Path(self._attached.default_root_dir), self.chat.stop_ids
         if stage == "fit":
             self.check_trainable()
             check_shares(self.packs_per_rollout, self.updates_per_rollout, num_ranks())
@@ -193,8 +179,8 @@ class RolloutDataModule(ItemDataModule):
             self.engine.check(Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype))
             tokenizer = policy.tokenizer(self.env.words() + self.context.words())
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
-            first = self._packs(self.env, Split.TRAIN, 0, 1, self.pack_size, self.seed)[0].tasks[0]
-            check_window(self.env, self.context, first, policy.window, chat, self.max_new_tokens)
+            first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
+            check_window(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             for part in self.rewards.values():
                 part.check()
             self._chat = chat
@@ -204,7 +190,7 @@ class RolloutDataModule(ItemDataModule):
         check_trainable(self.engine)
 
     def check_suites(self) -> None:
-        """Settle what suites leave open and refuse those that cannot be played; `check_with` has to come first."""
+        """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""
         if self._suites_checked:
             return
         names = [suite.name for suite in self.suites]
@@ -217,8 +203,7 @@ class RolloutDataModule(ItemDataModule):
     @property
     def policy(self) -> Policy:
         """The policy spec of the module that is trained."""
-        assert self.trainer is not None, "the DataModule is not attached to a Trainer"
-        policy = self.trainer.lightning_module.policy
+        policy = self._attached.lightning_module.policy
         assert isinstance(policy, Policy), f"{type(policy).__name__} is not a Policy"
         return policy
 
@@ -228,27 +213,39 @@ class RolloutDataModule(ItemDataModule):
         assert self._chat is not None, "setup() has not run"
         return self._chat
 
+    @property
+    def _attached(self) -> Any:
+        """The Trainer."""
+        assert self.trainer is not None, "the DataModule is not attached to a Trainer"
+        return self.trainer
+
     def teardown(self, stage: str) -> None:
-        """A run that ended early, say for its budget, has begun a rollout in vain; the engine has to be free of it."""
-        self.ahead.drop()
+        """Wait for a rollout ahead of a run that ended early, say for its budget: the engine is free then."""
+        self.runner.ahead.drop()
 
     def on_exception(self, exception: BaseException) -> None:
-        """No thread outlives the run."""
-        self.ahead.give_up()
+        """End the thread of a rollout ahead."""
+        self.runner.ahead.give_up()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the training updates stand, the figures of the rollout that they come from, and the rollout after it."""
-        stats = None if self.last_rollout is None else asdict(self.last_rollout)
-        ahead = self.ahead.saved(self.max_failed_fraction)
-        return {"stream": self.stream.saved(), "last_rollout": gathered(stats), "ahead": ahead}
+        """The updates to come, the state of the rollouts behind them, and the figures of the latest one."""
+        stats = None if self.runner.last_rollout is None else asdict(self.runner.last_rollout)
+        return {"stream": self.stream.saved(), "last_rollout": gathered(stats), "rollouts": self.rollouts.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on there."""
+        """Go on there; only `fit` does."""
+        if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
+            return
+        if "rollouts" not in state_dict:
+            raise DataError(
+                "the checkpoint was written by a version that kept no state of its source of packs: go on with that version, or "
+                "begin a new run (`test`, `deploy` and `export` take it as it is)."
+            )
         self.stream.restore(state_dict["stream"])
-        self.ahead.restore(state_dict["ahead"])
+        self.rollouts.load_state_dict(state_dict["rollouts"])
         by_rank = state_dict["last_rollout"]
         stats = by_rank[rank()] if len(by_rank) == num_ranks() else by_rank[0]
-        self.last_rollout = None if stats is None else RolloutStats(**stats)
+        self.runner.last_rollout = None if stats is None else RolloutStats(**stats)
 
     # ------------------------------------------------------------------ loaders
 
@@ -258,18 +255,16 @@ class RolloutDataModule(ItemDataModule):
 
     def val_dataloader(self) -> SizedItems:
         """One item: the groups (of one) of all validation packs."""
-        return SizedItems(self._validation_groups, 1)
+        return SizedItems(lambda: self._held_out("validation", self.val_packs), 1)
 
     def test_dataloader(self) -> list[SizedItems]:
-        """One loader for each condition of each suite that concerns the current policy."""
-        return [
-            SizedItems(lambda s=suite, c=condition: self._suite_groups(s, c), 1)
-            for suite, condition in self.test_conditions()
-        ]
+        """One loader for each condition of each suite that the current policy plays; its item is a `Played`."""
+        return [SizedItems(lambda chosen=chosen: self._played(*chosen), 1) for chosen in self.test_conditions()]
 
     def predict_dataloader(self) -> SizedItems:
         """The packs of a validation, in items of no more lifecycles than a training rollout has: memory stays bounded."""
-        return SizedItems(self._predicted_groups, math.ceil(self.val_packs / self._predicted_at_once))
+        at_once = self.packs_per_rollout * self.group_size
+        return SizedItems(lambda: self._held_out("predict", at_once), math.ceil(self.val_packs / at_once))
 
     def test_conditions(self) -> list[tuple[Suite, Condition]]:
         """Suites and conditions in the order of the test loaders."""
@@ -282,140 +277,53 @@ class RolloutDataModule(ItemDataModule):
 
     # ------------------------------------------------------------------ rollouts
 
-    def _train_packs(self, first: int, count: int) -> list[Pack]:
-        return self._packs(self.env, Split.TRAIN, first, count, self.pack_size, self.seed)
+    def train_groups(self, packs: Sequence[Pack]) -> list[Group]:
+        """K siblings of each pack, played by the engine's weights as they are now."""
+        return self._groups("train", packs, self.group_size, self.branching)
 
-    def _next_rollout(self, rollout: int, first_pack: int) -> Rollout:
-        """What was played ahead, else what the engine's weights play now; the one after it begins."""
-        played = self.ahead.take()
-        if played is None:
-            made = self.rollouts.roll_out(rollout, first_pack)
-        else:
-            for one in played.rounds:
-                self._tell("train", one)
-            made = self.rollouts.made(rollout, played.places, played.num_packs)
-        if self.max_staleness:
-            own = self.last_rollout.seconds if played is None and self.last_rollout is not None else 0.0
-            self.waited_s = self.ahead.waited_s() + own
-            if self._another_follows():
-                self.ahead.begin(first_pack + made.num_packs)
-        return made
+    def _held_out(self, label: str, at_once: int) -> Iterator[list[Group]]:
+        """The validation packs, so many at a time: this rank's share."""
+        for first in range(0, self.val_packs, at_once):
+            packs = [
+                self.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=self.pack_size, seed=0)
+                for index in range(first, min(first + at_once, self.val_packs))
+            ]
+            yield self.runner.run(label, partial(self._groups, label, share(packs), 1))
 
-    def _another_follows(self) -> bool:
-        """Whether the run will ask for a rollout after the one that it takes now, as far as the Trainer's limits tell."""
-        trainer, updates = self.trainer, self.updates_per_rollout * self.passes_per_rollout
-        assert trainer is not None, "the DataModule is not attached to a Trainer"
-        if 0 <= trainer.max_steps <= trainer.global_step + updates:
-            return False
-        endless = trainer.max_epochs is None or trainer.max_epochs < 0
-        return endless or self.stream.left > updates or trainer.current_epoch + 1 < (trainer.max_epochs or 0)
+    def _played(self, suite: Suite, condition: Condition) -> Iterator[Played]:
+        yield self._suite_player.play(suite, condition, self._setting(condition.temperature))
 
-    def _play_ahead(self, first_pack: int) -> Played:
-        """In a thread of its own: listeners, other ranks and signals are for the one who takes it."""
-        rounds: list[Round] = []
-
-        def play(packs: Sequence[Pack], replacing: bool) -> list[Group]:
-            rounds.append(
-                self._timed("train", self._rolling("train", packs, self.group_size, self.branching), replacing)
-            )
-            return list(rounds[-1].groups)
-
-        places, num_packs = replace(self.rollouts, play=play).places(first_pack)
-        return Played(places=places, num_packs=num_packs, rounds=rounds)
-
-    def _train_groups(self, packs: Sequence[Pack], replacing: bool) -> list[Group]:
-        roll = self._rolling("train", packs, self.group_size, self.branching)
-        return self._recorded("train", roll, replacing=replacing)
-
-    def _has_signal(self, table: CreditTable) -> Bool[Tensor, " G"]:
-        assert self.trainer is not None, "the DataModule is not attached to a Trainer"
-        module: Any = self.trainer.lightning_module
-        return module.has_signal(table)
-
-    def _validation_groups(self) -> Iterator[list[Group]]:
-        packs = self._packs(self.env, Split.VALIDATION, 0, self.val_packs, self.pack_size, 0)
-        yield self._recorded("validation", self._rolling("validation", share(packs), 1))
-
-    @property
-    def _predicted_at_once(self) -> int:
-        return self.packs_per_rollout * self.group_size
-
-    def _predicted_groups(self) -> Iterator[list[Group]]:
-        for first in range(0, self.val_packs, self._predicted_at_once):
-            count = min(self._predicted_at_once, self.val_packs - first)
-            packs = self._packs(self.env, Split.VALIDATION, first, count, self.pack_size, 0)
-            yield self._recorded("predict", self._rolling("predict", share(packs), 1))
-
-    def _suite_groups(self, suite: Suite, condition: Condition) -> Iterator[list[Group]]:
-        """Sampling noise goes by identity alone, not by version: a checkpoint has the same figures whenever it is tested."""
-        world = suite.env or self.env
-        if self._packs_of[0] != suite.name:
-            self._packs_of = (suite.name, suite.packs(world))
-
-        def roll() -> list[Group]:
-            speaker = replace(self._speaker(condition.temperature), policy_version=0)
-            setting = replace(self._setting(speaker), env=world)
-            return play(suite, condition, self._packs_of[1], setting, self._trained)
-
-        groups = [group for part in gathered(self._recorded(condition.label, roll)) for group in part]
-        if condition.name == PolicyLabel.TRAINED:
-            self._trained = groups if Control.SHUFFLED_CONTEXT in (suite.controls or ()) else []
-        yield groups
-
-    def _packs(self, env: TextEnv, split: Split, first: int, count: int, size: int, seed: int) -> list[Pack]:
-        return [env.sample_pack(split=split, index=first + i, num_tasks=size, seed=seed) for i in range(count)]
-
-    def _rolling(
+    def _groups(
         self, label: str, packs: Sequence[Pack], num_siblings: int, branching: Branching | None = None
-    ) -> Callable[[], list[Group]]:
-        return partial(
-            run_groups,
+    ) -> list[Group]:
+        return run_groups(
             packs,
             num_siblings,
-            self._setting(self._speaker(self.temperature)),
+            self._setting(self.temperature),
             label=label,
             branching=branching,
         )
 
-    def _setting(self, speaker: Speaker) -> Setting:
+    def _setting(self, temperature: float) -> Setting:
         return Setting(
             env=self.env,
             mechanism=self.context,
-            speaker=speaker,
+            speaker=self._speaker(temperature),
             plan=self.plan,
             rewards=self.rewards,
-            monitor=self.monitor,
+            monitor=self.runner.monitor,
         )
 
-    def _recorded(self, label: str, roll: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
-        """A rollout of this rank, timed, and shown to whoever listens."""
-        self.ahead.settle()
-        with self.droppable():
-            played = self._timed(label, roll, replacing)
-        self._tell(label, played)
-        return list(played.groups)
+    def _advantages(self, table: CreditTable) -> Credited:
+        return self._attached.lightning_module.advantages(table, reweighted=False)
 
-    def _timed(self, label: str, roll: Callable[[], list[Group]], replacing: bool) -> Round:
-        start = time.perf_counter()
-        with self.watched(f"the rollout '{label}'"):
-            groups = roll()
-        return Round(groups=groups, seconds=time.perf_counter() - start, replacing=replacing)
-
-    def _tell(self, label: str, played: Round) -> None:
-        """Show it to whoever listens: of training this rank's groups, else all on rank 0. Figures of replacements are added."""
-        before = self.last_rollout if played.replacing else None
-        self.last_rollout = played.stats if before is None else before + played.stats
-        shown = played.groups if label == "train" else gathered_at_first(played.groups)
-        for listener in self.group_listeners:
-            listener(label, self._step(), shown)
-        stop_if_too_many(label, played.groups, self.max_failed_fraction)
-
-    def watched(self, label: str) -> Watchdog:
-        """Ends the process if nothing moves, for as long as a `with` block lasts."""
-        number = self.trainer.global_rank if self.trainer is not None else 0
-        folder = Path(self.trainer.default_root_dir if self.trainer is not None else ".")
-        file = folder / (f"stalled.rank{number}.txt" if number else "stalled.txt")
-        return Watchdog(self._pulse, self.deadlines.stall_s, file, label)
+    def _another_follows(self) -> bool:
+        """Whether the run will ask for a rollout after the one that it takes now, as far as the Trainer's limits tell."""
+        trainer, updates = self._attached, self.updates_per_rollout * self.passes_per_rollout
+        if 0 <= trainer.max_steps <= trainer.global_step + updates:
+            return False
+        endless = trainer.max_epochs is None or trainer.max_epochs < 0
+        return endless or self.stream.left > updates or trainer.current_epoch + 1 < trainer.max_epochs
 
     def _speaker(self, temperature: float) -> Speaker:
         return Speaker(
@@ -427,16 +335,13 @@ class RolloutDataModule(ItemDataModule):
             top_p=self.top_p,
             seed=self.seed,
             policy_version=self.engine.policy_version,
-            num_ids=_num_ids(self.trainer.lightning_module) if self.trainer is not None else None,
+            num_ids=_num_ids(self._attached.lightning_module),
             deadlines=self.deadlines,
-            pulse=self._pulse,
+            pulse=self.runner.pulse,
         )
-
-    def _step(self) -> int:
-        return self.trainer.global_step if self.trainer is not None else 0
 
 
 def _num_ids(module: Any) -> int | None:
-    """Ids that the module's model has; a model may have more than its tokenizer. None where nobody knows."""
+    """Ids that the module's model has; a model may have more than its tokenizer. None where the model does not say."""
     config = getattr(getattr(module, "model", None), "config", None)
     return None if config is None else getattr(config.get_text_config(), "vocab_size", None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -188,13 +188,9 @@ class GRPOModule(PolicyModule):
         values = {"red_temperature": advantages.temperature, "gradient_norm": norm, "zero_variance_packs": silent}
         self._log_update(batch, totals, values)
 
-    def advantages(self, table: CreditTable) -> Credited:
+    def advantages(self, table: CreditTable, *, reweighted: bool = True) -> Credited:
         """Advantages of the whole rollout."""
-        return credited(table, self.credit, self.baseline, self.scale, self.reweight)
-
-    def has_signal(self, table: CreditTable) -> Bool[Tensor, " G"]:
-        """Whether a pack has any advantage; RED changes nothing in that."""
-        return credited(table, self.credit, self.baseline, self.scale).packs_with_signal()
+        return credited(table, self.credit, self.baseline, self.scale, self.reweight if reweighted else None)
 
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Totals:
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""

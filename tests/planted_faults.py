@@ -26,6 +26,7 @@ from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle
 from datamodules import RolloutDataModule
@@ -86,13 +87,13 @@ class PlantedEngine(TransformersEngine):
         return structs.replace(said, **wrong)
 
 
-class Books:
+class Books(RolloutObserver):
     """Keeps what every rollout ended in."""
 
     def __init__(self) -> None:
         self.groups: list[Group] = []
 
-    def __call__(self, label: str, step: int, groups: Sequence[Group]) -> None:
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         self.groups += groups if label in ("train", "predict") else ()
 
     def check(self, num_lifecycles: int) -> dict[str, int]:
@@ -142,7 +143,7 @@ def train(folder: Path, *, rollouts: int, packs: int, updates: int, step_s: floa
         deadlines=Deadlines(turn_s=turn_s, stall_s=120),
         max_failed_fraction=0.8,
     )
-    data.group_listeners.append(books)
+    data.runner.follow(books)
     policy = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=64)
     module, begun = GRPOModule(policy, lr=1e-3), time.perf_counter()
     trainer = _trainer(folder, [WeightSync(), Throughput(), valid], CSVLogger(str(folder), name="", version=""))
@@ -243,8 +244,8 @@ def play_through_an_outage(folder: Path, num_lifecycles: int, max_retries: int) 
         val_packs=num_lifecycles,
         max_failed_fraction=1.0,
     )
-    data.monitor = outage
-    data.group_listeners.append(books)
+    data.runner.monitor = outage
+    data.runner.follow(books)
     begun = time.perf_counter()
     try:
         _trainer(folder, [WeightSync()], False).predict(GRPOModule(EndpointPolicy()), data, return_predictions=False)

@@ -1,7 +1,6 @@
 """A run of Lightning whose lifecycles are made up: what callbacks see of a training, without a model or a world."""
 
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,10 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.evaluation.metrics import PositionMetrics
-from cod_lightning.rollout.monitor import RolloutMonitor
-from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.types import Group
 from tests.records import group
+from tests.stubs import FunctionEngine
 
 NUM_TASKS = 3
 
@@ -39,29 +38,28 @@ class PlayedData(L.LightningDataModule):
 
     def __init__(self, context: str = "left is up", raise_in: str = "") -> None:
         super().__init__()
-        self.monitor = RolloutMonitor()
-        self.group_listeners: list = []
-        self.last_rollout: RolloutStats | None = None
+        self.runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         self.context, self.raise_in = context, raise_in
 
     def roll(self, label: str, num_packs: int, num_siblings: int) -> list[Group]:
-        rng, start = random.Random(num_packs), time.perf_counter()
-        self.monitor.begin(label, num_packs * num_siblings, NUM_TASKS)
-        groups = []
-        for index in range(num_packs):
-            rows = [[rng.random() < 0.5, True, True] for _ in range(num_siblings)]
-            groups.append(group(f"{label}/{index}", rows, context=self.context))
-            for lifecycle in groups[-1].lifecycles:
-                for episode in lifecycle.episodes:
-                    self.monitor.episode(episode)
-                self.monitor.lifecycle(lifecycle)
-            if label == self.raise_in:
-                raise RuntimeError("the rollout is broken")
-        self.monitor.end()
-        self.last_rollout = RolloutStats.of(groups, max(1e-6, time.perf_counter() - start), 0)
-        for listener in self.group_listeners:
-            listener(label, self.trainer.global_step, groups)  # pyright: ignore
-        return groups
+        rng, monitor = random.Random(num_packs), self.runner.monitor
+
+        def play() -> list[Group]:
+            monitor.begin(label, num_packs * num_siblings, NUM_TASKS)
+            groups = []
+            for index in range(num_packs):
+                rows = [[rng.random() < 0.5, True, True] for _ in range(num_siblings)]
+                groups.append(group(f"{label}/{index}", rows, context=self.context))
+                for lifecycle in groups[-1].lifecycles:
+                    for episode in lifecycle.episodes:
+                        monitor.episode(episode)
+                    monitor.lifecycle(lifecycle)
+                if label == self.raise_in:
+                    raise RuntimeError("the rollout is broken")
+            monitor.end()
+            return groups
+
+        return self.runner.run(label, play)
 
     def _train(self) -> Iterator[torch.Tensor]:
         for _ in range(2):

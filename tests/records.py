@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from cod_lightning.contexts.base import TextState
+from cod_lightning.engines.base import digest
 from cod_lightning.types import (
     Episode,
     EpisodeKind,
@@ -25,7 +26,7 @@ def turn(response: str = "go left", logprobs: Sequence[float] = (-0.1, -2.5)) ->
         behaviour_logprobs=tuple(logprobs),
         stop=StopReason.STOP,
         policy_version=3,
-        prompt_digest=1234,
+        prompt_digest=digest((5, 6, 7)),
         observation="a wall",
         response=response,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, Tokens, UpdateDialogue
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Episode, EpisodeStatus, Message, Pack, Role, Split, StopReason, Task
 
 WORDS = tuple(f"w{i}" for i in range(40))
@@ -102,3 +103,10 @@ class FunctionEngine(Engine):
 
     def release(self, dialogue: str) -> None:
         self.released.append(dialogue)
+
+
+class Following(RolloutObserver):
+    """Calls these functions."""
+
+    def __init__(self, **functions: Callable[..., None]) -> None:
+        vars(self).update(functions)

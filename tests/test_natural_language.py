@@ -14,6 +14,7 @@ from cod_lightning.models import PretrainedPolicy
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 from tests.real_templates import QWEN3, bpe_tokenizer
+from tests.stubs import Following
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_p
     )
     module = GRPOModule(PretrainedPolicy(str(checkpoint), dtype="float32", window=4000), lr=1e-3)
     keep, groups = Keep(), []
-    data.group_listeners.append(lambda label, step, found: groups.extend(found))
+    data.runner.follow(Following(rollout_played=lambda label, found: groups.extend(found)))
     L.Trainer(
         max_steps=1,
         accelerator="cpu",
@@ -81,7 +82,7 @@ def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_p
     ).fit(module, data)
     (batch,) = keep.batches
     episodes = [e for group in groups for x in group.lifecycles for e in x.episodes]
-    assert data.last_rollout.token_drift == 0
+    assert data.runner.last_rollout.token_drift == 0
     assert len(batch) == len(episodes) == 2 * 4 * 3
     assert max(len(e.turns) for e in episodes) > 1
     assert keep.gaps[0] <= 1e-4

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.training.ahead import RolloutAhead
+from cod_lightning.rollout.ahead import RolloutAhead
 from tests.forked_fit import EVERY, NUM_UPDATES, assert_the_same, checkpoint, fit, in_rollout, in_update, metrics, said
 from tests.test_ranks import rows, run, weights
 from tests.test_resume import draws, killed_after, noting_draws, send
@@ -40,10 +40,10 @@ def while_training_waits(act):
     """As soon as training has nothing to do but wait for a rollout, which is held back until then."""
 
     def before():
-        make, settle, waiting = RolloutAhead.__init__, RolloutAhead.settle, threading.Event()
+        begin, settle, waiting = RolloutAhead.begin, RolloutAhead.settle, threading.Event()
 
-        def making(self, play, pulse):
-            make(self, lambda first_pack: play(first_pack) if waiting.wait() else None, pulse)
+        def beginning(self, play):
+            begin(self, lambda: play() if waiting.wait() else None)
 
         def settling(self):
             if not waiting.is_set() and self._future is not None and not self._future.done():
@@ -51,7 +51,7 @@ def while_training_waits(act):
                 waiting.set()
             settle(self)
 
-        RolloutAhead.__init__, RolloutAhead.settle = making, settling
+        RolloutAhead.begin, RolloutAhead.settle = beginning, settling
 
     return before
 

@@ -107,6 +107,15 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         Packs of different splits never share a world. Raises `ConfigError` where no such world exists.
         """
 
+    def categories(self) -> tuple[str, ...]:
+        """The kinds of packs that a curriculum can tell apart, at least one."""
+        return (self.name,)
+
+    def of_category(self, category: str) -> "TextEnv":
+        """This environment, drawing packs of one of its categories only; it plays all packs that the whole one plays."""
+        assert category in self.categories(), f"{category} is none of {self.categories()}"
+        return self
+
     def words(self) -> tuple[str, ...]:
         """Every word that the compact protocol can show or ask for; a tiny policy's vocabulary is built from it."""
         return ()

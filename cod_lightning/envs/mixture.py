@@ -94,6 +94,17 @@ class Mixture(TextEnv):
         """Of the present task."""
         return self.current.status
 
+    def categories(self) -> tuple[str, ...]:
+        """The keys of the worlds."""
+        return tuple(self.worlds)
+
+    def of_category(self, category: str) -> TextEnv:
+        """The mixture that always draws this world."""
+        assert category in self.worlds, f"{category} is none of {self.categories()}"
+        twin = copy.copy(self)
+        twin.weights = {category: 1.0}
+        return twin
+
     def words(self) -> tuple[str, ...]:
         """All worlds' words, each once; none unless every world has a closed vocabulary."""
         spoken = [world.words() for world in self.worlds.values()]

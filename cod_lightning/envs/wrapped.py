@@ -60,6 +60,14 @@ class WrappedWorld(TextEnv):
         """As inside."""
         return self.world.status
 
+    def categories(self) -> tuple[str, ...]:
+        """As inside."""
+        return self.world.categories()
+
+    def of_category(self, category: str) -> TextEnv:
+        """As inside, wrapped alike."""
+        return self._around(self.world.of_category(category))
+
     def words(self) -> tuple[str, ...]:
         """As inside."""
         return self.world.words()
@@ -90,12 +98,7 @@ class WrappedWorld(TextEnv):
 
     def without_world_memory(self) -> TextEnv:
         """As inside, wrapped alike."""
-        inside = self.world.without_world_memory()
-        if inside is self.world:
-            return self
-        twin = copy.copy(self)
-        twin.world = inside
-        return twin
+        return self._around(self.world.without_world_memory())
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         """As inside."""
@@ -113,3 +116,11 @@ class WrappedWorld(TextEnv):
     @np_random.setter
     def np_random(self, value: Any) -> None:
         self.world.np_random = value
+
+    def _around(self, inside: TextEnv) -> TextEnv:
+        """The same wrapper around another world."""
+        if inside is self.world:
+            return self
+        twin = copy.copy(self)
+        twin.world = inside
+        return twin

@@ -1,103 +1,142 @@
-"""How a training rollout becomes optimizer updates: packs -> groups -> one batch of rows -> shares of it, pass by pass."""
+"""From packs to updates: packs are chosen, shared out among ranks, played, and made into rows and shares of them."""
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-from jaxtyping import Bool
-from torch import Tensor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from cod_lightning.objective.batch import CreditTable, collate
+from cod_lightning.objective.credited import Credited
 from cod_lightning.ranks import rank
+from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.seeds import derive_seed
+from cod_lightning.training.packs import PackOutcomes, TrainingPacks
+from cod_lightning.training.played import PlayedPack, PlayedRollout, restored, saved
 from cod_lightning.training.shares import owners, table_of_all
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Group, Pack
 
 
-@dataclass(frozen=True)
-class Place:
-    """A pack of a rollout, played, and who has its group."""
-
-    pack: Pack
-    rank: int
-    group: Group | None
-    """None on the other ranks."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainingRollouts:
-    """Rolls out and cuts into updates; everything that a run settles before it starts is a field."""
+    """The training rollouts of a run, one after another; everything that is settled before the run starts is a field."""
 
-    sample_packs: Callable[[int, int], list[Pack]]
-    """Training packs (first, count) of the endless row of packs that the run seed fixes."""
-    play: Callable[[Sequence[Pack], bool], list[Group]]
-    """K siblings of each of this rank's packs, by the engine's weights; the flag says that they belong to the rollout before."""
-    has_signal: Callable[[CreditTable], Bool[Tensor, " G"]]
-    """Whether a pack has any advantage; asked for only where packs are replaced."""
+    packs: TrainingPacks
+    play: Callable[[Sequence[Pack]], list[Group]]
+    """K siblings of each pack, by the engine's weights."""
+    runner: RolloutRunner
+    advantages: Callable[[CreditTable], Credited]
+    """Of the policy's module, before a reweighting."""
     pad_id: Callable[[], int]
+    another_follows: Callable[[], bool] | None = None
+    """Whether the run needs a rollout after the one that it takes now; None plays none ahead of training."""
     packs_per_rollout: int
     updates_per_rollout: int
     """Of one pass."""
-    passes_per_rollout: int
-    resample_packs: int
-    seed: int
+    passes_per_rollout: int = 1
+    resample_packs: int = 0
+    seed: int = 0
 
-    def roll_out(self, rollout: int, first_pack: int) -> Rollout:
-        """Play the packs from `first_pack` on; this rank's rows, every update with the credit table of all ranks' groups."""
-        return self.made(rollout, *self.places(first_pack))
+    def next(self, number: int, first: int) -> Rollout:
+        """Rollout `number`, from training pack `first` on: the one played ahead, else played now. The next one ahead begins.
 
-    def made(self, rollout: int, places: Sequence[Place], num_packs: int) -> Rollout:
-        """The rollout made of these places. Every rank has to ask, and then learns of all ranks' rewards."""
-        index = {place.pack.id: g for g, place in enumerate(places)}
-        batch = collate(segments_of(_own(places)), _table(places), index, pad_id=self.pad_id())
-        return Rollout(batch=batch, shares=self._shares(rollout), num_packs=num_packs)
+        This rank's rows, with the credit table of all ranks' groups.
+        """
+        played, ahead = self.runner.ahead.take(), True
+        if played is None:
+            played, ahead = self.played(first, partial(self.runner.run, "train")), False
+        for part in played.parts:
+            self.runner.report("train", part)
+        table = _table(played.packs)
+        index = {one.pack.id: g for g, one in enumerate(played.packs)}
+        batch = collate(segments_of(_own(played.packs)), table, index, pad_id=self.pad_id())
+        self._observe(played, table)
+        if self.another_follows is not None:
+            played_s = 0.0 if ahead or self.runner.last_rollout is None else self.runner.last_rollout.seconds
+            self.runner.waited_s = self.runner.ahead.waited_s() + played_s
+            if self.another_follows():
+                self.runner.ahead.begin(partial(self._played_ahead, first + played.num_packs))
+        return Rollout(batch=batch, shares=self._shares(number), num_packs=played.num_packs)
 
-    def places(self, first: int) -> tuple[list[Place], int]:
-        """The packs of a rollout, played, and how many it took.
+    def played(self, first: int, run: Callable[..., list[Group]]) -> PlayedRollout:
+        """The packs of a rollout, from training pack `first` on. `run` plays this rank's share of them (`RolloutRunner.run`).
 
         Dynamic sampling (DAPO, arXiv 2503.14476): packs in which no sibling did better than another are replaced by as many
         further ones, in at most `resample_packs` rounds. What differs: the source goes on until the batch is full; here
         packs without signal fill what is missing after the last round, so that every update has as many packs.
         """
-        wanted, num_packs = self.packs_per_rollout, 0
-        kept: list[Place] = []
-        silent: list[Place] = []
+        kept: list[PlayedPack] = []
+        without: list[PlayedPack] = []
         for number in range(1 + self.resample_packs):
-            packs = self.sample_packs(first + num_packs, wanted - len(kept))
-            places = self._played(packs, replacing=number > 0)
-            num_packs += len(packs)
+            drawn = self.packs.draw(first + len(kept) + len(without), self.packs_per_rollout - len(kept))
+            ranks = owners(
+                len(drawn), 1 if number else self.updates_per_rollout
+            )  # replacements are shared out as they come
+            own = [pack for (_, pack), of in zip(drawn, ranks, strict=True) if of == rank()]
+            groups = iter(run(partial(self.play, own), replacing=number > 0))
+            packs = [
+                PlayedPack(choice, pack, of, next(groups) if of == rank() else None)
+                for (choice, pack), of in zip(drawn, ranks, strict=True)
+            ]
             if not self.resample_packs:
-                return places, num_packs
-            signal = self.has_signal(_table(places)).tolist()
-            kept += [place for place, has in zip(places, signal, strict=True) if has]
-            silent += [place for place, has in zip(places, signal, strict=True) if not has]
-            if len(kept) == wanted:
+                return PlayedRollout(packs=packs)
+            signal = self.advantages(_table(packs)).packs_with_signal().tolist()
+            kept += [one for one, has in zip(packs, signal, strict=True) if has]
+            without += [one for one, has in zip(packs, signal, strict=True) if not has]
+            if len(kept) == self.packs_per_rollout:
                 break
-        return (kept + silent)[:wanted], num_packs
+        packs = kept + without
+        return PlayedRollout(packs=packs[: self.packs_per_rollout], replaced=packs[self.packs_per_rollout :])
 
-    def _played(self, packs: Sequence[Pack], *, replacing: bool) -> list[Place]:
-        """Each update's packs are shared out equally; replacements as they come."""
-        ranks = owners(len(packs), 1 if replacing else self.updates_per_rollout)
-        own = iter(self.play([pack for pack, of in zip(packs, ranks, strict=True) if of == rank()], replacing))
-        return [Place(pack, of, next(own) if of == rank() else None) for pack, of in zip(packs, ranks, strict=True)]
+    def _played_ahead(self, first: int) -> PlayedRollout:
+        """In a thread of its own: observers, other ranks and signals wait until the rollout is taken."""
+        parts: list[RolloutPart] = []
 
-    def _shares(self, rollout: int) -> list[list[int]]:
+        def run(play: Callable[[], list[Group]], *, replacing: bool) -> list[Group]:
+            parts.append(self.runner.timed("train", play, replacing=replacing))
+            return list(parts[-1].groups)
+
+        return replace(self.played(first, run), parts=parts)
+
+    def _observe(self, played: PlayedRollout, table: CreditTable) -> None:
+        """Every rank shows its source the rewards of all ranks."""
+        if not self.packs.learns:
+            return
+        packs = [*played.packs, *played.replaced]
+        whole = _table(packs) if played.replaced else table
+        outcomes = PackOutcomes(choices=[one.choice for one in packs], table=whole, advantages=self.advantages(whole))
+        self.runner.source_metrics = self.packs.observe(outcomes)
+
+    def _shares(self, number: int) -> list[list[int]]:
         """The packs of each update: in their order in the first pass, shuffled anew for every further one."""
         shares: list[list[int]] = []
         size = self.packs_per_rollout // self.updates_per_rollout
-        for number in range(self.passes_per_rollout):
+        for done in range(self.passes_per_rollout):
             order = list(range(self.packs_per_rollout))
-            if number:
-                random.Random(derive_seed("pass", self.seed, rollout, number)).shuffle(order)
+            if done:
+                random.Random(derive_seed("pass", self.seed, number, done)).shuffle(order)
             shares += [order[start : start + size] for start in range(0, len(order), size)]
         return shares
 
+    def state_dict(self) -> dict[str, Any]:
+        """The source's state, and the rollout ahead once it is over; every rank has to call it."""
+        ahead = saved(self.runner.ahead.done(), self.runner.max_failed_fraction)
+        return {"source": self.packs.state_dict(), "ahead": ahead}
 
-def _own(places: Sequence[Place]) -> list[Group]:
-    return [place.group for place in places if place.group is not None]
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on there."""
+        self.packs.load_state_dict(state_dict["source"])
+        self.runner.source_metrics = self.packs.metrics()
+        self.runner.ahead.drop()
+        if (played := restored(state_dict["ahead"])) is not None:
+            self.runner.ahead.put(played)
 
 
-def _table(places: Sequence[Place]) -> CreditTable:
-    return table_of_all(_own(places), [place.rank for place in places])
+def _own(packs: Sequence[PlayedPack]) -> list[Group]:
+    return [one.group for one in packs if one.group is not None]
+
+
+def _table(packs: Sequence[PlayedPack]) -> CreditTable:
+    return table_of_all(_own(packs), [one.rank for one in packs])

@@ -27,7 +27,7 @@ def owners(num_packs: int, num_updates: int) -> list[int]:
 
 
 def table_of_all(own: Sequence[Group], ranks: Sequence[int]) -> CreditTable:
-    """The rewards of all ranks' groups; `ranks` says whose each place of the table is, and own groups are in that order."""
+    """The rewards of all ranks' groups; `ranks` gives the rank of each row g, and own groups are in that order."""
     parts = gathered(credit_table(own) if own else None)
     places = [[g for g, of in enumerate(ranks) if of == r] for r in range(num_ranks())]
     order = torch.tensor(list(chain.from_iterable(places))).argsort()
@@ -50,7 +50,7 @@ def _joined_attempts(parts: Sequence[tuple[AttemptTable, Tensor]]) -> AttemptTab
 
 
 def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
-    """The rows of all ranks, which a checkpoint keeps, and whose each of them is."""
+    """The rows of all ranks, which a checkpoint keeps, and the rank of each."""
     parts = gathered(own)
     width = max(part.token_ids.shape[1] for part in parts)
 

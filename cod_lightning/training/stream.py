@@ -1,4 +1,4 @@
-"""The endless row of training updates: rollout after rollout, stopped between any two updates and gone on with exactly."""
+"""The endless row of training updates: rollouts are cut into them; a run stops between any two and resumes exactly."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 
 from cod_lightning.objective.attempts import AttemptTable
 from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.training.items import Sealed
 from cod_lightning.training.shares import batch_of_all, own_batch
 
@@ -30,15 +31,20 @@ class TrainStream:
     Sized, so that Lightning never fetches ahead of the weights.
 
     Args:
-        roll_out: From the number of a rollout and that of its first training pack to the rollout.
+        next_rollout: From the number of a rollout and that of its first training pack to the rollout.
         rollouts_per_epoch: Rollouts of an epoch.
         updates_per_rollout: Updates made of a rollout, all passes together.
+        runner: Reports updates to observers, and shows them how many are left of a rollout.
     """
 
     def __init__(
-        self, roll_out: Callable[[int, int], Rollout], rollouts_per_epoch: int, updates_per_rollout: int
+        self,
+        next_rollout: Callable[[int, int], Rollout],
+        rollouts_per_epoch: int,
+        updates_per_rollout: int,
+        runner: RolloutRunner,
     ) -> None:
-        self._roll_out = roll_out
+        self._next_rollout, self._updates_per_rollout, self._runner = next_rollout, updates_per_rollout, runner
         self._length = rollouts_per_epoch * updates_per_rollout
         self.num_rollouts = 0
         """Rollouts done."""
@@ -49,39 +55,29 @@ class TrainStream:
         """Of `_batch`, the updates still to come."""
         self.left = 0
         """Updates left in an epoch that was begun."""
-        self.listeners: list[Callable[[], None]] = []
-        """Called between two updates of an epoch: whatever the last one did, logging included, is done then."""
-        self.before_each: list[Callable[[], None]] = []
-        """Called before every update, after `listeners`; what they raise ends the run with the state of then."""
 
     def __len__(self) -> int:
         """Updates of an epoch."""
         return self._length
 
-    @property
-    def mid_rollout(self) -> bool:
-        """Whether updates of a rollout are still to come."""
-        return bool(self._shares)
-
     def __iter__(self) -> Iterator[Sealed]:
         """The rest of an epoch that was begun, else the next one."""
         self.left = self.left or self._length
-        begun = False
+        first = True
         while self.left:
-            for listener in self.listeners if begun else ():
-                listener()
-            begun = True
-            for listener in self.before_each:
-                listener()
-            if not self.mid_rollout:
-                rollout = self._roll_out(self.num_rollouts, self.num_packs)
+            self._runner.ends_epoch = self.left <= self._updates_per_rollout < self._length
+            self._runner.next_update(first=first)
+            first = False
+            if not self._shares:
+                rollout = self._next_rollout(self.num_rollouts, self.num_packs)
                 self._batch, self._shares = rollout.batch, deque(rollout.shares)
                 self.num_rollouts += 1
                 self.num_packs += rollout.num_packs
             assert self._batch is not None, "updates to come without their rows"
             self.left -= 1
             update = self._batch.of_packs(self._shares.popleft())
-            if not self.mid_rollout:
+            self._runner.updates_left = len(self._shares)
+            if not self._shares:
                 self._batch = None
             yield Sealed(update)
 
@@ -91,16 +87,16 @@ class TrainStream:
             self._batch = change(self._batch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing: that it has one tells Lightning that it can go on, but Lightning restores a loader's state too late."""
+        """Nothing: Lightning resumes a loader that has this method, but restores its state too late."""
         return {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The DataModule does it, with `restore`."""
+        """Nothing: the DataModule calls `restore`."""
 
     def saved(self) -> dict[str, Any]:
         """Where it stands, in plain containers and tensors; of the rollout only the rows that an update still needs, once.
 
-        It is the same on every rank, and all of them have to ask.
+        It is the same on every rank, and every rank has to call it.
         """
         batch = self._batch and self._batch.of_packs(sorted(set(chain.from_iterable(self._shares))))
         whole, row_ranks = (None, None) if batch is None else batch_of_all(batch)
@@ -117,6 +113,7 @@ class TrainStream:
         """Go on where `saved` was called."""
         self.num_rollouts, self.num_packs, self.left = saved["num_rollouts"], saved["num_packs"], saved["left"]
         self._shares = deque(saved["shares"])
+        self._runner.updates_left = len(self._shares)
         self._batch = None if saved["batch"] is None else own_batch(_batch(saved["batch"]), saved["row_ranks"])
 
 

@@ -19,6 +19,7 @@ from callbacks.metrics_file import MetricsFile
 from cod_lightning.commands.train import quieten
 from cod_lightning.contexts import HintContext
 from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Episode, Group
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
@@ -42,25 +43,25 @@ def apart(episode: Episode) -> Episode:
 class PerTurn(RolloutDataModule):
     """One training sample a turn, as in the reference implementation; the rollout is ours."""
 
-    def _train_groups(self, packs: Any, replacing: bool) -> list[Group]:
+    def train_groups(self, packs: Any) -> list[Group]:
         def cut(group: Group) -> Group:
             lives = (
                 structs.replace(life, episodes=tuple(apart(e) for e in life.episodes)) for life in group.lifecycles
             )
             return structs.replace(group, lifecycles=tuple(lives))
 
-        return [cut(group) for group in super()._train_groups(packs, replacing)]
+        return [cut(group) for group in super().train_groups(packs)]
 
 
-class Commanded(L.Callback):
+class Commanded(L.Callback, RolloutObserver):
     """Waits for a line before every rollout, and says afterwards where the time went."""
 
     def __init__(self, data: RolloutDataModule) -> None:
-        data.stream.before_each.append(self.wait)
+        data.runner.follow(self)
         self.data, self.begun = data, 0.0
 
-    def wait(self) -> None:
-        """Or end, where nobody asks any more."""
+    def update_begins(self) -> None:
+        """Wait, or end where the input has ended."""
         print(json.dumps({"ready": True}), flush=True)
         if not sys.stdin.readline().strip():
             sys.exit()
@@ -71,7 +72,7 @@ class Commanded(L.Callback):
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         now = time.perf_counter()
-        played = self.data.last_rollout
+        played = self.data.runner.last_rollout
         print(
             json.dumps(
                 {

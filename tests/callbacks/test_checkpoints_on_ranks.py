@@ -18,9 +18,11 @@ from callbacks.checkpoints import RunCheckpoint
 from callbacks.stop_signals import StopSignals
 from cod_lightning.checkpoints.integrity import damage
 from cod_lightning.errors import SaveFailed, Stopped
+from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.training.items import Sealed
 from cod_lightning.training.stream import TrainStream
 from tests.forked import on_two_ranks
+from tests.stubs import FunctionEngine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -63,7 +65,8 @@ class Updates(L.LightningDataModule):
     def __init__(self) -> None:
         super().__init__()
         rollout: Any = SimpleNamespace(batch=Rows(), shares=[[0], [1]], num_packs=2)
-        self.stream = TrainStream(lambda number, first_pack: rollout, 2, 2)
+        self.runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
+        self.stream = TrainStream(lambda number, first_pack: rollout, 2, 2, self.runner)
 
     def train_dataloader(self):
         return self.stream

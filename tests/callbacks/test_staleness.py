@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from callbacks.staleness import Staleness
+from cod_lightning.rollout.runner import RolloutRunner
 
 
 class Rows:
@@ -21,11 +22,12 @@ class Rows:
 
 def logged(rows: Rows, policy_version: int) -> dict[str, float]:
     found: dict[str, float] = {}
-    trainer: Any = SimpleNamespace(datamodule=SimpleNamespace(engine=SimpleNamespace(policy_version=policy_version)))
+    engine: Any = SimpleNamespace(policy_version=policy_version)
+    trainer: Any = SimpleNamespace(datamodule=SimpleNamespace(runner=RolloutRunner(engine)))
     module: Any = SimpleNamespace(log_dict=lambda values, **_: found.update(values))
     callback = Staleness()
     callback.on_train_batch_start(trainer, module, rows, 0)
-    trainer.datamodule.engine.policy_version += 1  # the sync after the update does not count
+    engine.policy_version += 1  # the sync after the update does not count
     callback.on_train_batch_end(trainer, module, None, rows, 0)
     return found
 

@@ -19,7 +19,7 @@ def watching(world_size: int) -> StopSignals:
     environment = SimpleNamespace(cluster_environment=None)
     fake = SimpleNamespace(world_size=world_size, _accelerator_connector=environment)
     stop.setup(fake, None, "fit")  # pyright: ignore[reportArgumentType]
-    stop._droppable = False  # as from the first update on
+    stop._interruptible = False  # as from the first update on
     return stop
 
 
@@ -30,7 +30,7 @@ def test_two_ranks_stop_at_the_same_update_whichever_was_told(tmp_path):
             if rank == 1 and update == 6:
                 os.kill(os.getpid(), signal.SIGTERM)  # between two agreements: noted, not acted upon
             try:
-                stop.stop_if_told()
+                stop.stop_if_asked()
             except Stopped as stopped:
                 return f"update {update}, code {stopped.code}"
         return "never"
@@ -43,7 +43,7 @@ def test_a_rank_that_gives_up_its_rollout_waits_for_the_other_which_stops_too(tm
         stop, done = watching(2), []
         try:
             for rollout in range(3):
-                with stop.droppable():
+                with stop.interruptible():
                     if rank == 0 and rollout == 1:
                         os.kill(os.getpid(), signal.SIGINT)
                     time.sleep(0.05)
@@ -62,7 +62,7 @@ def test_a_rank_that_the_others_have_told_takes_its_own_first_signal_for_the_sam
         if rank == 0:
             os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Stopped):
-            stop.stop_if_told()
+            stop.stop_if_asked()
         time.sleep(0.15)
         if rank == 1:
             os.kill(os.getpid(), signal.SIGTERM)  # would end it, were it the second

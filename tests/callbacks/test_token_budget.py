@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,13 +19,9 @@ ROLLOUT = 6 * 2 * 5 * 2
 class TwoUpdates(PlayedData):
     """Says, as the real one does, whether updates of a rollout are still to come."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.stream = SimpleNamespace(mid_rollout=False)
-
     def _train(self) -> Iterator[torch.Tensor]:
         for at, item in enumerate(super()._train()):
-            self.stream.mid_rollout = at % 2 == 0
+            self.runner.updates_left = 1 - at % 2
             yield item
 
 

@@ -60,7 +60,7 @@ def test_a_run_of_two_stages_listens_once_at_a_time(tmp_path: Path) -> None:
     run = trainer(tmp_path, [transcripts])
     run.fit(PlayedModule(), data)
     run.test(PlayedModule(), data, verbose=False)
-    assert data.group_listeners == []
+    assert data.runner._observers == []
     assert len(read(tmp_path / "lifecycles" / "validation.jsonl")) == 2 * 8
 
 

@@ -27,7 +27,7 @@ class Recorder(L.Callback):
         self.batches.append(batch)
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items()})
         self.lr.append(trainer.optimizers[0].param_groups[0]["lr"])
-        self.rollouts.append(trainer.datamodule.last_rollout)
+        self.rollouts.append(trainer.datamodule.runner.last_rollout)
 
 
 def fit(tmp_path, max_epochs=1, world=None, of_data=None, **module):

@@ -21,7 +21,7 @@ from cod_lightning.rollout.segments import segments_of
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
 from modules.totals import Totals
-from tests.stubs import PlainContext, WordWorld
+from tests.stubs import Following, PlainContext, WordWorld
 
 TINY: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
 HALF = pytest.mark.parametrize("precision", ["bf16-true", "bf16-mixed"])
@@ -86,7 +86,7 @@ def online(folder, precision, **module) -> tuple[Any, Any, L.Trainer, "Watch"]:
         suites=[Suite(name="heldout", num_packs=5, pack_size=2)],
     )
     watch = Watch()
-    data.group_listeners.append(lambda label, step, groups: watch.groups.append((label, groups)))
+    data.runner.follow(Following(rollout_played=lambda label, groups: watch.groups.append((label, groups))))
     return grpo, data, trainer(folder, precision, WeightSync(), Evaluation(), watch, max_epochs=1), watch
 
 

@@ -19,31 +19,33 @@ from cod_lightning.objective.losses import RLOO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.attempts import Anchors
+from cod_lightning.rollout.runner import RolloutObserver
+from cod_lightning.training.packs import Uniform
 from datamodules.checks import check_staleness
 from datamodules.rollout import RolloutDataModule
 from modules.combinations import check_combination
 from modules.grpo import GRPOModule
-from tests.stubs import PlainContext, WordWorld
+from tests.stubs import Following, PlainContext, WordWorld
 
 UPDATES = 2
 TIMING = ("time/", "throughput/")
 
 
-class Recorder(L.Callback):
-    """What every update had, and what listeners were told on which thread."""
+class Recorder(L.Callback, RolloutObserver):
+    """What every update had, and what was played, seen from the main thread."""
 
     def __init__(self):
-        self.versions, self.values, self.told, self.waited_s = [], [], [], []
+        self.versions, self.values, self.played, self.waited_s = [], [], [], []
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
         self.versions.append(batch.policy_version.unique().tolist())
         self.waited_s.append(float(trainer.callback_metrics.get("time/wait_s", math.nan)))
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if not k.startswith(TIMING)})
 
-    def listen(self, label, step, groups):
+    def rollout_played(self, label, groups):
         assert threading.current_thread() is threading.main_thread()
         versions = {turn.policy_version for g in groups for life in g.lifecycles for turn in life.episodes[0].turns}
-        self.told.append((label, step, sorted(versions)))
+        self.played.append((label, self.trainer.global_step, sorted(versions)))
 
 
 class Slow(TransformersEngine):
@@ -77,7 +79,7 @@ def fit(tmp_path, data, *, more=(), limits=None, **module):
     L.seed_everything(3, verbose=False)
     policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
     grpo, recorder = GRPOModule(policy, **({"lr": 1e-2} | module)), Recorder()
-    data.group_listeners.append(recorder.listen)
+    data.runner.follow(recorder)
     trainer = L.Trainer(
         **({"max_epochs": 2} | (limits or {})),
         accelerator="cpu",
@@ -89,6 +91,7 @@ def fit(tmp_path, data, *, more=(), limits=None, **module):
         default_root_dir=tmp_path,
         num_sanity_val_steps=0,
     )
+    recorder.trainer = trainer
     trainer.fit(grpo, data)
     return grpo, recorder
 
@@ -111,9 +114,9 @@ def test_every_rollout_but_the_first_is_played_by_the_weights_of_one_sync_before
     assert recorder.values[0]["train/staleness_kl"] < 1e-9 < recorder.values[UPDATES]["train/staleness_kl"]
 
 
-def test_listeners_are_told_when_training_on_it_begins_and_validation_plays_the_newest_weights(usual):
+def test_a_rollout_is_reported_when_training_on_it_begins_and_validation_plays_the_newest_weights(usual):
     _, recorder = usual
-    assert recorder.told == [
+    assert recorder.played == [
         ("train", 0, [1]),
         ("train", 2, [1]),
         ("validation", 4, [3]),
@@ -125,7 +128,7 @@ def test_listeners_are_told_when_training_on_it_begins_and_validation_plays_the_
 
 def test_a_validation_within_a_rollout_waits_for_the_one_under_way_and_plays_the_newest_weights(tmp_path):
     _, recorder = fit(tmp_path, made(engine=Slow()), limits={"max_epochs": 1, "val_check_interval": 1})
-    validations = [versions for label, _, versions in recorder.told if label == "validation"]
+    validations = [versions for label, _, versions in recorder.played if label == "validation"]
     assert validations == [[2], [3], [4], [5]]
     assert recorder.versions == [[1]] * 2 * UPDATES
 
@@ -134,25 +137,64 @@ def test_a_validation_within_a_rollout_waits_for_the_one_under_way_and_plays_the
 def test_figures_and_weights_do_not_depend_on_who_is_faster(usual, tmp_path, engine, more):
     module, recorder = fit(tmp_path, made(engine=engine()), more=more)
     assert recorder.values == usual[1].values
-    assert recorder.told == usual[1].told
+    assert recorder.played == usual[1].played
     assert all(waited >= 0 for waited in recorder.waited_s)
     for one, other in zip(module.model.parameters(), usual[0].model.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
+class Noting(Uniform):
+    """What a source is asked and shown, in order."""
+
+    def __init__(self):
+        self.calls = []
+
+    def next(self, first, count):
+        self.calls.append(("next", first))
+        return super().next(first, count)
+
+    def observe(self, outcomes):
+        assert outcomes.advantages.values.shape == (2, 2, 3)
+        self.calls.append(("observe", [choice.index for choice in outcomes.choices]))
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_packs_are_chosen_once_the_outcomes_of_all_earlier_rollouts_are_known(tmp_path, staleness):
+    data = made(staleness, source=Noting())
+    fit(tmp_path, data)
+    rollouts = [[("next", n), ("observe", [n, n + 1])] for n in range(0, 8, 2)]
+    assert data.rollouts.packs.source.calls == [call for calls in rollouts for call in calls]
+
+
+class Wrong(Uniform):
+    """Names no pack from the second rollout on."""
+
+    def next(self, first, count):
+        return super().next(first, count if first == 0 else 0)
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_source_that_names_no_pack_ends_the_run_where_the_rollout_would_be_taken(tmp_path, staleness):
+    data = made(staleness, source=Wrong())
+    with pytest.raises(ConfigError, match=r"data\.source is Wrong; expected a source that names 2 packs .* not 0\."):
+        fit(tmp_path, data)
+    assert data.trainer.global_step == UPDATES
+    assert not ahead_threads()
+
+
 def test_bound_0_begins_no_thread(tmp_path, monkeypatch):
     data = made(0)
-    monkeypatch.setattr(data.ahead, "begin", lambda first_pack: pytest.fail("a rollout was begun"))
+    monkeypatch.setattr(data.runner.ahead, "begin", lambda play: pytest.fail("a rollout was begun"))
     _, recorder = fit(tmp_path, data)
     assert recorder.versions == [[n] for n in (1, 2, 3, 4) for _ in range(UPDATES)]
-    assert data.waited_s is None
+    assert data.runner.waited_s is None
 
 
 def test_replaced_packs_attempts_and_a_correction_go_together_with_it(tmp_path):
     data = made(resample_packs=1, anchors=Anchors(attempts=2, fraction=1.0), passes_per_rollout=2)
     _, recorder = fit(tmp_path, data, mismatch=TokenTruncate())
     assert any(values["train/resampled_packs"] for values in recorder.values)
-    assert len(recorder.told) > 4 + 2
+    assert len(recorder.played) > 4 + 2
     assert all("train/mismatch_corrected" in values for values in recorder.values)
     assert data.stream.num_packs > 8
 
@@ -180,7 +222,7 @@ def test_what_ends_a_rollout_ahead_ends_the_run_where_it_would_be_taken(tmp_path
     with pytest.raises(EngineRefused, match="no such model"):
         fit(tmp_path, data)
     assert data.trainer.global_step == UPDATES
-    assert data.ahead.saved(0.5) is None
+    assert data.state_dict()["rollouts"]["ahead"] is None
     assert not ahead_threads()
 
 
@@ -195,7 +237,7 @@ class Breaks(WordWorld):
 
 def test_a_rollout_that_lost_too_many_lifecycles_ends_the_run_and_no_checkpoint_holds_it(tmp_path):
     data, kept = made(world=Breaks(max_turns=2)), []
-    data.stream.before_each.append(lambda: kept.append(data.state_dict()["ahead"]))
+    data.runner.follow(Following(update_begins=lambda: kept.append(data.state_dict()["rollouts"]["ahead"])))
     with pytest.raises(TooManyFailures, match="4 of 4 lifecycles"):
         fit(tmp_path, data)
     assert kept == [None] * (UPDATES + 1)
@@ -229,7 +271,7 @@ def test_a_run_that_fails_does_not_wait_for_the_rest_of_a_rollout(tmp_path):
         fit(tmp_path, data, more=[Stops(ZeroDivisionError())])
     assert time.monotonic() - begun < 0.2 * TURNS / 2
     assert not ahead_threads()
-    data._pulse.at("another rollout", "engine")
+    data.runner.pulse.at("another rollout", "engine")
 
 
 def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path):
@@ -237,25 +279,25 @@ def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path)
     fit(tmp_path, data, more=[Stops(None)])
     assert not ahead_threads()
     assert not data.engine._dialogues
-    assert data.ahead.take() is None
+    assert data.runner.ahead.take() is None
 
 
 def test_a_rollout_that_waits_is_kept_exactly(tmp_path):
     data, states = made(anchors=Anchors(attempts=2, fraction=1.0)), []
-    data.stream.before_each.append(lambda: states.append(data.state_dict()))
+    data.runner.follow(Following(update_begins=lambda: states.append(data.state_dict())))
     fit(tmp_path, data)
     own, other = made(), made()
     own.load_state_dict(states[1])
-    kept = own.ahead.take()
+    kept = own.runner.ahead.take()
     own.load_state_dict(states[1])
-    other.load_state_dict({**states[1], "ahead": own.ahead.saved(0.5)})
-    again = other.ahead.take()
+    other.load_state_dict(own.state_dict())
+    again = other.runner.ahead.take()
     assert kept.num_packs == 2
-    assert [place.pack.id for place in kept.places] == [f"words/train/3/{i}" for i in range(2, 4)]
-    assert any(life.attempts for one in kept.rounds for group in one.groups for life in group.lifecycles)
+    assert [one.pack.id for one in kept.packs] == [f"words/train/3/{i}" for i in range(2, 4)]
+    assert any(life.attempts for part in kept.parts for group in part.groups for life in group.lifecycles)
     assert again == kept
-    lines = [line for group in kept.rounds[0].groups for line in transcript.dump(group)]
-    assert lines == states[1]["ahead"]["rounds"][0]["lines"]
+    lines = [line for group in kept.parts[0].groups for line in transcript.dump(group)]
+    assert lines == states[1]["rollouts"]["ahead"]["parts"][0]["lines"]
 
 
 @pytest.mark.parametrize("bound", [-1, 2, 100])

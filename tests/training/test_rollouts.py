@@ -10,6 +10,9 @@ from cod_lightning.objective.baselines import AsymRE
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.rollout.attempts import Anchors, Counterfactual
+from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.training.bandit import Bandit
+from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.types import (
@@ -26,6 +29,8 @@ from cod_lightning.types import (
 from datamodules.rollout import RolloutDataModule
 from modules.combinations import check_combination
 from modules.grpo import GRPOModule
+from tests.credit_tables import plain_credit
+from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 
 SIBLINGS = 2
@@ -49,28 +54,70 @@ def played(number):
             prompt_digest=0,
         )
         solve = Episode(
-            kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=float(k)
+            kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=float(number)
         )
         return Lifecycle(pack_id=f"p{number}", sibling=k, episodes=(solve,))
 
     return Group(pack=pack(number), lifecycles=tuple(map(life, range(SIBLINGS))))
 
 
+class NumberWorld(WordWorld):
+    """Packs whose number is their seed."""
+
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        return pack(index)
+
+    def categories(self):
+        return ("a", "b")
+
+
+class Learner(PackSource):
+    """Goes on after the pack of the largest number that it has seen."""
+
+    def __init__(self):
+        self.calls, self.last = [], -1
+
+    def next(self, first, count):
+        self.calls.append(("next", first, count))
+        return [PackChoice(self.last + 1 + first + i) for i in range(count)]
+
+    def observe(self, outcomes):
+        numbers = [choice.index for choice in outcomes.choices]
+        assert outcomes.table.solve_rewards[:, 0, 0].tolist() == numbers
+        self.calls.append(("observe", numbers, outcomes.advantages.packs_with_signal().tolist()))
+        self.last = max(numbers)
+
+    def state_dict(self):
+        return {"last": self.last}
+
+    def load_state_dict(self, state_dict):
+        self.last = state_dict["last"]
+
+    def metrics(self):
+        return {"last": self.last}
+
+
 class Story:
-    """A stream whose packs without signal are named, and what was played in it."""
+    """A stream whose packs without signal are listed, and what was played in it."""
 
-    def __init__(self, silent=(), packs=4, updates=2, passes=1, resample=0):
-        self.rounds: list[tuple[list[int], bool]] = []
+    def __init__(self, silent=(), packs=4, updates=2, passes=1, resample=0, source=None):
+        self.rounds: list[list[int]] = []
 
-        def play(packs, replacing):
-            numbers = [pack.world_seed for pack in packs]
-            self.rounds.append((numbers, replacing))
-            return [played(number) for number in numbers]
+        def play(packs):
+            self.rounds.append([pack.world_seed for pack in packs])
+            return [played(number) for number in self.rounds[-1]]
 
+        def advantages(table):
+            """By the number of the pack, which is its reward."""
+            signal = torch.tensor([int(number) not in silent for number in table.solve_rewards[:, 0, 0]])
+            return plain_credit(signal.float()[:, None, None].expand(-1, SIBLINGS, 1))
+
+        runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         rollouts = TrainingRollouts(
-            sample_packs=lambda first, count: [pack(first + i) for i in range(count)],
+            packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             play=play,
-            has_signal=lambda table: torch.tensor([n not in silent for n in self.rounds[-1][0]]),
+            runner=runner,
+            advantages=advantages,
             pad_id=lambda: 0,
             packs_per_rollout=packs,
             updates_per_rollout=updates,
@@ -78,7 +125,8 @@ class Story:
             resample_packs=resample,
             seed=5,
         )
-        self.stream = TrainStream(rollouts.roll_out, 2, updates * passes)
+        self.rollouts = rollouts
+        self.stream = TrainStream(rollouts.next, 2, updates * passes, runner)
 
 
 def packs_of(batch):
@@ -103,7 +151,7 @@ def test_every_pass_goes_over_every_pack_once_in_an_order_of_its_own():
             orders.append([[n - 8 * rollout for n in share] for share in order])
     assert orders[0] == orders[3] == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert len({str(order) for order in orders}) == 5
-    assert [numbers for numbers, _ in story.rounds] == [list(range(8)), list(range(8, 16))]
+    assert story.rounds == [list(range(8)), list(range(8, 16))]
 
 
 def test_behaviour_log_probs_and_the_credit_table_are_the_samplers_in_every_pass():
@@ -114,21 +162,25 @@ def test_behaviour_log_probs_and_the_credit_table_are_the_samplers_in_every_pass
         assert torch.equal(batch.credit.rewards, made[0].credit.rewards)
 
 
+@pytest.mark.parametrize("source", [Uniform, Learner, Bandit])
 @pytest.mark.parametrize("done", range(1, 16))
-def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done):
+def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, source):
     options = {"silent": (1, 4, 9), "passes": 2, "updates": 2, "resample": 1}
-    whole = Story(**options).stream
+    uninterrupted = Story(**options, source=source())
+    whole = uninterrupted.stream
     expected = updates(whole) + updates(whole)
-    story = Story(**options)
+    story = Story(**options, source=source())
     before = []
     while len(before) < done:
         for sealed in story.stream:
             before.append(sealed.item)
             if len(before) == done:
                 break
-    saved = story.stream.saved()
-    resumed = Story(**options).stream
-    resumed.restore(saved)
+    other = Story(**options, source=source())
+    resumed = other.stream
+    resumed.restore(story.stream.saved())
+    other.rollouts.load_state_dict(story.rollouts.state_dict())
+    assert other.rollouts.runner.source_metrics == (story.rollouts.packs.metrics())
     after = updates(resumed)
     while len(before) + len(after) < len(expected):
         after += updates(resumed)
@@ -138,6 +190,48 @@ def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done):
             assert torch.equal(getattr(found, name), getattr(wanted, name)), name
         assert found.num_action_tokens == wanted.num_action_tokens
     assert resumed.num_packs == whole.num_packs
+    assert other.rollouts.state_dict() == uninterrupted.rollouts.state_dict()
+
+
+def test_a_source_chooses_after_it_has_seen_all_earlier_rollouts_packs_that_were_replaced_too():
+    source = Learner()
+    updates(Story(silent=(1, 3), packs=3, updates=1, resample=2, source=source).stream)
+    assert source.calls == [
+        ("next", 0, 3),
+        ("next", 3, 1),  # in place of 1
+        ("next", 4, 1),  # in place of 3
+        ("observe", [0, 2, 4, 1, 3], [True, True, True, False, False]),
+        ("next", 5, 3),
+        ("observe", [10, 11, 12], [True, True, True]),
+    ]
+
+
+@pytest.mark.parametrize("resample", [0, 2])
+def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_path, resample):
+    def act(_: int):
+        story = Story(silent=(1, 4, 6), packs=4, updates=2, resample=resample, source=Bandit())
+        updates(story.stream)
+        return story.rounds, story.rollouts.state_dict()["source"], story.rollouts.runner.source_metrics
+
+    rounds, *known = act(0)
+    (first, *of_first), (second, *of_second) = on_two_ranks(tmp_path, act)
+    assert of_first == of_second == known
+    assert [sorted(own + other) for own, other in zip(first, second, strict=True)] == rounds
+
+
+class Collapses(Learner):
+    """In its second rollout it names no pack."""
+
+    def next(self, first, count):
+        return super().next(first, count) if not first else []
+
+
+def test_a_source_that_names_no_pack_loses_nothing_of_what_was_made_before():
+    story, made = Story(packs=4, updates=2, source=Collapses()), []
+    with pytest.raises(ConfigError, match=r"data\.source is Collapses; expected a source that names 4 packs"):
+        made += (sealed.item for sealed in story.stream)
+    assert (story.stream.num_rollouts, story.stream.num_packs, story.stream.left) == (1, 4, 2)
+    assert story.rollouts.state_dict()["source"]["state"] == {"last": 3}
 
 
 def test_a_checkpoint_holds_every_row_that_is_still_needed_once():
@@ -154,17 +248,17 @@ def test_a_checkpoint_holds_every_row_that_is_still_needed_once():
 def test_packs_without_signal_are_replaced_by_further_ones_until_the_rollout_is_full():
     story = Story(silent=(1, 2, 4), resample=3)
     first = updates(story.stream)[:2]
-    assert story.rounds[:3] == [([0, 1, 2, 3], False), ([4, 5], True), ([6], True)]
+    assert story.rounds[:3] == [[0, 1, 2, 3], [4, 5], [6]]
     assert [packs_of(batch) for batch in first] == [[0, 3], [5, 6]]
-    assert story.rounds[3][0] == [7, 8, 9, 10]  # the next rollout begins with the first pack that nobody has played
+    assert story.rounds[3] == [7, 8, 9, 10]  # the next rollout begins with the first pack that was not played
 
 
 def test_after_the_last_round_packs_without_signal_fill_what_is_missing():
     story = Story(silent=range(100), resample=2)
     first = updates(story.stream)[:2]
-    assert [numbers for numbers, _ in story.rounds[:3]] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert story.rounds[:3] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
     assert [packs_of(batch) for batch in first] == [[0, 1], [2, 3]]
-    assert story.rounds[3][0] == [12, 13, 14, 15]
+    assert story.rounds[3] == [12, 13, 14, 15]
 
 
 def data(**options):

@@ -1,0 +1,56 @@
+"""Plays the conditions of suites one after another, with what they share."""
+
+from dataclasses import replace
+
+from cod_lightning.evaluation.changes import change_position
+from cod_lightning.evaluation.conditions import Condition, PolicyLabel
+from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.outcomes import Outcomes
+from cod_lightning.evaluation.play import play
+from cod_lightning.evaluation.results import Played
+from cod_lightning.evaluation.suite import Suite
+from cod_lightning.ranks import gathered
+from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Group, Pack
+
+
+class SuitePlayer:
+    """Every rank plays its share of a condition's packs; all have the outcomes of all.
+
+    Args:
+        runner: Runs the rollouts.
+    """
+
+    def __init__(self, runner: RolloutRunner) -> None:
+        self.runner = runner
+        self._packs_of: tuple[str, list[Pack]] = ("", [])
+        """The current suite's name and packs, which its conditions share."""
+        self._trained: list[Group] = []
+        """What the trained policy played in it, where a control takes contexts from there."""
+
+    def play(self, suite: Suite, condition: Condition, setting: Setting) -> Played:
+        """One condition of one suite; `trained` has to come before `shuffled_context`.
+
+        Sampling noise goes by identity alone, not by version: a checkpoint has the same figures whenever it is tested.
+        """
+        env = suite.env or setting.env
+        if self._packs_of[0] != suite.name:
+            self._packs_of = (suite.name, suite.packs(env))
+
+        here = replace(setting, env=env, speaker=replace(setting.speaker, policy_version=0))
+
+        def played() -> list[Group]:
+            return play(suite, condition, self._packs_of[1], here, self._trained)
+
+        groups = [group for part in gathered(self.runner.run(condition.label, played)) for group in part]
+        if condition.name == PolicyLabel.TRAINED:
+            self._trained = groups if Control.SHUFFLED_CONTEXT in (suite.controls or ()) else []
+        changes = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
+        return Played(
+            suite=suite,
+            condition=condition,
+            env=env.name,
+            outcomes=Outcomes.of([lifecycle for group in groups for lifecycle in group.lifecycles]),
+            changes=tuple(changes) or None,
+        )

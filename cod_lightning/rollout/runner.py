@@ -1,0 +1,152 @@
+"""Runs the rollouts of a process, one at a time, and is the interface between a DataModule and its callbacks."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cod_lightning.engines.base import Engine
+from cod_lightning.ranks import gathered_at_first, rank
+from cod_lightning.rollout.ahead import RolloutAhead
+from cod_lightning.rollout.faults import stop_if_too_many
+from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.segments import count_drift
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.watchdog import Watchdog
+from cod_lightning.types import Group
+
+
+class RolloutObserver:
+    """Follows rollouts and updates (`RolloutRunner.follow`); every method does nothing unless a subclass overrides it."""
+
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
+        """A rollout is over; `label` is `train`, `validation`, `predict` or `test_SUITE_CONDITION`.
+
+        On several ranks each gets the training groups that it trains on; of all other rollouts rank 0 gets all groups, and the
+        other ranks none. A rollout ahead is reported when training takes it.
+        """
+
+    def update_finished(self) -> None:
+        """An update is over, its logging included, and its epoch goes on."""
+
+    def update_begins(self) -> None:
+        """The next update begins, with its rollout if it is the first one of it; after every `update_finished`.
+
+        An exception raised here ends the run with the state of now.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutPart:
+    """Groups of this rank that were played together: a rollout, or replacements in one."""
+
+    groups: Sequence[Group]
+    seconds: float
+    replacing: bool
+    """Whether they were played in place of other packs of the same rollout."""
+
+    @property
+    def stats(self) -> RolloutStats:
+        """What it cost."""
+        return RolloutStats.of(self.groups, self.seconds, count_drift(self.groups), replacing=self.replacing)
+
+
+class RolloutRunner:
+    """Runs rollouts one at a time: each has the engine for itself, is timed, watched for stalls and reported to observers.
+
+    A DataModule that rolls out lifecycles offers it as `runner`, and callbacks use nothing else of the DataModule.
+
+    Args:
+        engine: What samples.
+        stall_s: Seconds without any progress after which the process ends; null: never.
+        max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, `TooManyFailures` ends the run.
+    """
+
+    def __init__(self, engine: Engine, stall_s: float | None = None, max_failed_fraction: float = 1.0) -> None:
+        self.engine = engine
+        self.stall_s, self.max_failed_fraction = stall_s, max_failed_fraction
+        self.folder = Path()
+        """Of the run; the report of a stall goes there."""
+        self.stop_ids: frozenset[int] = frozenset()
+        """Token ids that end a response; known after the DataModule's `setup`."""
+        self.monitor = RolloutMonitor()
+        """Called as episodes end, from the rollout's own thread."""
+        self.interruptible: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Entered around every rollout, by every rank equally often; what runs inside may be given up and repeated."""
+        self.last_rollout: RolloutStats | None = None
+        """Of this rank's part in the latest rollout."""
+        self.waited_s: float | None = None
+        """Seconds that training stood still for the current rollout, where the next one is played ahead."""
+        self.updates_left = 0
+        """Updates of the current training rollout that are still to come."""
+        self.ends_epoch = False
+        """Whether an epoch of several rollouts ends with the rollout of the next update."""
+        self.source_metrics: Mapping[str, float] = {}
+        """Of the source of training packs, after the current rollout."""
+        self.pulse = Pulse()
+        self.ahead: RolloutAhead[Any] = RolloutAhead(self.pulse)
+        """The next training rollout, with `data.max_staleness` above 0."""
+        self._observers: list[RolloutObserver] = []
+
+    def follow(self, observer: RolloutObserver) -> None:
+        """Report to this observer from now on; following twice is following once."""
+        if observer not in self._observers:
+            self._observers.append(observer)
+
+    def unfollow(self, observer: RolloutObserver) -> None:
+        """Report to it no more."""
+        if observer in self._observers:
+            self._observers.remove(observer)
+
+    # ------------------------------------------------------------------ rollouts
+
+    def run(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> list[Group]:
+        """This rank's groups of a rollout, which is played now and reported."""
+        self.ahead.settle()
+        with self.interruptible():
+            part = self.timed(label, play, replacing=replacing)
+        self.report(label, part)
+        return list(part.groups)
+
+    def timed(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:
+        """The rollout without the report; any thread may call it."""
+        start = time.perf_counter()
+        with self._watched(f"the rollout '{label}'"):
+            groups = play()
+        return RolloutPart(groups=groups, seconds=time.perf_counter() - start, replacing=replacing)
+
+    def report(self, label: str, part: RolloutPart) -> None:
+        """Tell observers; every rank has to call it. Stats of replacements are added to those of what they belong to.
+
+        Raises `TooManyFailures`.
+        """
+        before = self.last_rollout if part.replacing else None
+        self.last_rollout = part.stats if before is None else before + part.stats
+        groups = part.groups if label == "train" else gathered_at_first(part.groups)
+        for observer in list(self._observers):
+            observer.rollout_played(label, groups)
+        stop_if_too_many(label, part.groups, self.max_failed_fraction)
+
+    @contextmanager
+    def engine_at_rest(self, label: str) -> Iterator[None]:
+        """Nothing samples within; a stall is reported under that label."""
+        self.ahead.settle()
+        with self._watched(label):
+            yield
+
+    def _watched(self, label: str) -> Watchdog:
+        name = f"stalled.rank{rank()}.txt" if rank() else "stalled.txt"
+        return Watchdog(self.pulse, self.stall_s, self.folder / name, label)
+
+    # ------------------------------------------------------------------ updates
+
+    def next_update(self, *, first: bool) -> None:
+        """Tell observers that the next update of an epoch begins."""
+        if not first:
+            for observer in list(self._observers):
+                observer.update_finished()
+        for observer in list(self._observers):
+            observer.update_begins()

@@ -1,0 +1,171 @@
+"""Which packs training plays: the contract of a source, today's order, and what checks a source's answers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.credited import Credited
+from cod_lightning.types import Pack, Split
+
+
+@dataclass(frozen=True, slots=True)
+class PackChoice:
+    """The identity of a training pack, within the run seed and the pack size."""
+
+    index: int
+    """From 0 on; the `index` of `TextEnv.sample_pack`."""
+    category: str | None = None
+    """One of `TextEnv.categories`; None: the environment draws one by its own weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackOutcomes:
+    """What came of all P packs that a training rollout played, on all ranks; the same on every rank."""
+
+    choices: Sequence[PackChoice]
+    """[P], those that are trained on first, then those that were replaced for want of an advantage (`data.resample_packs`)."""
+    table: CreditTable
+    """[P K ...] rewards."""
+    advantages: Credited
+    """[P K E], before a reweighting such as RED."""
+
+
+class PackSource(ABC):
+    """Chooses the packs of every training rollout. Validation and suites play packs of their own, which no source changes.
+
+    The order of calls is `next`, `observe`, `next`, `observe`, ...: packs are chosen once the outcomes of all earlier rollouts are
+    known, with `data.max_staleness` 1 too (there, rollout n+1 is chosen when training on rollout n begins). With
+    `data.resample_packs` there is a further `next` for each round of replacements, and one `observe` for all of them.
+
+    Every rank has a source of its own, which sees the same calls with the same values; all choose the same packs where
+    randomness derives from identities (`derive_seed`). `next` changes nothing, since a run that is resumed may ask again for
+    packs that the interrupted one had begun to play; the state changes in `observe` alone.
+    """
+
+    categories: Sequence[str] = ()
+    """Of the environment; `start` sets them."""
+    seed: int = 0
+    """Of the run; `start` sets it."""
+
+    def start(self, categories: Sequence[str], seed: int) -> None:
+        """Called once, before anything else. Raises `ConfigError` for an environment that this source cannot choose from."""
+        self.categories, self.seed = tuple(categories), seed
+
+    @abstractmethod
+    def next(self, first: int, count: int) -> Sequence[PackChoice]:
+        """The next packs, `count` different ones; the run has played `first` training packs before."""
+
+    def observe(self, outcomes: PackOutcomes) -> None:
+        """Learn from a rollout that is over."""
+
+    def metrics(self) -> Mapping[str, float]:
+        """Figures of the state, logged with every update as `source/NAME`."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `observe` has changed, in plain containers; a part of every checkpoint."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a state."""
+
+
+class Uniform(PackSource):
+    """Packs 0, 1, 2, ... as the environment draws them: no pack twice, categories by the environment's own weights."""
+
+    def next(self, first: int, count: int) -> Sequence[PackChoice]:
+        """The `count` packs after the first `first`.
+
+        >>> Uniform().next(6, 2)
+        [PackChoice(index=6, category=None), PackChoice(index=7, category=None)]
+        """
+        return [PackChoice(index) for index in range(first, first + count)]
+
+
+class TrainingPacks:
+    """The packs that a source chooses and the environment draws.
+
+    What a source raises or answers wrongly becomes a `ConfigError` that names `data.source`; the run ends, and its last checkpoint
+    is as it was.
+    """
+
+    def __init__(self, source: PackSource, env: TextEnv, pack_size: int, seed: int) -> None:
+        self.source, self.env, self.pack_size, self.seed = source, env, pack_size, seed
+        self._categories = env.categories()
+        self._parts: dict[str | None, TextEnv] = {None: env}
+        """The environment of each category that was drawn."""
+        source.start(self._categories, seed)
+
+    def draw(self, first: int, count: int) -> list[tuple[PackChoice, Pack]]:
+        """The next packs."""
+        with self._checked("next"):
+            choices = list(self.source.next(first, count))
+        self._check(choices, count)
+        with self._checked("next", "names packs that the environment can draw"):
+            return [(choice, self._pack(choice)) for choice in choices]
+
+    def observe(self, outcomes: PackOutcomes) -> Mapping[str, float]:
+        """Show the source what came of a rollout; the source's metrics after that."""
+        with self._checked("observe"):
+            self.source.observe(outcomes)
+        return self.metrics()
+
+    def metrics(self) -> Mapping[str, float]:
+        """The source's metrics by their logged names."""
+        with self._checked("metrics"):
+            return {f"source/{name}": float(value) for name, value in self.source.metrics().items()}
+
+    @property
+    def learns(self) -> bool:
+        """Whether the source looks at outcomes."""
+        return type(self.source).observe is not PackSource.observe
+
+    def state_dict(self) -> dict[str, Any]:
+        """The source's state, and of which class it is."""
+        with self._checked("state_dict"):
+            return {"class": type(self.source).__qualname__, "state": self.source.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there; another class of source, which the person has accepted as a change, begins anew."""
+        if state_dict["class"] == type(self.source).__qualname__:
+            with self._checked("load_state_dict"):
+                self.source.load_state_dict(state_dict["state"])
+
+    def _pack(self, choice: PackChoice) -> Pack:
+        if choice.category not in self._parts:
+            self._parts[choice.category] = self.env.of_category(str(choice.category))
+        env = self._parts[choice.category]
+        return env.sample_pack(split=Split.TRAIN, index=choice.index, num_tasks=self.pack_size, seed=self.seed)
+
+    def _check(self, choices: list[PackChoice], count: int) -> None:
+        if len(choices) != count:
+            raise self._error(f"a source that names {count} packs where {count} are asked for, not {len(choices)}")
+        for choice in choices:
+            if not isinstance(choice, PackChoice):
+                raise self._error(f"a source whose `next` returns PackChoice, not {type(choice).__name__}")
+            if not isinstance(choice.index, int) or choice.index < 0:
+                raise self._error(f"a source that names packs by an index from 0 on, not {choice.index!r}")
+            if choice.category is not None and choice.category not in self._categories:
+                known = ", ".join(self._categories)
+                raise self._error(f"a source that names categories of the environment ({known}), not {choice.category}")
+        if len(set(choices)) < count:
+            raise self._error("a source that names different packs for one rollout, none of them twice")
+
+    @contextmanager
+    def _checked(self, method: str, expected: str = "") -> Iterator[None]:
+        try:
+            yield
+        except ConfigError:
+            raise
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise self._error(f"a source that {expected or f'answers `{method}`'} ({said})") from error
+
+    def _error(self, expected: str) -> ConfigError:
+        remedy = "Correct the source, or choose source=uniform; the run goes on with --ckpt_path last."
+        return ConfigError("data.source", type(self.source).__name__, expected, remedy)

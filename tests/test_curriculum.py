@@ -1,0 +1,77 @@
+"""The command line with a bandit over the worlds of a mixture: it trains, and goes on from a kill as if nothing had happened."""
+
+import json
+import signal
+
+import pytest
+
+from cod_lightning.training.packs import Uniform
+from tests.forked_fit import EVERY, assert_the_same, checkpoint, fit, metrics, said
+from tests.test_ranks import rows, run, weights
+from tests.test_resume import killed_after
+
+
+class Ends(Uniform):
+    """Has the packs of one rollout."""
+
+    def next(self, first, count):
+        return super().next(first, count if first == 0 else 0)
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+MIXTURE = {
+    "class_path": "cod_lightning.envs.mixture.Mixture",
+    "init_args": {
+        "worlds": {
+            name: {
+                "class_path": "cod_lightning.envs.levers.Levers",
+                "init_args": {"protocol": "compact", "max_turns": turns},
+            }
+            for name, turns in (("one", 1), ("four", 4))
+        }
+    },
+}
+BANDIT = ("+source=bandit", "--data.source.init_args.temperature", "0.02", "--data.env", json.dumps(MIXTURE))
+
+
+@pytest.mark.parametrize("more", [(), ("--data.max_staleness", "1"), ("--data.resample_packs", "1")], ids=str)
+def test_killed_after_some_updates_a_run_with_a_bandit_goes_on_bit_for_bit(tmp_path, more):
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    assert fit(whole, *BANDIT, *more) == 0, said(whole)
+    for update in (1, 2, 5):
+        assert (
+            fit(folder, *BANDIT, *more, *EVERY, "--ckpt_path", "auto", before=killed_after(update)) == -signal.SIGKILL
+        )
+        assert checkpoint(folder)["global_step"] == update
+    assert fit(folder, *BANDIT, *more, *EVERY, "--ckpt_path", "last") == 0, said(folder)
+    assert_the_same(folder, whole)
+    logged = [row for row in metrics(whole) if row["source/value/one"]]
+    assert len({row["source/value/four"] for row in logged}) == 4
+    for row in logged:
+        assert float(row["source/probability/one"]) + float(row["source/probability/four"]) == pytest.approx(1)
+    assert float(logged[-1]["source/packs/one"]) + float(logged[-1]["source/packs/four"]) >= 4 * 4
+    assert len({row["source/probability/one"] for row in logged}) == 4
+
+
+def test_two_ranks_with_a_bandit_go_on_from_the_middle_of_a_rollout_as_if_nothing_had_happened(tmp_path):
+    more = (*BANDIT, "--data.suites", "null", "--trainer.max_epochs", "2")
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    run(whole, "ddp", *more)
+    run(folder, "ddp", *more, killed=True)
+    run(folder, "ddp", *more, "--ckpt_path", "last")
+    expected = weights(whole)
+    assert all((weights(folder)[name] == tensor).all() for name, tensor in expected.items())
+    assert rows(folder) == rows(whole)
+
+
+def test_a_source_that_ends_the_run_leaves_one_line_and_the_checkpoint_before(tmp_path):
+    folder = tmp_path / "run"
+    source = '{"class_path": "tests.test_curriculum.Ends"}'
+    assert fit(folder, *EVERY, "--data.source", source) == 1
+    lines = said(folder).splitlines()
+    assert (
+        "data.source is Ends; expected a source that names 4 packs where 4 are asked for, not 0. Correct" in lines[-1]
+    )
+    assert checkpoint(folder)["global_step"] == 2
+    assert fit(folder, *EVERY, "--ckpt_path", "last", "--accept_changes", "true") == 0, said(folder)
