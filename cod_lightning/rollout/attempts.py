@@ -110,7 +110,8 @@ def start_attempts(
     states: Sequence[tuple[AttemptKind, Any]], point: BranchPoint, life: "Life"
 ) -> "asyncio.Future[list[Attempt]]":
     """Begin them all beside the lifecycle, each in a copy of its environment as it is now."""
-    setting = life.setting
+    setting, now = life.setting, life.env
+    assert now is not None, "no task begins without an environment"
 
     async def attempt(number: int, kind: AttemptKind, state: Any, env: TextEnv | EnvironmentFailure) -> Attempt:
         try:
@@ -137,7 +138,7 @@ def start_attempts(
 
     def copied() -> TextEnv | EnvironmentFailure:
         try:
-            return crossing(EnvironmentFailure, lambda: copy.deepcopy(life.env))
+            return crossing(EnvironmentFailure, lambda: copy.deepcopy(now))
         except EnvironmentFailure as error:
             return error
 

@@ -6,7 +6,7 @@ Whatever code beyond a boundary raises, `sys.exit()`, `KeyboardInterrupt` and ca
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
@@ -21,6 +21,7 @@ from cod_lightning.errors import (
     OutOfTime,
     Stopped,
 )
+from cod_lightning.types import Message
 
 _T = TypeVar("_T")
 FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, OutOfTime)
@@ -75,20 +76,31 @@ def check_reward(reward: float, env: TextEnv) -> None:
         raise EnvironmentFailure(f"{type(env).__name__} gave reward {reward}, outside its range [{low}, {high}]")
 
 
-def check_text(text: object, who: object, kind: type[CodLightningError] = EnvironmentFailure) -> None:
-    """Raise `kind` for what no tokenizer takes: no string, half of a surrogate pair, more than a million characters."""
+def checked_text(text: object, who: object, kind: type[CodLightningError] = EnvironmentFailure) -> str:
+    """The text. Raises `kind` for what no tokenizer takes: no string, half of a surrogate pair, more than a million characters."""
     if not isinstance(text, str):
         raise kind(f"{type(who).__name__} showed a {type(text).__name__}, not a string")
     if len(text) > _LONGEST_TEXT:
         raise kind(f"{type(who).__name__} showed {len(text):,} characters; at most {_LONGEST_TEXT:,} are read")
     text.encode()
+    return text
+
+
+def checked_opening(found: object, mechanism: ContextMechanism) -> tuple[Message, ...]:
+    """The messages that open an update. Raises `ContextFailure` for anything else."""
+    messages = tuple(found) if isinstance(found, Sequence) else ()
+    if not messages or not all(isinstance(message, Message) for message in messages):
+        raise ContextFailure(f"{type(mechanism).__name__}.update did not begin with messages")
+    for message in messages:
+        checked_text(message.content, mechanism, ContextFailure)
+    return messages
 
 
 def check_prepared(prepared: object, mechanism: ContextMechanism) -> None:
     """Raise `ContextFailure` unless a mechanism's `prepare` gave what it has to."""
     if not (isinstance(prepared, Prepared) and isinstance(prepared.state, mechanism.State)):
         raise ContextFailure(f"{type(mechanism).__name__}.prepare gave no Prepared with a {mechanism.State.__name__}")
-    check_text(prepared.system, mechanism, ContextFailure)
+    checked_text(prepared.system, mechanism, ContextFailure)
 
 
 def check_update(found: object, mechanism: ContextMechanism) -> None:

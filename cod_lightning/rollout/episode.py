@@ -8,7 +8,15 @@ from typing import Any
 from cod_lightning.contexts.base import Answer, ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout
-from cod_lightning.rollout.boundaries import FAULTS, blame, check_prepared, check_reward, check_text, check_update
+from cod_lightning.rollout.boundaries import (
+    FAULTS,
+    blame,
+    check_prepared,
+    check_reward,
+    check_update,
+    checked_opening,
+    checked_text,
+)
 from cod_lightning.rollout.deadlines import episode_limit
 from cod_lightning.rollout.dialogue import Dialogue, Speaker
 from cod_lightning.rollout.setting import Shown
@@ -59,9 +67,8 @@ async def run_solve_episode(
             try:
                 begin = partial(env.reset, options={"task": task})
                 observation, _ = await asyncio.to_thread(begin) if env.blocking else begin()
-                check_text(observation, env)
-                system = env.rules
-                check_text(system, env)
+                checked_text(observation, env)
+                system = checked_text(env.rules, env)
             except BaseException as error:
                 blame(EnvironmentFailure, error)
             on_turn = None
@@ -88,8 +95,7 @@ async def run_solve_episode(
                             if intervention is not None:
                                 state, context_after = intervention.state, mechanism.text(intervention.state)
                                 if intervention.reply is not None:
-                                    check_text(intervention.reply, mechanism, ContextFailure)
-                                    dialogue.say(intervention.reply)
+                                    dialogue.say(checked_text(intervention.reply, mechanism, ContextFailure))
                                     continue
                         except BaseException as error:
                             blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
@@ -103,7 +109,7 @@ async def run_solve_episode(
                         )
                         observation, reward, terminated, truncated, _ = done
                         check_reward(float(reward), env)
-                        check_text(observation, env)
+                        checked_text(observation, env)
                         if terminated or truncated:
                             return ended(EpisodeStatus(env.status), float(reward), observation)
                     except BaseException as error:
@@ -138,15 +144,12 @@ async def run_update_episode(
     try:
         async with episode_limit(speaker.deadlines, pack_ends):
             try:
-                rules = env.rules
-                check_text(rules, env)
+                rules = checked_text(env.rules, env)
             except BaseException as error:
                 blame(EnvironmentFailure, error)
             try:
                 asking = mechanism.update(state, rules, solved, speaker.chat)
-                opening = tuple(next(asking))
-                for message in opening:
-                    check_text(message.content, mechanism, ContextFailure)
+                opening = checked_opening(next(asking), mechanism)
             except BaseException as error:
                 blame(ContextFailure, error, who)
             dialogue = speaker.open(identity, opening)
@@ -161,8 +164,7 @@ async def run_update_episode(
                                 f"{type(mechanism).__name__} asks for more than {MOST_UPDATE_TURNS} turns"
                             )
                         answer = Answer(response=turn.response, num_tokens=len(turn.action_ids), cut_off=cut_off)
-                        asked = asking.send(answer)
-                        check_text(asked, mechanism, ContextFailure)
+                        asked = checked_text(asking.send(answer), mechanism, ContextFailure)
                     except StopIteration as stop:
                         found = stop.value
                         check_update(found, mechanism)

@@ -83,7 +83,7 @@ class Learner(PackSource):
 
     def observe(self, outcomes):
         numbers = [choice.index for choice in outcomes.choices]
-        assert outcomes.table.solve_rewards[:, 0, 0].tolist() == numbers
+        assert outcomes.table.rewards[:, 0, 0].tolist() == numbers
         self.calls.append(("observe", numbers, outcomes.advantages.packs_with_signal().tolist()))
         self.last = max(numbers)
 
@@ -109,7 +109,7 @@ class Story:
 
         def advantages(table):
             """By the number of the pack, which is its reward."""
-            signal = torch.tensor([int(number) not in silent for number in table.solve_rewards[:, 0, 0]])
+            signal = torch.tensor([int(number) not in silent for number in table.rewards[:, 0, 0]])
             return plain_credit(signal.float()[:, None, None].expand(-1, SIBLINGS, 1))
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))

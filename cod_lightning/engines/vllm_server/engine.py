@@ -154,7 +154,7 @@ class VLLMServerEngine(Engine):
         self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted)
         servers = [Server(self._client(url)) for url in own_order(self.urls)]
         if self.start:
-            key = key_of(self.api_key_variable) or secrets.token_urlsafe(32)
+            key = key_of(self.api_key_variable, "data.engine.api_key_variable") or secrets.token_urlsafe(32)
             servers += start_all(
                 self.local,
                 self.start,
