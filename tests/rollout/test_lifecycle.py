@@ -288,3 +288,38 @@ def test_an_update_that_does_not_parse_is_malformed_if_it_ended_itself_and_trunc
     ]
     assert [e.status for e in found] == [EpisodeStatus.MALFORMED] + [EpisodeStatus.TRUNCATED] * 3
     assert [(e.reward, e.success) for e in found] == [(-0.1, False)] * 4
+
+
+class Listening(FunctionEngine):
+    """Keeps its requests."""
+
+    def __init__(self):
+        super().__init__(lambda _: SAY_W1)
+        self.requests = []
+
+    async def generate(self, request):
+        self.requests.append(structs.replace(request, messages=tuple(request.messages)))
+        return await super().generate(request)
+
+
+def noise(num_siblings=2, **speaker):
+    """The noise seed of every turn, by the name of its dialogue."""
+    engine = Listening()
+    live(engine, num_tasks=2, num_siblings=num_siblings, **speaker)
+    return {(r.dialogue, len(r.messages)): r.noise_seed for r in engine.requests}
+
+
+def test_every_turn_has_noise_of_its_own_that_goes_by_run_seed_version_and_identity_alone():
+    seeds = noise()
+    assert len(set(seeds.values())) == len(seeds) == 2 * (3 + 1 + 3)
+    more = noise(num_siblings=3)
+    assert {key: more[key] for key in seeds} == seeds
+    for change in ({"seed": 1}, {"policy_version": 1}):
+        assert not set(noise(**change).values()) & set(seeds.values())
+
+
+def test_an_engine_is_asked_with_the_temperature_and_the_nucleus_of_the_run_in_every_turn():
+    engine = Listening()
+    live(engine, temperature=0.3, top_p=0.8)
+    assert {(r.temperature, r.top_p) for r in engine.requests} == {(0.3, 0.8)}
+    assert {r.max_new_tokens for r in engine.requests} == {4}
