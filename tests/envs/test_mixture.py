@@ -74,3 +74,17 @@ def test_impossible_mixtures_are_refused_by_name():
     for weight in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(ConfigError, match=r"data\.env\.weights\.a"):
             Mixture({"a": Levers()}, {"a": weight})
+
+
+def test_which_world_a_pack_is_of_goes_by_split_seed_and_index_and_so_does_the_pack():
+    env = _mixture()
+
+    def worlds(split, seed):
+        packs = [env.sample_pack(split=split, index=index, num_tasks=1, seed=seed) for index in range(60)]
+        for index, pack in enumerate(packs):
+            alone = env.worlds[pack.tasks[0].spec.world]
+            assert pack.id == alone.sample_pack(split=split, index=index, num_tasks=1, seed=seed).id
+        return "".join(pack.tasks[0].spec.world[:2] for pack in packs)
+
+    rows = [worlds(split, seed) for split in Split for seed in (0, 1)]
+    assert len(set(rows)) == 6

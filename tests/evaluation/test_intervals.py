@@ -126,3 +126,11 @@ def test_a_value_that_is_missing_is_not_a_zero() -> None:
     values[::3] = np.nan
     (estimate,) = position_estimates(values)
     assert (estimate.mean, estimate.low, estimate.high, estimate.num) == (*[pytest.approx(0.7)] * 3, 20)
+
+
+def test_a_contrast_counts_every_pack_that_has_any_of_its_values_and_only_those() -> None:
+    values = np.array([[1.0, 0.5, np.nan], [np.nan, np.nan, 1.0], [0.0, np.nan, np.nan], [np.nan, 1.0, 1.0]])
+    contrasts = np.array([[1.0, 0.0, 0.0], [1.0, -1.0, 0.0], [0.0, 0.0, 1.0], [0.3, 0.3, 0.4]])
+    for contrast, estimate in zip(contrasts, bootstrap(values, contrasts), strict=True):
+        used = [m for m in range(3) if contrast[m]]
+        assert estimate.num == sum(any(not math.isnan(row[m]) for m in used) for row in values)

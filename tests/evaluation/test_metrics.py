@@ -1,6 +1,7 @@
 """Position metrics weigh lifecycles, not batches or ranks."""
 
 import math
+import random
 
 import pytest
 import torch
@@ -101,3 +102,46 @@ def test_success_in_repeated_tasks_is_kept_apart() -> None:
     metrics.reset()
     metrics.update([life((False, False), (True, False))])
     assert "success/new" not in metrics.compute().scalars(), "nothing was repeated"
+
+
+def test_every_figure_equals_the_definition_written_as_a_loop() -> None:
+    """Rewards that say nothing of success, failures on the way, contexts that do not parse, tasks that are asked again."""
+    rng = random.Random(0)
+    lives = []
+    for n in range(40):
+        life = lifecycle(f"p{n}", [rng.choice((True, False, False, None)) for _ in range(4)])
+        episodes = []
+        for e in life.episodes:
+            if e.kind is EpisodeKind.UPDATE:
+                known = rng.random() < 0.8
+                e = update(e.position, parsed=rng.random() < 0.7)
+                e = e if known else structs.replace(e, status=EpisodeStatus.SKIPPED, reward=None, success=None)
+            elif e.reward is not None:
+                e = structs.replace(e, reward=rng.random(), repeat=rng.random() < 0.3)
+            else:
+                e = structs.replace(e, repeat=rng.random() < 0.3)
+            episodes.append(e)
+        lives.append(structs.replace(life, episodes=tuple(episodes)))
+    metrics = PositionMetrics()
+    metrics.update(lives[:25])
+    metrics.update(lives[25:30])
+    metrics.update([lifecycle("short", (True, False))])
+    metrics.update(lives[30:])
+    summary = metrics.compute()
+    lives.append(lifecycle("short", (True, False)))
+
+    def mean(values):
+        return sum(values) / len(values)
+
+    known = [e for life in lives for e in life.solves if e.reward is not None]
+    for n in range(4):
+        here = [e for e in known if e.position == n]
+        assert summary.num[n] == len(here)
+        assert summary.reward[n] == pytest.approx(mean([e.reward for e in here]), rel=1e-12)
+        assert summary.success[n] == pytest.approx(mean([e.success for e in here]), rel=1e-12)
+    parsed = [e.success for life in lives for e in life.updates if e.success is not None]
+    assert (summary.num_updates, summary.context_parse_rate) == (len(parsed), pytest.approx(mean(parsed)))
+    assert summary.success_new == pytest.approx(mean([e.success for e in known if not e.repeat]))
+    assert summary.success_repeated == pytest.approx(mean([e.success for e in known if e.repeat]))
+    assert summary.cod_gain == pytest.approx(summary.success[3] - summary.success[0])
+    assert summary.num_lifecycles == 41

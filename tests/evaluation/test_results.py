@@ -138,3 +138,14 @@ def test_a_foreign_file_is_named_and_left_alone(tmp_path: Path, text: str) -> No
     with pytest.raises(DataError, match="evaluation"):
         write_results(path, play(Suite(name="a")))
     assert path.read_text() == text
+
+
+def test_a_blanked_policy_that_does_worse_than_at_position_0_deviates_as_well() -> None:
+    played = play(Suite(name="heldout"))
+    for one in played:
+        if one.condition.name == "blanked_context":
+            one.outcomes.success[:, 2] = 0.0
+    record: Any = results_of(played)["suites"]["heldout"]
+    first = record["positions"][0]["success"]
+    assert record["paired"]["blanked_max_deviation"] == pytest.approx(first)
+    assert first > 0

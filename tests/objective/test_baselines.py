@@ -167,3 +167,15 @@ def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, bas
     expected, found = (scale(baseline(r), r, mode) for r in (returns, tiny))
     assert expected.values.abs().max() > 0.5
     torch.testing.assert_close(found.values, expected.values, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["none", "group", "batch"])
+@pytest.mark.parametrize("baseline", BASELINES, ids=str)
+@pytest.mark.parametrize("survivors", [0, 1])
+def test_with_fewer_than_two_survivors_nothing_is_compared_and_nothing_is_nan(baseline, mode, survivors):
+    valid = torch.zeros(2, 4, 5, dtype=torch.bool)
+    valid[:, :survivors] = True
+    alone = Returns(torch.rand(2, 4, 5, generator=torch.Generator().manual_seed(1)), valid)
+    found = baseline(alone)
+    assert not found.valid.any()
+    assert (scale(found, alone, mode).values == 0).all()

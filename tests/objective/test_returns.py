@@ -174,3 +174,18 @@ def test_credit_for_the_trajectory_is_known_where_no_task_reward_is_missing_nor_
             assert returns.values[g, k, e].item() == pytest.approx(sum(rewards), abs=1e-6)
     assert returns.valid.any()
     assert (table.valid & ~returns.valid).any()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_the_return_of_an_episode_whose_own_reward_is_missing_is_never_known(rule):
+    table = random_table(6, missing=0.3)
+    assert not (rule(table).valid & ~table.valid).any()
+
+
+@pytest.mark.parametrize("rule", [*(style[0] for style in STYLES.values()), TaskCredit()], ids=str)
+def test_returns_are_the_rewards_weighed_by_the_rules_weights(rule):
+    table = random_table(7, missing=0.0)
+    rewards = torch.zeros(table.valid.shape, dtype=torch.float64)
+    rewards[..., 0::2], rewards[..., 1::2] = table.solve_rewards, table.update_rewards
+    expected = torch.einsum("gkf,ef->gke", rewards, rule.weights(7).double())
+    torch.testing.assert_close(rule(table).values.double(), expected, atol=1e-6, rtol=1e-6)

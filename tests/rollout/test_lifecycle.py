@@ -1,6 +1,7 @@
 """The loop of the paper, with an engine whose every word is known."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -293,3 +294,109 @@ def test_an_update_that_does_not_parse_is_malformed_if_it_ended_itself_and_trunc
     ]
     assert [e.status for e in found] == [EpisodeStatus.MALFORMED] + [EpisodeStatus.TRUNCATED] * 3
     assert [(e.reward, e.success) for e in found] == [(-0.1, False)] * 4
+
+
+class Listening(FunctionEngine):
+    """Keeps its requests."""
+
+    def __init__(self):
+        super().__init__(lambda _: SAY_W1)
+        self.requests = []
+
+    async def generate(self, request):
+        self.requests.append(structs.replace(request, messages=tuple(request.messages)))
+        return await super().generate(request)
+
+
+def noise(num_siblings=2, **speaker):
+    """The noise seed of every turn, by the name of its dialogue."""
+    engine = Listening()
+    live(engine, num_tasks=2, num_siblings=num_siblings, **speaker)
+    return {(r.dialogue, len(r.messages)): r.noise_seed for r in engine.requests}
+
+
+def test_every_turn_has_noise_of_its_own_that_goes_by_run_seed_version_and_identity_alone():
+    seeds = noise()
+    assert len(set(seeds.values())) == len(seeds) == 2 * (3 + 1 + 3)
+    more = noise(num_siblings=3)
+    assert {key: more[key] for key in seeds} == seeds
+    for change in ({"seed": 1}, {"policy_version": 1}):
+        assert not set(noise(**change).values()) & set(seeds.values())
+
+
+def test_an_engine_is_asked_with_the_temperature_and_the_nucleus_of_the_run_in_every_turn():
+    engine = Listening()
+    live(engine, temperature=0.3, top_p=0.8)
+    assert {(r.temperature, r.top_p) for r in engine.requests} == {(0.3, 0.8)}
+    assert {r.max_new_tokens for r in engine.requests} == {4}
+
+
+def test_a_turn_that_fills_its_own_limit_and_the_window_at_once_is_answered_by_the_world():
+    engine = FunctionEngine(lambda _: CHAT.encode("w1 w2 w3 w4"))
+    first = len(live(engine, num_tasks=1).lifecycles[0].episodes[0].turns[0].new_ids)
+    (life,) = live(engine, Scripted(reward=0.7), num_tasks=1, window=first + 4).lifecycles
+    (episode,) = life.episodes
+    assert (episode.status, episode.reward) == (EpisodeStatus.COMPLETED, 0.7)
+    assert [turn.stop for turn in episode.turns] == [StopReason.LENGTH]
+
+
+class Repeating(Scripted):
+    """Asks for the second task again, and says how an episode ended."""
+
+    def sample_pack(self, **identity):
+        pack = super().sample_pack(**identity)
+        return replace(pack, tasks=tuple(replace(task, repeat=n == 1) for n, task in enumerate(pack.tasks)))
+
+    @property
+    def status(self):
+        return EpisodeStatus.MALFORMED
+
+
+def test_an_episode_says_which_task_it_was_of_whether_that_was_asked_before_and_how_the_world_ended_it():
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), Repeating()).lifecycles
+    assert [e.position for e in life.solves] == [0, 1, 2]
+    assert [e.position for e in life.updates] == [0, 1]
+    assert [e.repeat for e in life.solves] == [False, True, False]
+    assert {e.status for e in life.solves} == {EpisodeStatus.MALFORMED}
+    assert [e.context_after for e in life.solves] == [e.context_before for e in life.solves] == ["", "w1", "w1"]
+
+
+def test_an_update_that_the_engine_failed_keeps_the_context_and_nothing_follows_it():
+    def answer(request):
+        if request.dialogue.endswith(".3"):
+            raise ConnectionError("gone")
+        return SAY_W1
+
+    (life,) = live(FunctionEngine(answer)).lifecycles
+    failed = life.episodes[3]
+    assert (failed.kind, failed.position, failed.status) == (EpisodeKind.UPDATE, 1, EpisodeStatus.FAILED)
+    assert (failed.context_before, failed.context_after) == ("w1", "w1")
+    assert [(e.kind, e.position, e.status) for e in life.episodes[4:]] == [
+        (EpisodeKind.SOLVE, 2, EpisodeStatus.SKIPPED)
+    ]
+
+
+def test_why_an_update_did_not_parse_is_its_feedback():
+    life, _ = live_with_hint(lambda _: f"w3 {END}", HintContext("compact"))
+    assert "occurs 0 times" in life.updates[0].feedback
+
+
+def test_every_world_of_a_rollout_is_a_copy_and_is_closed_once_its_lifecycle_is_over():
+    opened, closed = [], []
+
+    class Counted(WordWorld):
+        def __deepcopy__(self, memo):
+            opened.append(Counted())
+            return opened[-1]
+
+        def reset(self, *, seed=None, options=None):
+            assert self is not world
+            return super().reset(options=options)
+
+        def close(self):
+            closed.append(self)
+
+    world = Counted()
+    live(FunctionEngine(lambda _: SAY_W1), world, num_siblings=3)
+    assert len(opened) == 3
+    assert sorted(map(id, closed)) == sorted(map(id, opened))
