@@ -77,7 +77,7 @@ def test_an_episode_and_its_context_come_together_or_not_at_all(tmp_path):
     store = _lived(tmp_path, 1)
     store.add_solve("t1", _solve(1), began=0.0)
     unreadable = structs.replace(_update(1, "x"), context_after=None)
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(DataError, match=r"agent[.]sqlite"):
         store.add_update("t1", unreadable, began=0.0)
     assert len(store.episodes()) == 3
     assert store.current().text == "note 0"
@@ -87,7 +87,7 @@ def test_an_episode_and_its_context_come_together_or_not_at_all(tmp_path):
 
 def test_a_task_is_stored_once(tmp_path):
     store = _lived(tmp_path, 1)
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(DataError, match=r"agent[.]sqlite"):
         store.add_solve("t0", _solve(0), began=0.0)
 
 
