@@ -56,6 +56,14 @@ class WorldDied(EnvironmentFailure):
     """The worker process of a world ended on its own."""
 
 
+class WorldOutOfMemory(EnvironmentFailure):
+    """A world took more memory than its worker process is given."""
+
+
+class WorldOutOfCPU(EnvironmentFailure):
+    """A call of a world computed for longer than its worker process is given; the process was killed."""
+
+
 class OutOfTime(CodLightningError):
     """A lifecycle was broken off because a deadline was over."""
 
