@@ -268,7 +268,7 @@ def test_a_checkpoint_is_worked_with_in_the_folder_of_its_own_run(command, monke
         ["references", "--env", "levers", "--num_packs"],
     ],
 )
-@pytest.mark.parametrize("number", [10**400, 10**30, -(10**30)], ids=["400", "30", "minus"])
+@pytest.mark.parametrize("number", [10**400, -(10**30)], ids=["huge", "minus"])
 def test_a_number_that_no_machine_counts_to_is_refused_by_key(argv, number, capsys):
     code, said = fails(capsys, *argv, str(number))
     assert code == 2

@@ -37,7 +37,7 @@ def refuse_absurd(config: Any, key: str = "") -> None:
     for name, value in items:
         refuse_absurd(value, f"{key}.{name}".lstrip("."))
     if isinstance(config, int) and abs(config) >= _ABSURD:
-        raise ConfigError(key, f"a number of {len(hex(config)) - 2} hexadecimal digits", "below 2**64", "Lower it.")
+        raise ConfigError(key, f"a number of {config.bit_length()} bits", "one between -2**64 and 2**64", "Correct it.")
 
 
 def one_line(message: str) -> str:

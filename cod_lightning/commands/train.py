@@ -110,8 +110,8 @@ class CodCLI(LightningCLI):
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Look at a named checkpoint before anybody loads it."""
         super().parse_arguments(parser, args)
-        refuse_absurd(self.config)
         self.subcommand = self.config.get("subcommand")
+        refuse_absurd(self._own())
         path = self._own().get("ckpt_path")
         if path is not None and path != LAST and not (path == AUTO and self.subcommand == "fit"):
             named(path)

@@ -171,8 +171,9 @@ class ContextStore:
         with self._damage_named():
             num = self._num("episodes")
             last = _as_episode(self._row("episodes", num)) if num else None
-        waits = last is not None and last.episode.kind is EpisodeKind.SOLVE
-        return last if waits and last.episode.status is not EpisodeStatus.FAILED else None
+        if last is None or last.episode.kind is EpisodeKind.UPDATE or last.episode.status is EpisodeStatus.FAILED:
+            return None
+        return last
 
     # ------------------------------------------------------------------ inside
 
