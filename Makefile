@@ -42,6 +42,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/train_kills.py --out docs/results/train_kills.json
 	PYTHONPATH=. .venv/bin/python tests/soak/rank_stops.py --out docs/results/rank_stops.json
 	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json
+	PYTHONPATH=. .venv/bin/python tests/soak/attacks.py --out docs/results/attacks.json
 	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
 	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json

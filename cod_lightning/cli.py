@@ -6,6 +6,7 @@ Lightning-facing packages beside `cod_lightning`; because their names are generi
 
 import difflib
 import errno
+import faulthandler
 import importlib
 import importlib.util
 import sys
@@ -64,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     from cod_lightning.terminal import cleaned_output
 
+    if not faulthandler.is_enabled() and sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # where each thread was when a library crashed
     with cleaned_output():
         return _answered(args)
 

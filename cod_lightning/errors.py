@@ -65,6 +65,14 @@ class WorldDied(EnvironmentFailure):
     """The worker process of a world ended on its own."""
 
 
+class WorldOutOfMemory(EnvironmentFailure):
+    """A world took more memory than its worker process is given."""
+
+
+class WorldOutOfCPU(EnvironmentFailure):
+    """A call of a world computed for longer than its worker process is given; the process was killed."""
+
+
 class ContextFailure(CodLightningError):
     """A context mechanism raised, or gave what no mechanism may give."""
 

@@ -30,8 +30,8 @@ class Screen(Console):
         return stream
 
     @file.setter
-    def file(self, stream: IO[str]) -> None:
-        self._file = stream
+    def file(self, new_file: IO[str]) -> None:
+        self._file = new_file
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """As rich renders it, without links and control characters."""

@@ -11,6 +11,7 @@ from cod_lightning.types import Pack, Split, Task
 
 HANG_S = 3600.0
 STEP_S = 0.1
+BUSY_S = 0.6
 
 
 class FaultyLevers(WrappedWorld):
@@ -81,3 +82,19 @@ def strike(fault: str) -> None:
 def _marked(task: Task, fault: str, index: int) -> Task:
     where = "step" if index % 2 else "reset"
     return Task(id=f"{task.id}!{fault}!{where}", seed=task.seed, spec=task.spec, repeat=task.repeat)
+
+
+class GreedyLevers(Levers):
+    """Levers whose next answer takes memory, or computes, without end, if the action says so."""
+
+    def __init__(self) -> None:
+        super().__init__(protocol="compact")
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        kept = []
+        while action == "memory":
+            kept.append(bytearray(2**24))
+        begun = time.process_time()
+        while action == "cpu" or (action == "busy" and time.process_time() - begun < BUSY_S):
+            pass
+        return super().step(action)

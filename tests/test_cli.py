@@ -255,3 +255,30 @@ def test_a_checkpoint_is_worked_with_in_the_folder_of_its_own_run(command, monke
     checkpoint = "runs/smoke-2/checkpoints/last.ckpt"
     trainer = stopped_trainer(monkeypatch, command, "--config", "smoke", "--ckpt_path", checkpoint)
     assert Path(trainer.default_root_dir).resolve() == Path("runs/smoke-2").resolve()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["fit", "--config", "smoke", "--data.max_new_tokens"],
+        ["fit", "--config", "smoke", "--sampled_token_budget"],
+        ["fit", "--config", "smoke", "--model.policy.init_args.window"],
+        ["deploy", "--config", "smoke", "--state", "ada", "--num_tasks"],
+        ["play", "--env", "levers", "--num_tasks"],
+        ["references", "--env", "levers", "--num_packs"],
+    ],
+)
+@pytest.mark.parametrize("number", [10**400, -(10**30)], ids=["huge", "minus"])
+def test_a_number_that_no_machine_counts_to_is_refused_by_key(argv, number, capsys):
+    code, said = fails(capsys, *argv, str(number))
+    assert code == 2
+    assert said.startswith(f"error: {argv[-1].removeprefix('--')} is a number of ")
+    assert len(said) < 200
+
+
+def test_where_a_crash_happened_is_shown():
+    code = "import ctypes; from cod_lightning import cli; cli._dispatch = lambda args: ctypes.string_at(0); cli.main(['fit'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode < 0
+    assert "Fatal Python error: Segmentation fault" in done.stderr
+    assert "string_at" in done.stderr

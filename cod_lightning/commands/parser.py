@@ -3,11 +3,13 @@
 import re
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 
 from cod_lightning.errors import ConfigError
+
+_ABSURD = 2**64
 
 
 class OneLine(ArgumentParser):
@@ -23,6 +25,19 @@ class OneLine(ArgumentParser):
             raise ConfigError("class_path", denied[1], expected, remedy)
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         self.exit(2, f"{parser.prog}: error: {one_line(message)} (For all options: {parser.prog} --help)\n")
+
+
+def refuse_absurd(config: Any, key: str = "") -> None:
+    """Raise `ConfigError` for a number that no machine counts to: libraries fail on those with errors of their own."""
+    if isinstance(config, Namespace):
+        config = vars(config)
+    items = (
+        config.items() if isinstance(config, dict) else enumerate(config) if isinstance(config, list | tuple) else ()
+    )
+    for name, value in items:
+        refuse_absurd(value, f"{key}.{name}".lstrip("."))
+    if isinstance(config, int) and abs(config) >= _ABSURD:
+        raise ConfigError(key, f"a number of {config.bit_length()} bits", "one between -2**64 and 2**64", "Correct it.")
 
 
 def one_line(message: str) -> str:

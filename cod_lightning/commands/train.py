@@ -40,7 +40,7 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
 from cod_lightning.commands.config_files import expand, find_config
-from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.parser import OneLine, program, refuse_absurd
 from cod_lightning.commands.refusals import check_shards, checkpoints_of, refuse_trainer_flags, refuse_weights
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.strategies import check_devices, num_processes, on_loopback, settle_strategy
@@ -111,6 +111,7 @@ class CodCLI(LightningCLI):
         """Look at a named checkpoint before anybody loads it."""
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
+        refuse_absurd(self._own())
         path = self._own().get("ckpt_path")
         if path is not None and path != LAST and not (path == AUTO and self.subcommand == "fit"):
             named(path)

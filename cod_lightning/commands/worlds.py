@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.commands.config_files import config_folders
-from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.parser import OneLine, program, refuse_absurd
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 
@@ -66,6 +66,7 @@ def world_parser(command: str, description: str, *, required: bool = True) -> On
 def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     """Parsed arguments with shipped names replaced by their files; the world itself is built."""
     config = parser.parse_args(_with_files(argv))
+    refuse_absurd(config)
     try:
         return parser.instantiate_classes(config)
     except ValueError as error:

@@ -118,7 +118,7 @@ class NotebookContext(ContextMechanism):
                 break
             answer = yield self.wording.refuse(refused)
         now = replace(now, refused=refused)
-        reward = -self.penalty * len(refused) / max(1, num_operations)
+        reward = -self.penalty * len(refused) / num_operations if refused else 0.0
         return ContextUpdate(state=now, reward=reward, parsed=True, reason="; ".join(refused))
 
     def asks(self, messages: Sequence[Message]) -> bool:

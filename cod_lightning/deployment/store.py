@@ -1,36 +1,40 @@
 """What a deployed agent keeps: every episode and every version of its context, in one SQLite file.
 
 A finished episode and the context that it leaves are written in one transaction, so that a kill at any moment loses the
-episode in flight and nothing else. Nothing is ever overwritten: going back is a new version with an old text.
+episode in flight and nothing else. Nothing is ever overwritten: going back is a new version with an old text. Every row has a
+digest, and the number of rows is kept, so that a damaged file is refused and never taken for another life.
 """
 
+import hashlib
 import json
+import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.rollout.transcript import episode_record, read_episode
 from cod_lightning.types import Episode, EpisodeKind
 
 SCHEMA = 2
-"""1, in which a context was a text, is read and brought to 2."""
+"""1, which had neither states nor digests, is read and brought to 2."""
 _FILE = "agent.sqlite"
-_TABLES = """
-CREATE TABLE identity (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
-CREATE TABLE episodes (
-    id INTEGER PRIMARY KEY, task TEXT NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, status TEXT NOT NULL,
-    reward REAL, success INTEGER, context_version INTEGER NOT NULL, began REAL NOT NULL, ended REAL NOT NULL,
-    record TEXT NOT NULL, UNIQUE (position, kind)
-) STRICT;
-CREATE TABLE contexts (
-    version INTEGER PRIMARY KEY, episode INTEGER REFERENCES episodes (id), created REAL NOT NULL, reason TEXT NOT NULL,
-    text TEXT NOT NULL, state TEXT NOT NULL DEFAULT ''
-) STRICT;
-"""
+_TABLES = {
+    "identity": "key TEXT PRIMARY KEY, value TEXT NOT NULL",
+    "episodes": "id INTEGER PRIMARY KEY, task TEXT NOT NULL, position INTEGER NOT NULL, kind TEXT NOT NULL, "
+    "status TEXT NOT NULL, reward REAL, success INTEGER, context_version INTEGER NOT NULL, began REAL NOT NULL, "
+    "ended REAL NOT NULL, record TEXT NOT NULL",
+    "contexts": "version INTEGER PRIMARY KEY, episode INTEGER REFERENCES episodes (id), created REAL NOT NULL, "
+    "reason TEXT NOT NULL, text TEXT NOT NULL, state TEXT NOT NULL",
+}
+"""Columns, to which the digest of the others is added."""
+_ONCE = {"episodes": ", UNIQUE (position, kind)"}
+_OWN = ("schema", "rows")
+"""Keys of `identity` that the store keeps for itself; `rows` is how many each table has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,36 +78,36 @@ class ContextStore:
 
     Raises:
         ConfigError: Where there is no store and none shall be made.
-        DataError: Where the file is no store of this schema.
+        DataError: Where the file is no store of this schema, or damaged; so does every method.
     """
 
     def __init__(self, folder: Path | str, *, create: bool = True) -> None:
-        self.path = Path(folder) / _FILE
-        if not create and not self.path.is_file():
-            raise ConfigError("--state", folder, f"a state folder with {_FILE}", "`deploy --state DIR` makes one.")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._db = sqlite3.connect(self.path, isolation_level=None, timeout=10)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute("PRAGMA foreign_keys=ON")
+        self.path = Path(folder).absolute() / _FILE
+        if not self.path.is_file():
+            if not create:
+                raise ConfigError("--state", folder, f"a state folder with {_FILE}", "`deploy --state DIR` makes one.")
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._make()
+        with self._damage_named():
+            self._db = _connected(self.path)
             self._open()
-        except sqlite3.DatabaseError as error:
-            raise DataError(f"{self.path} is no store of an agent ({error}). Name another --state.") from error
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
+        with self._damage_named():
+            self._db.close()
 
     # ------------------------------------------------------------------ identity
 
     def claim(self, identity: dict[str, str]) -> None:
         """Say what this agent lives in; the first to say so decides. `ConfigError` with what differs otherwise."""
         with self._transaction():
-            known = dict(self._db.execute("SELECT key, value FROM identity WHERE key != 'schema'").fetchall())
+            known = self.identity
             if not known:
-                self._db.executemany("INSERT INTO identity VALUES (?, ?)", identity.items())
+                for key, value in identity.items():
+                    self._put("identity", _encodable(key), _encodable(value))
                 return
+        identity = {_encodable(key): _encodable(value) for key, value in identity.items()}
         if differing := sorted(key for key in {*known, *identity} if known.get(key) != identity.get(key)):
             told = "; ".join(f"{key} was {known.get(key)}, is {identity.get(key)}" for key in differing)
             raise ConfigError(
@@ -113,14 +117,15 @@ class ContextStore:
     @property
     def identity(self) -> dict[str, str]:
         """What `claim` said."""
-        return dict(self._db.execute("SELECT key, value FROM identity WHERE key != 'schema'").fetchall())
+        with self._damage_named():
+            return {key: value for key, value in self._all("identity") if key not in _OWN}
 
     # ------------------------------------------------------------------ writing
 
     def add(self, task: str, episode: Episode, began: float, state: str | None) -> None:
         """An episode has ended; `state`, where it is not None, is that of the context that it leaves, a new version."""
         with self._transaction():
-            row = self._insert(task, episode, began)
+            row = self._add(task, episode, began)
             if state is not None:
                 reason = "update" if episode.kind is EpisodeKind.UPDATE else "task"
                 self._version(episode.context_after, state, reason, row)
@@ -135,93 +140,206 @@ class ContextStore:
 
     def current(self) -> ContextVersion:
         """The newest version."""
-        return self.versions()[-1]
+        with self._damage_named():
+            newest = self._num("contexts") - 1
+        return self.version(newest)
 
     def version(self, number: int) -> ContextVersion:
         """One version; `ConfigError` where there is none of that number."""
-        found = [v for v in self.versions() if v.version == number]
-        if not found:
-            newest = self.current().version
-            raise ConfigError("version", number, f"in 0..{newest}", "`context log` lists them.")
-        return found[0]
+        with self._damage_named():
+            num = self._num("contexts")
+            if 0 <= number < num:
+                return self._as_version(self._row("contexts", number), self._row)
+        raise ConfigError("version", number, f"in 0..{num - 1}", "`context log` lists them.")
 
     def versions(self) -> list[ContextVersion]:
         """All versions, oldest first."""
-        rows = self._db.execute(
-            "SELECT c.version, c.text, c.state, c.reason, c.created, e.position, s.reward FROM contexts c "
-            "LEFT JOIN episodes e ON e.id = c.episode "
-            "LEFT JOIN episodes s ON s.position = e.position AND s.kind = 'solve' ORDER BY c.version"
-        )
-        keys = ("version", "text", "state", "reason", "created", "position", "reward")
-        return [ContextVersion(**dict(zip(keys, row, strict=True))) for row in rows]
+        with self._damage_named():
+            episodes = dict(enumerate(self._all("episodes"), start=1))
+            return [self._as_version(row, lambda table, key: episodes[key]) for row in self._all("contexts")]
 
     def episodes(self) -> list[StoredEpisode]:
         """All finished episodes, oldest first."""
-        rows = self._db.execute("SELECT task, context_version, began, ended, record FROM episodes ORDER BY id")
-        return [
-            StoredEpisode(
-                task=task, context_version=version, began=began, ended=ended, episode=read_episode(json.loads(record))
-            )
-            for task, version, began, ended, record in rows
-        ]
+        with self._damage_named():
+            return [_as_episode(row) for row in self._all("episodes")]
 
     def num_solved(self) -> int:
         """Tasks that have ended, well or badly."""
-        return self._db.execute("SELECT COUNT(*) FROM episodes WHERE kind = 'solve'").fetchone()[0]
+        with self._damage_named():
+            return self._num("solved")
 
     # ------------------------------------------------------------------ inside
 
-    def _open(self) -> None:
-        with self._transaction():
-            tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if not tables:
-                for statement in _TABLES.split(";"):
-                    self._db.execute(statement)
-                self._db.execute("INSERT INTO identity VALUES ('schema', ?)", (str(SCHEMA),))
+    def _make(self) -> None:
+        """A new store, under its name only when it is whole."""
+        unfinished = self.path.with_name(f"{_FILE}.{os.getpid()}.new")
+        unfinished.unlink(missing_ok=True)
+        with self._damage_named():
+            self._db = _connected(unfinished)
+            for table, columns in _TABLES.items():
+                self._db.execute(f"CREATE TABLE {table} ({columns}, digest TEXT NOT NULL{_ONCE.get(table, '')}) STRICT")
+            with self._transaction():
+                self._begin({"identity": 2, "episodes": 0, "contexts": 0, "solved": 0})
                 self._version("", "", "start", None)
-                return
-            row = None
-            if "identity" in tables:
-                row = self._db.execute("SELECT value FROM identity WHERE key = 'schema'").fetchone()
-            if row is not None and row[0] == "1":
-                self._db.execute("ALTER TABLE contexts ADD COLUMN state TEXT NOT NULL DEFAULT ''")
-                self._db.execute("UPDATE identity SET value = ? WHERE key = 'schema'", (str(SCHEMA),))
-                row = (str(SCHEMA),)
-        if row is None or row[0] != str(SCHEMA):
+            self._db.close()
+        unfinished.replace(self.path)
+
+    def _open(self) -> None:
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        row = None
+        if "identity" in tables:
+            row = self._db.execute("SELECT value FROM identity NOT INDEXED WHERE key = 'schema'").fetchone()
+        if row is not None and row[0] == "1":
+            self._migrate()
+        elif row is None or row[0] != str(SCHEMA):
             found = "no agent's tables" if row is None else f"schema {row[0]}"
             raise DataError(f"{self.path} holds {found}; this version reads schema {SCHEMA}. Name another --state.")
+        self._all("identity")
 
-    def _insert(self, task: str, episode: Episode, began: float) -> int:
-        cursor = self._db.execute(
-            "INSERT INTO episodes (task, position, kind, status, reward, success, context_version, began, ended, record) "
-            "VALUES (?, ?, ?, ?, ?, ?, (SELECT MAX(version) FROM contexts), ?, ?, ?)",
-            (
-                task,
-                episode.position,
-                episode.kind.value,
-                episode.status.value,
-                episode.reward,
-                episode.success,
-                began,
-                time.time(),
-                json.dumps(episode_record(episode), separators=(",", ":")),
-            ),
+    def _migrate(self) -> None:
+        """Make a store of schema 1 one of this schema."""
+        with self._transaction():
+            self._db.execute("ALTER TABLE contexts ADD COLUMN state TEXT NOT NULL DEFAULT ''")
+            nums: dict[str, int] = {}
+            self._db.execute("DELETE FROM identity WHERE key = 'schema'")
+            for table in _TABLES:
+                rows = self._db.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid").fetchall()
+                self._db.execute(f"ALTER TABLE {table} ADD COLUMN digest TEXT NOT NULL DEFAULT ''")
+                for rowid, *row in rows:
+                    self._db.execute(f"UPDATE {table} SET digest = ? WHERE rowid = ?", (_digest(table, row), rowid))
+                nums[table] = len(rows)
+            solved = self._db.execute("SELECT COUNT(*) FROM episodes WHERE kind = 'solve'").fetchone()[0]
+            self._begin(nums | {"identity": nums["identity"] + 2, "solved": solved})
+
+    def _begin(self, nums: dict[str, int]) -> None:
+        """The store's own keys."""
+        for key, value in zip(_OWN, (str(SCHEMA), json.dumps(nums)), strict=True):
+            self._db.execute("INSERT INTO identity VALUES (?, ?, ?)", (key, value, _digest("identity", [key, value])))
+
+    def _add(self, task: str, episode: Episode, began: float) -> int:
+        key, kind, status = self._num("episodes") + 1, episode.kind.value, episode.status.value
+        reward = None if episode.reward is None else float(episode.reward) + 0.0  # SQLite keeps no -0.0
+        success = None if episode.success is None else int(episode.success)
+        record = json.dumps(episode_record(episode), separators=(",", ":"))
+        context, ended = self._num("contexts") - 1, time.time()
+        self._put(
+            "episodes",
+            key,
+            _encodable(task),
+            episode.position,
+            kind,
+            status,
+            reward,
+            success,
+            context,
+            float(began),
+            ended,
+            record,
         )
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
+        if episode.kind is EpisodeKind.SOLVE:
+            self._count("solved")
+        return key
 
     def _version(self, text: str, state: str, reason: str, episode: int | None) -> int:
-        number = self._db.execute("SELECT COALESCE(MAX(version), -1) + 1 FROM contexts").fetchone()[0]
-        values = (number, episode, time.time(), reason, text, state)
-        self._db.execute("INSERT INTO contexts VALUES (?, ?, ?, ?, ?, ?)", values)
+        number = self._num("contexts")
+        self._put("contexts", number, episode, time.time(), reason, _encodable(text), _encodable(state))
         return number
+
+    def _put(self, table: str, *row: Any) -> None:
+        marks = ", ".join("?" * (len(row) + 1))
+        self._db.execute(f"INSERT INTO {table} VALUES ({marks})", (*row, _digest(table, row)))
+        self._count(table)
+
+    def _nums(self) -> dict[str, int]:
+        """How many rows there are, by table; of episodes also how many are `solved` tasks."""
+        found = self._db.execute("SELECT * FROM identity NOT INDEXED WHERE key = 'rows'").fetchall()
+        return json.loads(_whole("identity", found[0])[1])
+
+    def _num(self, name: str) -> int:
+        return self._nums()[name]
+
+    def _count(self, name: str) -> None:
+        """One more."""
+        nums = self._nums()
+        value = json.dumps(nums | {name: nums[name] + 1})
+        digest = _digest("identity", ["rows", value])
+        self._db.execute("UPDATE identity SET value = ?, digest = ? WHERE key = 'rows'", (value, digest))
+
+    def _row(self, table: str, key: int) -> tuple[Any, ...]:
+        """One row, by its number."""
+        (row,) = self._db.execute(f"SELECT * FROM {table} NOT INDEXED WHERE rowid = ?", (key,)).fetchall()
+        return _whole(table, row)
+
+    def _all(self, table: str) -> list[tuple[Any, ...]]:
+        """All rows, in the order in which they were written; as many as there have to be."""
+        rows = self._db.execute(f"SELECT * FROM {table} NOT INDEXED ORDER BY rowid").fetchall()
+        if len(rows) != self._num(table):
+            raise ValueError(f"{len(rows)} {table} are left of {self._num(table)}")
+        return [_whole(table, row) for row in rows]
+
+    def _as_version(self, row: Sequence[Any], row_of: Callable[[str, int], Sequence[Any]]) -> ContextVersion:
+        number, episode, created, reason, text, state = row
+        position = reward = None
+        if episode is not None:
+            task = row_of("episodes", episode if reason == "task" else episode - 1)  # the task that it followed
+            position, reward = task[2], task[5]
+        return ContextVersion(
+            version=number, text=text, state=state, reason=reason, created=created, position=position, reward=reward
+        )
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
+        with self._damage_named():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _damage_named(self) -> Iterator[None]:
+        """Say in one line that the file is damaged, whatever SQLite and what reads its rows say."""
         try:
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+        except (ConfigError, DataError):
             raise
-        self._db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise DataError(f"{self.path} cannot be used ({error}). Name another --state if it is not busy.") from error
+        except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError) as error:
+            said = " ".join(str(error).split())[:200]
+            raise DataError(
+                f"{self.path} is damaged, or no store of an agent ({said}). Restore a copy, or name another --state."
+            ) from error
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, timeout=10)
+    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cell_size_check=ON"):
+        db.execute(f"PRAGMA {setting}")
+    return db
+
+
+def _as_episode(row: Sequence[Any]) -> StoredEpisode:
+    _, task, *_, version, began, ended, record = row
+    episode = read_episode(json.loads(record))
+    return StoredEpisode(task=task, context_version=version, began=began, ended=ended, episode=episode)
+
+
+def _whole(table: str, row: Sequence[Any]) -> tuple[Any, ...]:
+    """The row without its digest. Raises `ValueError` where that is not the row's."""
+    *values, digest = row
+    if digest != _digest(table, values):
+        raise ValueError(f"a row of {table} is not as it was written")
+    return tuple(values)
+
+
+def _digest(table: str, row: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps([table, *row]).encode()).hexdigest()[:32]
+
+
+def _encodable(text: str) -> str:
+    """The text without lone surrogates, which a model behind an endpoint can write and no file can hold."""
+    return text.encode("utf-8", "replace").decode()

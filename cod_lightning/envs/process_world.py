@@ -7,7 +7,7 @@ from typing import Any
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.worker_pool import Errand, WorkerPool
-from cod_lightning.envs.world_worker import Answer, Call
+from cod_lightning.envs.world_worker import Answer, Call, Limits
 from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus
@@ -17,22 +17,37 @@ class ProcessWorld(WrappedWorld):
     """Runs `reset` and `step` of a slow or fragile world in worker processes; everything else is the inner world's.
 
     The state of each lifecycle's world travels: a worker gets it pickled, moves it on by one call and returns it. So a world that
-    hangs or crashes costs its own lifecycle and one process, which is replaced, and episodes are those that the inner world would
-    give. A call costs about a millisecond more, and the world must be picklable.
+    hangs, crashes or takes too much costs its own lifecycle and one process, which is replaced, and episodes are those that the
+    inner world would give. A call costs about a millisecond more, and the world must be picklable.
 
     Args:
         world: The world inside.
         num_workers: Most processes at a time; null: as many as the machine has cores.
         step_s: Seconds that a `reset` or a `step` may take; a process that takes longer is killed. Waiting for a free one does not
             count.
+        memory_gb: GiB of memory that a call may take, beyond what a worker takes without a world; null: no limit. Linux only.
+        cpu_s: Seconds that all threads of a call may compute; null: no limit. Processes that the world starts itself each have
+            both anew.
     """
 
-    def __init__(self, world: TextEnv, num_workers: int | None = None, step_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        world: TextEnv,
+        num_workers: int | None = None,
+        step_s: float = 60.0,
+        memory_gb: float | None = 4.0,
+        cpu_s: float | None = 600.0,
+    ) -> None:
         super().__init__(world)
         if num_workers is not None and num_workers < 1:
             raise ConfigError("data.env.num_workers", num_workers, "at least 1, or null", "Leave it out.")
         if not 0 < step_s < float("inf"):
             raise ConfigError("data.env.step_s", step_s, "seconds above 0, and finite", "60 is the default.")
+        for key, value in (("memory_gb", memory_gb), ("cpu_s", cpu_s)):
+            if value is not None and not 0 < value < float("inf"):
+                raise ConfigError(f"data.env.{key}", value, "above 0 and finite, or null", "Leave it out.")
+        self.memory_gb, self.cpu_s = memory_gb, cpu_s
+        self._limits = Limits(memory_bytes=None if memory_gb is None else int(memory_gb * 2**30), cpu_s=cpu_s)
         self.num_workers, self.step_s = num_workers or os.cpu_count() or 1, step_s
         self._pool = WorkerPool(self.num_workers, _pickled(world), (type(world).__module__,))
         self._state: bytes | None = None
@@ -78,11 +93,11 @@ class ProcessWorld(WrappedWorld):
         return self.world.reward_range if self._answer is None else self._answer.reward_range
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """As inside, in a worker. Raises `WorldHung` and `WorldDied`."""
+        """As inside, in a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
         return self._run("reset", seed=seed, options=options)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """As inside, in a worker. Raises `WorldHung` and `WorldDied`."""
+        """As inside, in a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
         return self._run("step", action=action)
 
     def close(self) -> None:
@@ -97,12 +112,18 @@ class ProcessWorld(WrappedWorld):
     def without_world_memory(self) -> TextEnv:
         """As inside, in workers too."""
         inside = self.world.without_world_memory()
-        return self if inside is self.world else ProcessWorld(inside, self.num_workers, self.step_s)
+        return (
+            self
+            if inside is self.world
+            else ProcessWorld(inside, self.num_workers, self.step_s, self.memory_gb, self.cpu_s)
+        )
 
     def _run(self, method: str, **options: Any) -> Any:
         state = _pickled(self.world) if self._state is None else self._state
         errand = self._errand = Errand()
-        answer = self._pool.run(Call(state=state, method=method, options=options), self.step_s, errand)
+        answer = self._pool.run(
+            Call(state=state, method=method, options=options, limits=self._limits), self.step_s, errand
+        )
         self._errand, self._state, self._answer = None, answer.state, answer
         return answer.result
 

@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterable
 from multiprocessing.connection import Connection
@@ -11,7 +12,7 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from cod_lightning.envs.world_worker import Answer, Call, serve
-from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
+from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
 
 _START_S = 120.0
 """For a worker to import the world."""
@@ -32,7 +33,7 @@ class Worker:
         far.close()
 
     def answer(self, seconds: float) -> Answer:
-        """The next answer. Raises `WorldHung` or `WorldDied`; the worker is of no use then."""
+        """The next answer. Raises `WorldHung`, `WorldOutOfCPU` or `WorldDied`; the worker is of no use then."""
         try:
             if not self.connection.poll(seconds):
                 raise WorldHung(f"no answer within {seconds:g} s; its process was killed")
@@ -41,6 +42,8 @@ class Worker:
             with _PROCESSES:
                 self.process.join(1.0)
                 code = self.process.exitcode
+            if code == -signal.SIGXCPU:
+                raise WorldOutOfCPU("a call computed for too long; its process was killed") from None
             raise WorldDied(f"its process ended with exit code {code}") from None
 
     def kill(self) -> None:
@@ -104,7 +107,7 @@ class WorkerPool:
         return WorkerPool, (self.num_workers, self.prototype, self.modules)
 
     def run(self, call: Call, seconds: float, errand: Errand) -> Answer:
-        """The answer of a free worker. Raises `EnvironmentFailure` for what the world raises, `WorldHung` and `WorldDied`."""
+        """The answer of a free worker. Raises `EnvironmentFailure`, for what the world raises, or the kind that names a limit."""
         if self._pid != os.getpid():  # a forked child has workers of its own
             self._begin()
         worker = self._take()
@@ -115,12 +118,14 @@ class WorkerPool:
                 raise WorldHung("it was called off")
             worker.connection.send(call)
             answer = worker.answer(seconds)
-            healthy = errand.given_to(None)
+            healthy = errand.given_to(None) and not answer.out_of_memory
         except OSError:
             raise WorldDied("its process was gone") from None
         finally:
             errand.given_to(None)  # from here on nobody kills it
             self._give_back(worker, healthy)
+        if answer.out_of_memory:
+            raise WorldOutOfMemory(f"a call took more than the {_gib(call)} GiB that a worker may take")
         if answer.error:
             raise EnvironmentFailure(answer.error)
         return answer
@@ -165,6 +170,10 @@ class WorkerPool:
             else:
                 self._num -= 1
             self._changed.notify()
+
+
+def _gib(call: Call) -> str:
+    return "free" if call.limits.memory_bytes is None else f"{call.limits.memory_bytes / 2**30:g}"
 
 
 def _context(modules: Iterable[str]) -> Any:

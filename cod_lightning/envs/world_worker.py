@@ -3,18 +3,31 @@
 It remembers nothing between two calls, so that any worker can serve any world and killing one costs nobody else anything.
 """
 
+import math
 import multiprocessing
 import os
 import pickle
+import resource
 import signal
 import threading
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.types import EpisodeStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a call of a world may take. Processes that the world starts itself each have as much."""
+
+    memory_bytes: int | None = None
+    """Beyond what the worker takes without a world; null: no limit."""
+    cpu_s: float | None = None
+    """Of all threads together; null: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +40,7 @@ class Call:
     """`reset` or `step`."""
     options: dict[str, Any]
     """Its keyword arguments."""
+    limits: Limits = Limits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +49,8 @@ class Answer:
 
     error: str = ""
     """What was raised, as an in-process rollout would word it; the rest is without meaning then."""
+    out_of_memory: bool = False
+    """Whether that was for want of memory."""
     result: tuple[Any, ...] = ()
     """What the method returned."""
     state: bytes = b""
@@ -62,12 +78,45 @@ def serve(connection: Connection, prototype: bytes) -> None:
         connection.send(Answer(error=f"{type(error).__name__}: {error}"))
         return
     connection.send(Answer())
+    before = _data_bytes()
     while True:
         try:
             call = connection.recv()
         except (EOFError, OSError):
             return
-        connection.send(answer(call))
+        connection.send(answered(call, before))
+
+
+def answered(call: Call, before: int = 0) -> Answer:
+    """`answer` within the limits of the call, for a process that had taken so many bytes `before` the first.
+
+    The system kills this process by SIGXCPU where it computes for too long.
+    """
+    limits = call.limits
+    if limits.cpu_s is not None:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        _set_soft(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime + limits.cpu_s))
+    if limits.memory_bytes is not None:
+        _set_soft(resource.RLIMIT_DATA, before + limits.memory_bytes)
+    try:
+        return answer(call)
+    except MemoryError:
+        return Answer(error="MemoryError", out_of_memory=True)
+    finally:
+        _set_soft(resource.RLIMIT_DATA, resource.RLIM_INFINITY)  # room for the answer
+
+
+def _set_soft(which: int, limit: int) -> None:
+    """As far as the limit that this process was started with allows."""
+    hard = resource.getrlimit(which)[1]
+    resource.setrlimit(which, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+def _data_bytes() -> int:
+    """What the system counts against `RLIMIT_DATA`; 0 where it does not say."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), 0)
 
 
 def answer(call: Call) -> Answer:
@@ -85,6 +134,8 @@ def answer(call: Call) -> Answer:
             max_turns=env.max_turns,
             reward_range=env.reward_range,
         )
+    except MemoryError:
+        raise
     except EnvironmentFailure as error:
         return Answer(error=str(error))
     except Exception as error:

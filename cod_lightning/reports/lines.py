@@ -68,7 +68,7 @@ class LifecycleFile:
                 return None
             (group,) = transcript.load([text])
             return PlayedGroup(int(record["step"]), group)
-        except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             self.left_out["torn or damaged"] += 1
             return None
 

@@ -23,7 +23,7 @@ _LABELS = {
 """Key among a suite's controls -> kind and label."""
 _ORDER = ("trained", "context", "warm_start", "reference", "other")
 _WARM_START = re.compile(r"warm_start(?:_t([0-9.]+))?")
-_UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+_UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 
 
 def read_suites(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:

@@ -1,6 +1,8 @@
 """Many lifecycles at once: K siblings of every pack, each a coroutine of its own, none waiting for another."""
 
 import asyncio
+import contextlib
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,7 +52,10 @@ def run_groups(
 
     setting.monitor.begin(label, len(packs) * num_siblings, max((len(pack) for pack in packs), default=0))
     try:
-        with collected_by_growth():
+        with (
+            collected_by_growth(),
+            contextlib.chdir(os.getcwd()),
+        ):  # a world that goes elsewhere takes no file of the run along
             asyncio.run(run_all())
     finally:
         setting.monitor.end()

@@ -110,7 +110,7 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
         )
         life = Lifecycle(pack_id=pack.id, sibling=record["sibling"], episodes=episodes, attempts=attempts)
         return record["step"], pack, life
-    except (ValueError, KeyError, TypeError, AssertionError) as error:
+    except (ValueError, KeyError, TypeError, AssertionError, OverflowError, AttributeError) as error:
         raise DataError(
             f"{where} is damaged ({type(error).__name__}: {error}). "
             "A run that was killed leaves a torn last line; remove it together with the other lines of its pack."

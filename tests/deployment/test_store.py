@@ -76,7 +76,7 @@ def test_an_episode_and_its_context_come_together_or_not_at_all(tmp_path):
     store = _lived(tmp_path, 1)
     store.add("t1", _solve(1), 0.0, None)
     unreadable = structs.replace(_update(1, "x"), context_after=None)
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(DataError, match=r"agent[.]sqlite"):
         store.add("t1", unreadable, 0.0, "{}")
     assert len(store.episodes()) == 3
     assert store.current().text == "note 0"
@@ -86,7 +86,7 @@ def test_an_episode_and_its_context_come_together_or_not_at_all(tmp_path):
 
 def test_a_task_is_stored_once(tmp_path):
     store = _lived(tmp_path, 1)
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(DataError, match=r"agent[.]sqlite"):
         store.add("t0", _solve(0), 0.0, None)
 
 
@@ -132,3 +132,115 @@ def test_a_foreign_file_is_refused_by_name(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(DataError, match=r"agent[.]sqlite"):
         ContextStore(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("UPDATE contexts SET text = 'another' WHERE version = 2", "a row of contexts is not as it was written"),
+        ("UPDATE episodes SET reward = 1.0 WHERE id = 3", "a row of episodes is not as it was written"),
+        ("DELETE FROM contexts WHERE version = 3", "contexts"),
+        ("DELETE FROM episodes WHERE id = 6", "episodes"),
+        ("DELETE FROM identity WHERE key = 'rows'", "agent"),
+        ("UPDATE identity SET value = 'lake' WHERE key = 'world'", "a row of identity is not as it was written"),
+        ("DROP TABLE contexts", "no such table"),
+    ],
+)
+def test_what_is_not_as_it_was_written_is_refused_in_one_line(tmp_path, damage, said):
+    store = _lived(tmp_path, 3)
+    store.claim({"world": "levers"})
+    store.close()
+    other = sqlite3.connect(tmp_path / "agent.sqlite")
+    other.execute(damage)
+    other.commit()
+    other.close()
+
+    def read():
+        store = ContextStore(tmp_path)
+        return store.versions(), store.episodes()
+
+    with pytest.raises(DataError, match=said) as refused:
+        read()
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_an_emptied_file_is_not_taken_for_a_new_agent(tmp_path, create):
+    _lived(tmp_path, 3).close()
+    (tmp_path / "agent.sqlite").write_bytes(b"")
+    with pytest.raises(DataError, match="no agent's tables"):
+        ContextStore(tmp_path, create=create)
+
+
+def test_a_store_of_the_schema_before_goes_on_and_is_guarded_from_then_on(tmp_path):
+    _lived(tmp_path, 2).close()
+    old = sqlite3.connect(tmp_path / "agent.sqlite")
+    for table in ("identity", "episodes", "contexts"):
+        old.execute(f"ALTER TABLE {table} DROP COLUMN digest")
+    old.execute("DELETE FROM identity WHERE key = 'rows'")
+    old.execute("UPDATE identity SET value = '1' WHERE key = 'schema'")
+    old.commit()
+    old.close()
+    store = ContextStore(tmp_path)
+    assert [v.text for v in store.versions()] == ["", "note 0", "note 1"]
+    assert (store.num_solved(), len(store.episodes()), store.current().reward) == (2, 4, 0.1)
+    store.add_solve("t2", _solve(2), began=0.0)
+    assert store.add_update("t2", _update(2, "x"), began=0.0) == 3
+    store.close()
+    other = sqlite3.connect(tmp_path / "agent.sqlite")
+    other.execute("UPDATE contexts SET text = 'another' WHERE version = 1")
+    other.commit()
+    other.close()
+    with pytest.raises(DataError, match="not as it was written"):
+        ContextStore(tmp_path).versions()
+
+
+def test_one_version_is_read_without_the_others(tmp_path):
+    store = _lived(tmp_path, 3)
+    store._db.execute("UPDATE contexts SET text = 'another' WHERE version = 1")
+    assert (store.current().text, store.version(2).text) == ("note 2", "note 1")
+    with pytest.raises(DataError, match="not as it was written"):
+        store.version(1)
+
+
+def test_a_store_stays_where_it_is_when_a_world_goes_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = ContextStore("ada")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    store.add_solve("t0", _solve(0), began=0.0)
+    assert store.path == tmp_path / "ada" / "agent.sqlite"
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_context_with_lone_surrogates_is_kept_without_them(tmp_path):
+    store = ContextStore(tmp_path)
+    store.add_solve("t\ud800", _solve(0), began=0.0)
+    store.add_update("t0", _update(0, "a\ud800b"), began=0.0)
+    assert store.current().text == "a?b"
+
+
+def test_a_commit_that_fails_leaves_the_store_as_it_was_and_usable(tmp_path):
+    store = _lived(tmp_path, 1)
+
+    class Failing:
+        """A connection whose next COMMIT finds the disk full."""
+
+        def __init__(self, db):
+            self.db, self.fails = db, True
+
+        def execute(self, statement, *more):
+            if statement == "COMMIT" and self.fails:
+                self.fails = False
+                raise sqlite3.OperationalError("database or disk is full")
+            return self.db.execute(statement, *more)
+
+        def __getattr__(self, name):
+            return getattr(self.db, name)
+
+    store._db = Failing(store._db)
+    with pytest.raises(DataError, match=r"cannot be used [(]database or disk is full"):
+        store.add_solve("t1", _solve(1), began=0.0)
+    assert store.num_solved() == 1
+    store.add_solve("t1", _solve(1), began=0.0)
+    assert store.num_solved() == 2

@@ -13,7 +13,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.envs.ralph_loop import RalphLoop
-from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung
+from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
@@ -21,7 +21,7 @@ from cod_lightning.rollout.dialogue import Speaker
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
-from tests.faulty_worlds import STEP_S, FaultyLevers, SlowLevers
+from tests.faulty_worlds import STEP_S, FaultyLevers, GreedyLevers, SlowLevers
 from tests.stubs import FunctionEngine
 
 MECHANISM = HintContext(protocol="compact")
@@ -87,6 +87,27 @@ def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error)
     assert healthy.step("no such answer")[2]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+@pytest.mark.parametrize(("action", "error"), [("memory", WorldOutOfMemory), ("cpu", WorldOutOfCPU)])
+def test_who_takes_too_much_is_named_and_replaced_and_the_next_call_is_served(action, error):
+    world = ProcessWorld(GreedyLevers(), num_workers=1, step_s=60, memory_gb=0.25, cpu_s=1)
+    world.reset(options={"task": first_task(world)})
+    begun = time.perf_counter()
+    for _ in range(2):
+        with pytest.raises(error):
+            copy.deepcopy(world).step(action)
+    assert time.perf_counter() - begun < 30
+    assert world.step("no such answer")[2]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+def test_computing_time_is_counted_for_each_call_and_not_for_the_life_of_a_worker():
+    world = ProcessWorld(GreedyLevers(), num_workers=1, cpu_s=1)
+    world.reset(options={"task": first_task(world)})
+    for _ in range(5):
+        assert copy.deepcopy(world).step("busy")[2]
+
+
 def test_a_deadline_of_the_episode_kills_the_worker_that_is_still_at_it():
     world = ProcessWorld(FaultyLevers(("hangs",), 2), num_workers=2, step_s=60)
     copy.deepcopy(world).reset(options={"task": first_task(world, index=0)})  # a worker is there
@@ -132,7 +153,9 @@ def test_what_cannot_be_pickled_is_refused_before_anything_runs():
         ProcessWorld(world)
 
 
-@pytest.mark.parametrize(("key", "value"), [("num_workers", 0), ("step_s", 0.0), ("step_s", float("inf"))])
+@pytest.mark.parametrize(
+    ("key", "value"), [("num_workers", 0), ("step_s", 0.0), ("step_s", float("inf")), ("memory_gb", 0), ("cpu_s", -1.0)]
+)
 def test_numbers_that_cannot_work_are_named(key, value):
     with pytest.raises(ConfigError, match=rf"data\.env\.{key} is {value}"):
         ProcessWorld(Levers(), **{key: value})

@@ -1,6 +1,7 @@
 """Cycles that a world leaves behind are collected during a rollout, and nothing is looked for where none are."""
 
 import gc
+import os
 import time
 
 import pytest
@@ -84,3 +85,29 @@ def test_who_has_switched_the_collector_off_keeps_it_off():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+class WanderingLevers(Levers):
+    """Levers that change the working directory of the process."""
+
+    def step(self, action):
+        os.chdir("/")
+        return super().step(action)
+
+
+def test_a_world_that_goes_elsewhere_takes_no_file_of_the_run_along(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    world, mechanism = WanderingLevers(protocol="compact"), HintContext(protocol="compact")
+    chat = Chat(TinyPolicy().tokenizer(world.words() + mechanism.words()))
+    word = chat.encode(world.words()[0])[0]
+    speaker = Speaker(
+        engine=FunctionEngine(lambda request: (word, chat.end_of_turn)), chat=chat, window=400, max_new_tokens=4
+    )
+    run_groups(
+        [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)],
+        1,
+        world=world,
+        mechanism=mechanism,
+        speaker=speaker,
+    )
+    assert os.getcwd() == str(tmp_path)

@@ -1,0 +1,291 @@
+"""Attacks, counted: damaged stores and runs, hostile texts, garbage of worlds, starts at once, long texts. 0 of each is the aim.
+
+PYTHONPATH=. python tests/soak/attacks.py --out docs/results/attacks.json
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cod_lightning import cli
+from cod_lightning.commands.report import run as report
+from cod_lightning.deployment import ContextStore
+from cod_lightning.errors import CodLightningError
+from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from tests.hostile_texts import HOSTILE, RAW
+from tests.records import group
+from tests.reports.made_runs import write_logprobs, write_run
+
+_ABSURD = (10**400, -(10**400), 1e308, float("inf"), float("nan"), "x", "", None, [], {}, [[]], True, -1, 2**63, 2**31)
+_NUM_TASKS = 12
+
+
+def lived(folder: Path) -> ContextStore:
+    """The store of an agent after a few tasks."""
+    store = ContextStore(folder)
+    store.claim({"world": "levers", "stream": "test/0"})
+    for n in range(_NUM_TASKS):
+        for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE):
+            episode = Episode(
+                kind=kind,
+                position=n,
+                status=EpisodeStatus.COMPLETED,
+                reward=n / _NUM_TASKS,
+                success=n % 2 == 0,
+                feedback=f"what came of task {n} " * 20,
+                context_after=f"note {n} " * 50 if kind is EpisodeKind.UPDATE else "",
+            )
+            (store.add_solve if kind is EpisodeKind.SOLVE else store.add_update)(f"task-{n}", episode, float(n))
+    return store
+
+
+def told(store: ContextStore) -> list[Any]:
+    """All that a store says."""
+    newest = store.current()
+    single = [store.version(number) for number in range(newest.version + 1)]
+    return [
+        store.identity,
+        store.versions(),
+        single,
+        newest,
+        store.episodes(),
+        store.num_solved(),
+        store.awaiting_update(),
+    ]
+
+
+def damage(path: Path, rng: random.Random) -> None:
+    """Change a file's bytes in one of the ways in which disks, copies and people do."""
+    content = bytearray(path.read_bytes())
+    place = rng.randrange(max(1, len(content)))
+    match rng.randrange(6):
+        case 0:
+            for _ in range(rng.choice((1, 1, 1, 20))):
+                content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        case 1:
+            content[place : place + 512] = bytes(len(content[place : place + 512]))
+        case 2:
+            del content[place:]
+        case 3:
+            del content[place : place + rng.randrange(1, 64)]
+        case 4:
+            other, page = rng.randrange(len(content)) // 4096 * 4096, place // 4096 * 4096
+            content[page : page + 4096] = content[other : other + 4096]
+        case _:
+            content[place:place] = rng.randbytes(rng.randrange(1, 64))
+    path.write_bytes(content)
+
+
+def damaged_stores(num: int) -> dict[str, int]:
+    """A store's file is damaged; it is then refused in one line, or says exactly what it said."""
+    counts = dict.fromkeys(("damages", "refused", "unchanged", "tracebacks", "changed"), 0)
+    with tempfile.TemporaryDirectory() as root:
+        store = lived(Path(root) / "whole")
+        expected = told(store)
+        store.close()
+        for number in range(num):
+            folder = Path(root) / str(number)
+            shutil.copytree(Path(root) / "whole", folder)
+            damage(folder / "agent.sqlite", random.Random(f"stores/{number}"))
+            counts["damages"] += 1
+            try:
+                store = ContextStore(folder, create=number % 2 == 0)
+                try:
+                    same = told(store) == expected
+                    store.add_solve("next", Episode(**_next()), 0.0)
+                    counts["unchanged" if same else "changed"] += 1
+                finally:
+                    store.close()
+            except CodLightningError as error:
+                counts["refused"] += 1
+                counts["tracebacks"] += "\n" in str(error)
+            except Exception as error:
+                print(f"store {number}: {type(error).__name__}: {error}", file=sys.stderr)
+                counts["tracebacks"] += 1
+            shutil.rmtree(folder)
+    return counts
+
+
+def _next() -> dict[str, Any]:
+    status, kind = EpisodeStatus.COMPLETED, EpisodeKind.SOLVE
+    return {"kind": kind, "position": _NUM_TASKS, "status": status, "reward": 1.0, "success": True}
+
+
+def damaged_runs(num: int) -> dict[str, int]:
+    """A file of a run is damaged, or a value in it becomes absurd; the report is written, or refused in one line."""
+    counts = dict.fromkeys(("damages", "reports", "refused", "tracebacks"), 0)
+    groups = [group(name, [[True, False], [False, True]]) for name in "abc"]
+    with tempfile.TemporaryDirectory() as root:
+        whole = write_run(Path(root) / "whole", groups)
+        write_logprobs(whole, groups)
+        files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+        for number in range(num):
+            rng = random.Random(f"runs/{number}")
+            folder = Path(root) / str(number)
+            shutil.copytree(whole, folder)
+            path = folder / rng.choice(files)
+            (_absurd if number % 2 and path.suffix in (".json", ".jsonl") else damage)(path, rng)
+            counts["damages"] += 1
+            try:
+                with contextlib.redirect_stdout(io.StringIO()):
+                    report([str(folder)])
+                counts["reports"] += 1
+            except CodLightningError as error:
+                counts["refused"] += 1
+                counts["tracebacks"] += "\n" in str(error)
+            except Exception as error:
+                print(f"run {number}, {path.name}: {type(error).__name__}: {error}", file=sys.stderr)
+                counts["tracebacks"] += 1
+            shutil.rmtree(folder)
+    return counts
+
+
+def _absurd(path: Path, rng: random.Random) -> None:
+    """Replace one value somewhere in a file of JSON, or of JSON lines."""
+    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    place = rng.randrange(len(lines))
+    record: Any = json.loads(lines[place])
+    holders = list(_holders(record))
+    holder, key = rng.choice(holders)
+    holder[key] = rng.choice(_ABSURD)
+    lines[place] = json.dumps(record)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _holders(value: Any) -> Any:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield value, key
+        yield from _holders(inner)
+
+
+def hostile_texts(num: int) -> dict[str, int]:
+    """Texts out of sequences that act on a terminal go through every way in which a command prints."""
+    counts = dict.fromkeys(("texts", "outputs", "raw_controls", "tracebacks"), 0)
+    with tempfile.TemporaryDirectory() as root:
+        for number in range(num):
+            rng = random.Random(f"texts/{number}")
+            text = "".join(
+                chr(rng.choice((rng.randrange(0xA0), 0x202E, 0x2066, 0x2028, 0x1B, rng.randrange(0x3000))))
+                for _ in range(40)
+            )
+            text += rng.choice(HOSTILE)
+            text = text.encode("utf-8", "replace").decode()
+            store = ContextStore(Path(root) / str(number))
+            store.add_solve("t", Episode(**(_next() | {"position": 0, "feedback": text})), 0.0)
+            update = _next() | {"kind": EpisodeKind.UPDATE, "position": 0, "context_after": text}
+            store.add_update("t", Episode(**update), 0.0)
+            store.close()
+            state = ["--state", str(Path(root) / str(number))]
+            for argv in (["context", "log", *state], ["context", "show", *state], ["context", "diff", *state], [text]):
+                shown = io.StringIO()
+                with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+                    try:
+                        cli.main(argv)
+                    except Exception as error:
+                        print(f"text {number}: {type(error).__name__}: {error}", file=sys.__stderr__)
+                        counts["tracebacks"] += 1
+                counts["outputs"] += 1
+                counts["raw_controls"] += len(RAW.findall(shown.getvalue()))
+            counts["texts"] += 1
+            shutil.rmtree(Path(root) / str(number))
+    return counts
+
+
+_START = (
+    "import shutil, sys\n"
+    "from cod_lightning import scratch\n"
+    "from cod_lightning.engines.vllm_server.weight_folder import WeightFolder\n"
+    "for _ in range(int(sys.argv[2])):\n"
+    "    scratch.sweep.cache_clear()\n"
+    "    try:\n"
+    "        folder = WeightFolder(sys.argv[1]); (folder.root / 'a').write_text('b'); folder.close()\n"
+    "    except OSError as error: print(error)"
+)
+
+
+def weight_folders(num: int, at_once: int = 4) -> dict[str, int]:
+    """Processes make, sweep and remove weight folders at the same time."""
+    with tempfile.TemporaryDirectory() as root:
+        argv = [sys.executable, "-c", _START, root, str(num // at_once)]
+        started = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(at_once)]
+        said = [process.communicate()[0] for process in started]
+        failed = sum(process.returncode != 0 for process in started)
+        return {
+            "starts": num // at_once * at_once,
+            "errors": sum(len(one.splitlines()) for one in said) + failed,
+            "left": len(list(Path(root).iterdir())),
+        }
+
+
+_LEAK = (
+    "import resource, time\n"
+    "from cod_lightning.rollout.collector import collected_by_growth\n"
+    "class Loop:\n"
+    "    def __init__(self): self.itself, self.weight = self, b'x' * 2**20\n"
+    "with collected_by_growth():\n"
+    "    for _ in range(2000): Loop(); time.sleep(.001)\n"
+    "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+)
+
+
+def cycles() -> dict[str, int]:
+    """A world's 2,000 MiB in cycles, within what a rollout runs in: the most that the process held, in MiB."""
+    done = subprocess.run([sys.executable, "-c", _LEAK], capture_output=True, text=True, check=True)
+    return {"left_mib": 2000, "peak_mib": int(done.stdout)}
+
+
+def caches() -> dict[str, int]:
+    """Prompts of 1,100 tokens, all different: what is kept of them, in MiB."""
+    chat = byte_chat()
+    tracemalloc.start()
+    for number in range(20_000):
+        chat.encode(f"{number} " + "up " * 366)
+    kept = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return {"prompts": 20_000, "peak_mib": kept // 2**20}
+
+
+def main() -> None:
+    """Run all, write the counts, and fail where a count is not as it has to be."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--share", type=float, default=1.0, help="Of the numbers below.")
+    options = parser.parse_args()
+    attacks: dict[str, Callable[[], dict[str, int]]] = {
+        "damaged_stores": lambda: damaged_stores(int(300 * options.share)),
+        "damaged_runs": lambda: damaged_runs(int(900 * options.share)),
+        "hostile_texts": lambda: hostile_texts(int(1000 * options.share)),
+        "weight_folders": lambda: weight_folders(int(14_900 * options.share)),
+        "cycles": cycles,
+        "caches": caches,
+    }
+    counts: dict[str, dict[str, Any]] = {}
+    for name, attack in attacks.items():
+        begun = time.perf_counter()
+        counts[name] = attack()
+        counts[name]["seconds"] = round(time.perf_counter() - begun)
+        print(f"{name}: {counts[name]}", flush=True)
+    options.out.write_text(json.dumps(counts, indent=1) + "\n")
+    bad = {f"{a}.{k}": v for a, of in counts.items() for k, v in of.items() if k in _ZERO and v}
+    assert not bad, bad
+    assert counts["cycles"]["peak_mib"] < 600, counts["cycles"]
+    assert counts["caches"]["peak_mib"] < 200, counts["caches"]
+
+
+_ZERO = ("tracebacks", "changed", "raw_controls", "errors", "left")
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""A tenth of what `make soak` attacks with: damaged stores and runs, hostile texts, weight folders made at once."""
+
+import pytest
+
+from tests.soak import attacks
+
+
+def test_a_damaged_store_is_refused_in_one_line_or_says_what_it_said():
+    counts = attacks.damaged_stores(60)
+    assert (counts["tracebacks"], counts["changed"]) == (0, 0)
+    assert counts["refused"] > 30
+
+
+@pytest.mark.slow
+def test_a_damaged_run_still_has_its_report():
+    counts = attacks.damaged_runs(30)
+    assert counts["tracebacks"] == 0
+    assert counts["reports"] > 20
+
+
+@pytest.mark.slow
+def test_hostile_texts_reach_no_terminal():
+    counts = attacks.hostile_texts(10)
+    assert (counts["raw_controls"], counts["tracebacks"]) == (0, 0)
+
+
+@pytest.mark.slow
+def test_weight_folders_that_are_made_at_once_do_not_remove_each_other():
+    counts = attacks.weight_folders(400, at_once=2)
+    assert (counts["errors"], counts["left"]) == (0, 0)
