@@ -94,6 +94,9 @@ def test_a_store_of_schema_1_opens_with_every_text_and_goes_on(tmp_path):
     _lived(tmp_path, 2).close()
     old = sqlite3.connect(tmp_path / "agent.sqlite")
     old.execute("ALTER TABLE contexts DROP COLUMN state")
+    for table in ("identity", "episodes", "contexts"):
+        old.execute(f"ALTER TABLE {table} DROP COLUMN digest")
+    old.execute("DELETE FROM identity WHERE key = 'rows'")
     old.execute("UPDATE identity SET value = '1' WHERE key = 'schema'")
     old.commit()
     old.close()
