@@ -76,3 +76,18 @@ def test_figures_of_runs_get_students_interval() -> None:
     assert (found.mean, found.num) == (2.0, 3)
     assert found.high - 2.0 == pytest.approx(stats.t.ppf(0.975, 2) / math.sqrt(3))
     assert math.isnan(seed_estimate(np.array([1.0])).low)
+
+
+def test_an_effect_that_shows_less_than_the_noise_counts_as_none() -> None:
+    def squares(values):
+        rest = values - values.mean(1, keepdims=True) - values.mean(0) + values.mean()
+        a = 6 * ((values.mean(1) - values.mean()) ** 2).sum() / 3
+        b = 4 * ((values.mean(0) - values.mean()) ** 2).sum() / 5
+        return a, b, (rest**2).sum() / 15
+
+    tables = (np.random.default_rng(seed).normal(size=(4, 6)) for seed in range(200))
+    noisy = [(values, squares(values)[2]) for values in tables if max(squares(values)[:2]) < squares(values)[2]]
+    assert len(noisy) > 5
+    for values, e in noisy:
+        found = crossed_estimate(values)
+        assert found.high - found.mean == pytest.approx(stats.t.ppf(0.975, 15) * math.sqrt(e / 24))

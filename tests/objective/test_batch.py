@@ -1,5 +1,7 @@
 """Token rows and credit tables made of hand-written episodes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -140,3 +142,9 @@ def test_tables_and_batches_are_the_same_under_a_default_precision_of_bfloat16(b
     assert torch.equal(again.behaviour_logprobs, batch.behaviour_logprobs)
     assert torch.equal(again.credit.rewards, batch.credit.rewards)
     assert again.behaviour_logprobs.dtype == again.credit.rewards.dtype == torch.float32
+
+
+def test_choosing_rows_takes_their_old_log_probs_along(batch):
+    old = torch.arange(float(batch.token_ids.numel())).view(batch.token_ids.shape)
+    part = replace(batch, old_logprobs=old).rows(torch.tensor([4, 1]))
+    assert torch.equal(part.old_logprobs, old[[4, 1], :3])

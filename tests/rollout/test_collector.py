@@ -106,8 +106,6 @@ def test_a_world_that_goes_elsewhere_takes_no_file_of_the_run_along(tmp_path, mo
     run_groups(
         [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)],
         1,
-        world=world,
-        mechanism=mechanism,
-        speaker=speaker,
+        Setting(env=world, mechanism=mechanism, speaker=speaker),
     )
     assert os.getcwd() == str(tmp_path)

@@ -400,3 +400,10 @@ def test_every_world_of_a_rollout_is_a_copy_and_is_closed_once_its_lifecycle_is_
     live(FunctionEngine(lambda _: SAY_W1), world, num_siblings=3)
     assert len(opened) == 3
     assert sorted(map(id, closed)) == sorted(map(id, opened))
+
+
+def test_what_never_began_is_skipped_under_its_own_kind_and_position():
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), WordWorld(raise_in=".0")).lifecycles
+    whole = live(FunctionEngine(lambda _: SAY_W1)).lifecycles[0]
+    assert [(e.kind, e.position) for e in life.episodes] == [(e.kind, e.position) for e in whole.episodes]
+    assert [e.status for e in life.episodes] == [EpisodeStatus.FAILED] + [EpisodeStatus.SKIPPED] * 4
