@@ -93,6 +93,10 @@ class TooManyFailures(CodLightningError):
     """A rollout lost more of its lifecycles than `data.max_failed_fraction`; ends the run."""
 
 
+class ScorerFailed(CodLightningError):
+    """A scorer raised, or scored too few tokens; ends the run."""
+
+
 class NonFiniteLoss(CodLightningError):
     """The loss became NaN or infinite; names the step and the file that holds the batch."""
 

@@ -141,6 +141,7 @@ class RolloutDataModule(ItemDataModule):
             play=self.train_groups,
             runner=self.runner,
             advantages=self._advantages,
+            score=lambda batch: self._attached.lightning_module.score(batch),
             pad_id=lambda: self.chat.pad_id,
             another_follows=self._another_follows if max_staleness else None,
             packs_per_rollout=packs_per_rollout,

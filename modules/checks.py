@@ -1,6 +1,10 @@
 """Numbers of an objective that cannot work."""
 
+from collections.abc import Mapping, Sequence
+
 from cod_lightning.errors import ConfigError
+from cod_lightning.models.scorers import Scorer
+from cod_lightning.objective.terms import REFERENCE, LossTerm
 
 
 def check_numbers(lr: float, token_budget: int, gradient_clip_val: float | None, final_lr_fraction: float) -> None:
@@ -15,12 +19,19 @@ def check_numbers(lr: float, token_budget: int, gradient_clip_val: float | None,
         raise ConfigError("model.gradient_clip_val", gradient_clip_val, "above 0, or null", "1.0 is the default.")
 
 
-def check_terms(kl_coefficient: float, kl_estimator: str, entropy_coefficient: float) -> None:
-    """Raise `ConfigError` for terms of the loss out of range."""
-    if kl_coefficient < 0:
-        raise ConfigError("model.kl_coefficient", kl_coefficient, "at least 0", "0 is the paper's.")
-    if kl_coefficient == 0 and kl_estimator != "k2":
-        expected = "left out while model.kl_coefficient is 0, since there is nothing to estimate"
-        raise ConfigError("model.kl_estimator", kl_estimator, expected, "Set both.")
-    if entropy_coefficient < 0:
-        raise ConfigError("model.entropy_coefficient", entropy_coefficient, "at least 0", "0.001 is a usual value.")
+def check_terms(terms: Sequence[LossTerm], scorers: Mapping[str, Scorer]) -> None:
+    """Raise `ConfigError` for terms of a model that is not there, and for models that no term needs."""
+    needed = {name for term in terms for name in term.needs}
+    if REFERENCE in scorers:
+        expected = "another name, since reference is the policy as it was when training began"
+        raise ConfigError("model.scorers", REFERENCE, expected, "Rename it.")
+    if unknown := sorted(needed - {REFERENCE, *scorers}):
+        expected = f"reference or a key of model.scorers ({', '.join(sorted(scorers)) or 'none'})"
+        raise ConfigError("model.terms.KL.to", unknown[0], expected, "Add the model under model.scorers.")
+    if unused := sorted(set(scorers) - needed):
+        raise ConfigError("model.scorers", unused[0], "a name that a term of model.terms needs", "Leave it out.")
+    names = [term.logged_as for term in terms if term.logged_as]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(
+            "model.terms", twice[0], "terms that are logged under different names", "Leave one of them out."
+        )

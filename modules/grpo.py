@@ -7,6 +7,8 @@ advantage recomputes it from a transcript.
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,24 +22,26 @@ from cod_lightning.adapters import has_adapter, without_adapter
 from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
 from cod_lightning.models.base import Policy
+from cod_lightning.models.scorers import Scorer, check_missing, scoring
 from cod_lightning.objective.baselines import Baseline, GroupMean
 from cod_lightning.objective.batch import Batch, CreditTable, one_token
 from cod_lightning.objective.credited import Credited, credited
-from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss, kl_to_reference
+from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
 from cod_lightning.objective.microbatch import padded, split_by_token_budget
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
+from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.update import Update, plan_update
 from cod_lightning.types import Group
 from modules.checks import check_numbers, check_terms
 from modules.combinations import check_combination
-from modules.old_logprobs import with_old_logprobs
 from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
-from modules.totals import Totals, UpdateStats
+from modules.scored_rows import scored_rows
+from modules.totals import TermTotals, Totals, UpdateStats
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -67,10 +71,9 @@ class GRPOModule(PolicyModule):
         final_lr_fraction: Share of the learning rate that is left at the last update; it falls linearly. 1 keeps it constant.
         gradient_clip_val: Largest norm of an update's gradient; null leaves it alone.
         token_budget: Most tokens of a micro-batch, padding included. Changes memory and speed, not the gradient.
-        kl_coefficient: Weight of the divergence from the frozen initial policy, per token; above 0 a copy of that is kept, except
-            where an adapter is trained: without it, the model is the initial policy.
-        kl_estimator: How the divergence is estimated from the sampled tokens.
-        entropy_coefficient: Weight of the mean entropy of a token's distribution, which is made larger.
+        terms: What the loss has beside the policy loss: `KL` from the initial policy or from a teacher, `EntropyBonus`. A term that
+            needs the initial policy keeps a frozen copy, except where an adapter is trained: without it, the model is that.
+        scorers: Other models whose log-probs terms need, by the name that terms call them.
     """
 
     def __init__(
@@ -91,14 +94,12 @@ class GRPOModule(PolicyModule):
         final_lr_fraction: float = 1.0,
         gradient_clip_val: float | None = 1.0,
         token_budget: int = 16_384,
-        kl_coefficient: float = 0.0,
-        kl_estimator: Literal["k1", "k2", "k3"] = "k2",
-        entropy_coefficient: float = 0.0,
+        terms: list[LossTerm] | None = None,
+        scorers: dict[str, Scorer] | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         check_numbers(lr, token_budget, gradient_clip_val, final_lr_fraction)
-        check_terms(kl_coefficient, kl_estimator, entropy_coefficient)
         self.policy, self.credit, self.baseline = policy, credit, baseline
         self.scale: Literal["none", "group", "batch"] = scale
         self.mismatch = mismatch
@@ -108,8 +109,10 @@ class GRPOModule(PolicyModule):
         self.lr, self.betas, self.weight_decay, self.warmup_updates = lr, betas, weight_decay, warmup_updates
         self.final_lr_fraction = final_lr_fraction
         self.gradient_clip_val, self.token_budget = gradient_clip_val, token_budget
-        self.kl_coefficient, self.entropy_coefficient = kl_coefficient, entropy_coefficient
-        self.kl_estimator: Literal["k1", "k2", "k3"] = kl_estimator
+        self.terms, self.scorers = tuple(terms or ()), dict(scorers or {})
+        check_terms(self.terms, self.scorers)
+        self.needs = tuple(dict.fromkeys(name for term in self.terms for name in term.needs))
+        """Names of the models whose log-probs the terms need."""
         self.model: PreTrainedModel | None = None
         self.reference: PreTrainedModel | None = None
         self.val_positions = PositionMetrics()
@@ -126,12 +129,14 @@ class GRPOModule(PolicyModule):
         """Refuse options without meaning beside those of the data."""
         if stage == "fit":
             check_combination(self, self.trainer.datamodule)  # pyright: ignore
+            if self.scorers:
+                self.check_scorers(self.trainer.datamodule.chat.tokenizer.get_vocab())  # pyright: ignore
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
         if self.model is None:
             model = self._made()
-            if self.kl_coefficient > 0 and not has_adapter(model):
+            if REFERENCE in self.needs and not has_adapter(model):
                 self.reference = self._shared_out(copy.deepcopy(model).eval().requires_grad_(False))
             self.model = self._shared_out(model)
 
@@ -165,7 +170,7 @@ class GRPOModule(PolicyModule):
             advantages,
             self.loss,
             filter_packs=self.filter_packs,
-            every_row=self.kl_coefficient > 0 or self.entropy_coefficient > 0,
+            every_row=bool(self.terms),
             seed=derive_seed("marked tokens", self.global_step),
         )
         rows = update.rows
@@ -196,7 +201,7 @@ class GRPOModule(PolicyModule):
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
         metrics: LossMetrics | None = None
         mismatch: MismatchSums | None = None
-        entropy_sum = divergence_sum = 0.0
+        entropy_sum, of_terms = 0.0, TermTotals()
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
@@ -219,51 +224,66 @@ class GRPOModule(PolicyModule):
             inputs, apart = corrected(inputs, old, self.mismatch)
             out = self.loss(inputs)
             mismatch = apart if mismatch is None else mismatch + apart
-            divergence, loss = self._divergence(part, logprobs), out.loss
-            if self.kl_coefficient > 0:
-                loss = loss + self.kl_coefficient * divergence / max(1, update.num_action_tokens)
-            if self.entropy_coefficient > 0:
-                loss = loss - self.entropy_coefficient * entropy.sum() / max(1, update.num_action_tokens)
+            loss = out.loss
+            beside = TermInputs(
+                policy_logprobs=logprobs, entropies=entropy, scores=part.scores, action_mask=part.action_mask
+            )
+            for term in self.terms:
+                sums = term(beside)
+                loss = loss + term.coefficient * sums.loss / max(1, update.num_action_tokens)
+                of_terms += TermTotals.of(term, sums)
             self._stop_if_not_finite(loss, logprobs, part)
             self._backward(loss, last=last)
             for listener in self.row_listeners:
                 listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())
-            divergence_sum += float(divergence.detach())
-        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, divergence_sum, mismatch)
-        return sum(gathered(own), start=Totals(None, 0.0, 0.0))
+        own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch)
+        return sum(gathered(own), start=Totals(None, 0.0))
 
     def _pass_through(self, batch: Batch, *, last: bool) -> None:
         """Forward and backward of one token that weighs nothing: sharded layers are gathered by all ranks or by none."""
         nothing = one_token(batch)
         logprobs, entropy = self._logprobs(self._model, nothing)
-        self._divergence(nothing, logprobs)
         self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
 
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens."""
-        return self._scored(model, part, entropy_gradient=self.entropy_coefficient > 0)
+        return self._scored(model, part, entropy_gradient=any(term.entropy_gradient for term in self.terms))
 
     def _score_pending(self) -> None:
         """The weights are still those that sampled: later updates of this rollout need their log-probs, too."""
         stream: Any = self.trainer.datamodule.stream  # pyright: ignore[reportAttributeAccessIssue]
-        stream.amend(
-            lambda batch: with_old_logprobs(
-                batch,
-                lambda part: self._logprobs(self._model, part)[0],
-                token_budget=self.token_budget,
-                device=self.device,
-            )
-        )
+        stream.amend(lambda batch: replace(batch, old_logprobs=self._scored_rows(batch, self._of_policy)))
 
-    def _divergence(self, part: Batch, logprobs: Float[Tensor, "B T"]) -> Float[Tensor, ""]:
-        """Sum over action tokens; 0 without a reference."""
-        if self.kl_coefficient == 0:
-            return logprobs.new_zeros(())
-        with torch.no_grad(), self._initial_policy() as initial:
-            reference, _ = self._logprobs(initial, part)
-        return kl_to_reference(logprobs, reference, part.action_mask, self.kl_estimator)
+    def score(self, batch: Batch) -> Batch:
+        """The rows of a rollout with the log-probs of all models that the terms need."""
+        scores: dict[str, Tensor] = {}
+        for name in self.needs:
+            with scoring(name):
+                if name == REFERENCE:
+                    with self._initial_policy() as initial:
+                        scores[name] = self._scored_rows(batch, partial(self._forward, initial))
+                else:
+                    scores[name] = self._scored_rows(batch, partial(self.scorers[name].score, forward=self._forward))
+            known = batch.action_mask & scores[name].isfinite()
+            counts = gathered((int(batch.action_mask.sum() - known.sum()), int(batch.action_mask.sum())))
+            check_missing(name, sum(missing for missing, _ in counts), sum(tokens for _, tokens in counts))
+        return replace(batch, scores=scores) if scores else batch
+
+    def check_scorers(self, vocabulary: dict[str, int]) -> None:
+        """Raise `ConfigError` for a scorer that cannot score tokens of this vocabulary."""
+        for name, scorer in self.scorers.items():
+            scorer.check(f"model.scorers.{name}", vocabulary)
+
+    def _scored_rows(self, batch: Batch, score: Callable[[Batch], Tensor]) -> Float[Tensor, "B T"]:
+        return scored_rows(batch, score, token_budget=self.token_budget, device=self.device)
+
+    def _forward(self, model: PreTrainedModel, part: Batch) -> Float[Tensor, "B T"]:
+        return self._logprobs(model, part)[0]
+
+    def _of_policy(self, part: Batch) -> Float[Tensor, "B T"]:
+        return self._forward(self._model, part)
 
     @contextmanager
     def _initial_policy(self) -> Iterator[PreTrainedModel]:
@@ -304,8 +324,7 @@ class GRPOModule(PolicyModule):
         if (metrics := totals.metrics) is not None:
             tokens = max(1.0, float(metrics.num_tokens))
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
-            if self.kl_coefficient > 0:
-                self.latest["divergence"] = totals.divergence / tokens
+            self.latest |= {name: value / tokens for name, value in totals.terms.logged.items()}
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
                 self.latest |= apart.figures(ahead=self.trainer.datamodule.max_staleness > 0)  # pyright: ignore
                 if self.mismatch is not None:

@@ -19,6 +19,7 @@ from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from cod_lightning.models.memory_plan import GIB, MemoryPlan, ModelSizes, RunSizes, base_bytes, plan_memory, sizes_of
 from cod_lightning.models.pretrained import read_config
 from cod_lightning.objective.logprobs import scores_bytes
+from cod_lightning.objective.terms import REFERENCE
 from cod_lightning.terminal import Screen
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -148,7 +149,8 @@ def _run_sizes(
         autocast=autocast,
         four_bit=four_bit,
         eight_bit_moments="8bit" in module.optimizer_name,
-        has_reference=module.kl_coefficient > 0 and not adapter,
+        has_reference=REFERENCE in module.needs and not adapter,
+        scorer_bytes=sum(scorer.num_weight_bytes() for scorer in module.scorers.values()),
         gradient_checkpointing=policy.gradient_checkpointing,
         num_tokens=num_tokens,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),

@@ -261,6 +261,7 @@ class TrainCLI(CodCLI):
             find_config(config.warm_start, key="warm_start")
             if not self.model.policy.waits_for_warm_start:
                 self.datamodule.check_with(self.model.policy)
+                self.model.check_scorers(self.datamodule.chat.tokenizer.get_vocab())
                 self.datamodule.check_suites()
             self.warm_start_folder = ensure_warm_start(config.warm_start, config.seed_everything, config.torch_threads)
             self.model.policy.weights = str(self.warm_start_folder)

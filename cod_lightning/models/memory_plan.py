@@ -49,6 +49,8 @@ class RunSizes:
     eight_bit_moments: bool = False
     has_reference: bool = False
     """Whether a frozen copy of the initial policy is kept."""
+    scorer_bytes: int = 0
+    """Of the weights of other models in this process whose log-probs terms need."""
     gradient_checkpointing: bool = False
     num_tokens: int
     """Of the largest micro-batch."""
@@ -177,8 +179,9 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
             "reference",
             plain / run.num_shards if run.has_reference else 0,
             "frozen copy of the initial policy",
-            "set model.kl_coefficient to 0, or train an adapter, which needs no copy",
+            "leave KL out of model.terms, or train an adapter, which needs no copy",
         ),
+        Item("scorers", run.scorer_bytes, "weights of model.scorers", "choose smaller ones, or a vLLM server"),
         *_engine(model, run, plain),
         Item("log-prob scores", run.scores_bytes, "log-softmax over the vocabulary", "lower model.token_budget", False),
         Item(

@@ -78,6 +78,9 @@ class Batch:
     old_logprobs: Float[Tensor, "B T"] | None = None
     """By the training forward with the weights that sampled (nats), where somebody has computed them."""
 
+    scores: Mapping[str, Float[Tensor, "B T"]] = field(default_factory=dict)
+    """Log-probs under other models (nats), by the name of the scorer; NaN where one gave none."""
+
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape
         for name, shape in (
@@ -119,6 +122,7 @@ class Batch:
             policy_version=self.policy_version[index],
             lengths=self.lengths[index],
             old_logprobs=None if self.old_logprobs is None else self.old_logprobs[index, :width],
+            scores={name: values[index, :width] for name, values in self.scores.items()},
         )
 
 
@@ -135,14 +139,18 @@ def one_token(like: Batch) -> Batch:
         attempt=zero(1) - 1,
         lengths=zero(1) + 2,
         old_logprobs=None,
+        scores={name: values.new_zeros(1, 2) for name, values in like.scores.items()},
     )
 
 
 def _moved(record: Any, device: torch.device | str) -> Any:
     """The record on another device, records in it too."""
     values = {f.name: getattr(record, f.name) for f in fields(record)}
-    moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
-    return replace(record, **moved, **{n: _moved(v, device) for n, v in values.items() if is_dataclass(v)})
+    moved: dict[str, Any] = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+    moved |= {name: _moved(value, device) for name, value in values.items() if is_dataclass(value)}
+    if scores := values.get("scores"):
+        moved["scores"] = {name: value.to(device) for name, value in scores.items()}
+    return replace(record, **moved)
 
 
 def kind_id(kind: EpisodeKind) -> int:

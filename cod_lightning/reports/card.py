@@ -88,7 +88,7 @@ def figures(config: dict[str, Any]) -> list[tuple[str, str]]:
         "baseline": _described(model["baseline"]),
         "tilt of negative advantages (RED)": "no" if model["reweight"] is None else _settings(model["reweight"]),
         "learning rate": model["lr"],
-        "KL coefficient": model["kl_coefficient"],
+        "terms beside the policy loss": ", ".join(map(_described, model["terms"] or ())) or "none",
         "tasks of a pack": data["pack_size"],
         "sibling lifecycles of a pack": data["group_size"],
         "packs of a rollout": data["packs_per_rollout"],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from cod_lightning.objective.batch import CreditTable, collate
+from cod_lightning.objective.batch import Batch, CreditTable, collate
 from cod_lightning.objective.credited import Credited
 from cod_lightning.ranks import rank
 from cod_lightning.rollout.runner import RolloutPart, RolloutRunner
@@ -29,6 +29,8 @@ class TrainingRollouts:
     runner: RolloutRunner
     advantages: Callable[[CreditTable], Credited]
     """Of the policy's module, before a reweighting."""
+    score: Callable[[Batch], Batch]
+    """Adds the log-probs of other models that the loss needs."""
     pad_id: Callable[[], int]
     another_follows: Callable[[], bool] | None = None
     """Whether the run needs a rollout after the one that it takes now; None plays none ahead of training."""
@@ -51,7 +53,7 @@ class TrainingRollouts:
             self.runner.report("train", part)
         table = _table(played.packs)
         index = {one.pack.id: g for g, one in enumerate(played.packs)}
-        batch = collate(segments_of(_own(played.packs)), table, index, pad_id=self.pad_id())
+        batch = self.score(collate(segments_of(_own(played.packs)), table, index, pad_id=self.pad_id()))
         self._observe(played, table)
         if self.another_follows is not None:
             played_s = 0.0 if ahead or self.runner.last_rollout is None else self.runner.last_rollout.seconds

@@ -54,15 +54,18 @@ def batch_of_all(own: Batch) -> tuple[Batch, Int[Tensor, " B"]]:
     parts = gathered(own)
     width = max(part.token_ids.shape[1] for part in parts)
 
+    def stacked(rows: Sequence[Tensor]) -> Tensor:
+        return torch.cat([torch.nn.functional.pad(row, (0, width - row.shape[1])) for row in rows])
+
     def joined(name: str) -> Tensor:
         rows = [getattr(part, name) for part in parts]
-        wide = rows[0].ndim == 2 and name != "episode_index"
-        return torch.cat([torch.nn.functional.pad(row, (0, width - row.shape[1])) if wide else row for row in rows])
+        return stacked(rows) if rows[0].ndim == 2 and name != "episode_index" else torch.cat(rows)
 
     names = [name for name, value in vars(own).items() if isinstance(value, Tensor)]
     whole = replace(
         own,
         **{name: joined(name) for name in names},
+        scores={name: stacked([part.scores[name] for part in parts]) for name in own.scores},
         num_action_tokens=sum(part.num_action_tokens for part in parts),
         pack_ids={g: name for part in parts for g, name in part.pack_ids.items()},
     )

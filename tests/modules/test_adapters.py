@@ -13,6 +13,7 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy, QLoRAPolicy, TinyPolicy
+from cod_lightning.objective.terms import KL
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
 from tests.adapted import TINY, write_base
@@ -111,7 +112,7 @@ def test_only_the_adapter_reaches_optimizer_and_checkpoint_and_a_resumed_run_is_
 def test_the_reference_of_an_adapter_is_its_base_and_takes_no_copy(tmp_path, base):
     logged: dict[Any, list[float]] = {}
     for kind in (LoRAPolicy, PretrainedPolicy):
-        module, data = online(base, kind, kl_coefficient=0.1)
+        module, data = online(base, kind, terms=[KL(coefficient=0.1)])
         watch = Watch()
         trainer(tmp_path, WeightSync(), watch).fit(module, data)
         assert (module.reference is None) == (kind is LoRAPolicy)

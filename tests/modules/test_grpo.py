@@ -11,9 +11,11 @@ from callbacks.weight_sync import WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.models import TinyPolicy
+from cod_lightning.models.scorers import CheckpointScorer
 from cod_lightning.objective.losses import ClipCov, KLCov
 from cod_lightning.objective.microbatch import split_by_token_budget
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.training.update import plan_update
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
@@ -141,7 +143,8 @@ def test_other_credit_rules_train_too(tmp_path, rule):
 
 def test_the_divergence_from_the_initial_policy_starts_at_zero(tmp_path):
     plain, regular = (
-        fit(tmp_path, max_steps=1, kl_coefficient=k)[2].values[0]["train/gradient_norm"] for k in (0.0, 10.0)
+        fit(tmp_path, max_steps=1, terms=terms)[2].values[0]["train/gradient_norm"]
+        for terms in ([], [KL(coefficient=10.0)])
     )
     assert plain == pytest.approx(regular, rel=1e-5)
 
@@ -168,7 +171,9 @@ def test_impossible_numbers_are_refused_by_key():
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A module some updates away from what sampled the batch, in which some episodes have two rows."""
-    module, _, recorder, _ = fit(tmp_path_factory.mktemp("trained"), lr=3e-2, reweight=None, kl_coefficient=0.1)
+    module, _, recorder, _ = fit(
+        tmp_path_factory.mktemp("trained"), lr=3e-2, reweight=None, terms=[KL(coefficient=0.1)]
+    )
     batch = recorder.batches[0]
     index = batch.episode_index.clone()
     index[1::6] = index[0::6][: len(index[1::6])]
@@ -188,7 +193,9 @@ def accumulated(module, batch, budget):
 MANY = {"clip cov": ClipCov(drop_fraction=0.2, cov_low=0.0, cov_high=9.0), "kl cov": KLCov(penalised_fraction=0.2)}
 
 
-@pytest.mark.parametrize("terms", [{}, {"entropy_coefficient": 0.1, "filter_packs": True}], ids=["alone", "with terms"])
+@pytest.mark.parametrize(
+    "terms", [{}, {"terms": [EntropyBonus(coefficient=0.1)], "filter_packs": True}], ids=["alone", "with terms"]
+)
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_token_budget_does_not_change_the_gradient_of_any_loss(trained, name, terms, monkeypatch):
     module, batch = trained
@@ -207,13 +214,13 @@ def test_every_loss_trains(tmp_path, name):
 
 
 def test_an_entropy_bonus_raises_the_entropy(tmp_path):
-    start, *_, end = fit(tmp_path, entropy_coefficient=1.0, reweight=None, lr=1e-3, max_steps=4)[2].values
+    start, *_, end = fit(tmp_path, terms=[EntropyBonus(coefficient=1.0)], reweight=None, lr=1e-3, max_steps=4)[2].values
     assert end["train/entropy"] > start["train/entropy"]
 
 
 @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
 def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path, estimator):
-    module, _, recorder, _ = fit(tmp_path, kl_coefficient=0.1, kl_estimator=estimator, lr=1e-2)
+    module, _, recorder, _ = fit(tmp_path, terms=[KL(coefficient=0.1, estimator=estimator)], lr=1e-2)
     assert module.last_update.num_dropped_rows == 0
     first, *_, last = [values["train/divergence"] for values in recorder.values]
     assert first == pytest.approx(0.0, abs=1e-6)
@@ -253,29 +260,42 @@ def test_a_window_longer_than_the_pack_is_refused_before_any_rollout(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "key"),
+    ("made", "key"),
     [
-        ({"kl_estimator": "k3"}, "kl_estimator is k3; expected left out while"),
-        ({"kl_coefficient": -1.0}, "kl_coefficient is -1"),
-        ({"entropy_coefficient": -1.0}, "entropy_coefficient is -1"),
+        (lambda: KL(coefficient=-1.0), "terms.KL.coefficient is -1"),
+        (lambda: KL(estimator="k4"), "terms.KL.estimator is k4; expected k1, k2 or k3"),
+        (lambda: EntropyBonus(coefficient=0.0), "terms.EntropyBonus.coefficient is 0"),
+        (
+            lambda: GRPOModule(TinyPolicy(), terms=[KL(to="teacher")]),
+            "terms.KL.to is teacher; expected reference or a key",
+        ),
+        (
+            lambda: GRPOModule(TinyPolicy(), scorers={"teacher": CheckpointScorer("x")}),
+            "scorers is teacher; expected a name that a term",
+        ),
+        (
+            lambda: GRPOModule(TinyPolicy(), terms=[KL()], scorers={"reference": CheckpointScorer("x")}),
+            "scorers is reference; expected another name",
+        ),
+        (lambda: GRPOModule(TinyPolicy(), terms=[KL(), KL(estimator="k3")]), "terms is divergence; expected terms"),
     ],
 )
-def test_terms_without_meaning_are_refused_by_key(kwargs, key):
+def test_terms_and_scorers_without_meaning_are_refused_by_key(made, key):
     with pytest.raises(ConfigError, match=rf"model\.{key}"):
-        GRPOModule(TinyPolicy(), **kwargs)
+        made()
 
 
 TERMS = {
-    **{f"kl {k}": {"kl_coefficient": 0.3, "kl_estimator": k} for k in ("k1", "k2", "k3")},
-    "entropy": {"entropy_coefficient": 0.3},
-    "both": {"kl_coefficient": 0.3, "entropy_coefficient": 0.2},
+    **{f"kl {k}": [KL(coefficient=0.3, estimator=k)] for k in ("k1", "k2", "k3")},
+    "entropy": [EntropyBonus(coefficient=0.3)],
+    "both": [KL(coefficient=0.3), EntropyBonus(coefficient=0.2)],
 }
 
 
 @pytest.mark.parametrize("name", TERMS)
 def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_their_definition(tmp_path, name):
     """The second update of a rollout: the policy has left its reference, and some rows have no advantage."""
-    own = {"loss": LOSSES["rloo"][0], "lr": 1e-2, "gradient_clip_val": None, "reweight": None} | TERMS[name]
+    own = {"loss": LOSSES["rloo"][0], "lr": 1e-2, "gradient_clip_val": None, "reweight": None} | {"terms": TERMS[name]}
     module = fit(tmp_path, max_steps=1, **own)[0]
     recorder = fit(tmp_path, max_steps=2, **own)[2]
     batch, logged = recorder.batches[1], recorder.values[1]
@@ -284,6 +304,8 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
     module.model.zero_grad()
     episodes = len({tuple(place) for place in batch.episode_index.tolist()})
     total, divergence, entropy, tokens = torch.zeros(()), 0.0, 0.0, batch.num_action_tokens
+    bonus = next((term.coefficient for term in TERMS[name] if isinstance(term, EntropyBonus)), 0.0)
+    kl = next((term for term in TERMS[name] if isinstance(term, KL)), None)
     for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
         ids = batch.token_ids[row, : batch.lengths[row]]
         scores = torch.log_softmax(module.model(ids[None]).logits[0], dim=-1)
@@ -292,13 +314,13 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
             logprob = scores[t - 1, ids[t]]
             total = total - credit.values[g, k, e] * logprob / episodes
             spread = -(scores[t - 1].exp() * scores[t - 1]).sum()
-            total = total - module.entropy_coefficient * spread / tokens
+            total = total - bonus * spread / tokens
             entropy += spread.item() / tokens
-            if frozen is not None:
+            if frozen is not None and kl is not None:
                 d = logprob - frozen[t - 1, ids[t]].detach()
-                value = {"k1": d, "k2": d**2 / 2, "k3": (-d).exp() - 1 + d}[module.kl_estimator]
-                trained = d**2 / 2 if module.kl_estimator == "k1" else value
-                total = total + module.kl_coefficient * trained / tokens
+                value = {"k1": d, "k2": d**2 / 2, "k3": (-d).exp() - 1 + d}[kl.estimator]
+                trained = d**2 / 2 if kl.estimator == "k1" else value
+                total = total + kl.coefficient * trained / tokens
                 divergence += value.item() / tokens
     total.backward()
     expected = math.sqrt(sum(float((p.grad**2).sum()) for p in module.model.parameters()))

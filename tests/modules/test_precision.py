@@ -17,6 +17,7 @@ from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate, credit_table
 from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
+from cod_lightning.objective.terms import KL
 from cod_lightning.rollout.segments import segments_of
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
@@ -97,7 +98,7 @@ def weights(model):
 @pytest.mark.slow
 @HALF
 def test_fit_validate_test_and_predict_run_in_half_precision(tmp_path, precision):
-    module, data, lightning, watch = online(tmp_path, precision, kl_coefficient=0.1)
+    module, data, lightning, watch = online(tmp_path, precision, terms=[KL(coefficient=0.1)])
     lightning.fit(module, data)
     trained = weights(module.model)
     assert trained.isfinite().all()

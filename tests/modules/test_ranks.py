@@ -15,6 +15,7 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.objective.losses import GSPO, ClipCov, KLCov
 from cod_lightning.objective.mismatch import TokenTruncate
+from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.rollout import transcript
 from modules.grpo import GRPOModule
 from tests.adapted import write_base
@@ -140,8 +141,8 @@ def equal(group):
 OBJECTIVES = {
     "rec": {"mismatch": TokenTruncate()},
     "clip_cov": {"loss": ClipCov(drop_fraction=0.1, cov_low=-9.0, cov_high=9.0), "scale": "batch", "reweight": None},
-    "kl_cov": {"loss": KLCov(penalised_fraction=0.1), "kl_coefficient": 0.1, "filter_packs": True},
-    "gspo": {"loss": GSPO(), "entropy_coefficient": 0.01, "gradient_clip_val": 1e-3},
+    "kl_cov": {"loss": KLCov(penalised_fraction=0.1), "terms": [KL(coefficient=0.1)], "filter_packs": True},
+    "gspo": {"loss": GSPO(), "terms": [EntropyBonus(coefficient=0.01)], "gradient_clip_val": 1e-3},
 }
 
 

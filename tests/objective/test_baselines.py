@@ -163,7 +163,7 @@ def test_a_return_that_is_not_valid_does_not_matter_whatever_it_is(returns, base
 @pytest.mark.parametrize("mode", ["group", "batch"])
 @pytest.mark.parametrize("baseline", BASELINES[:3], ids=str)
 def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, baseline, mode):
-    tiny = Returns(returns.values * 1e-2, returns.valid)
+    tiny = Returns(returns.values * 1e-2, returns.valid, returns.kinds)
     expected, found = (scale(baseline(r), r, mode) for r in (returns, tiny))
     assert expected.values.abs().max() > 0.5
     torch.testing.assert_close(found.values, expected.values, atol=1e-4, rtol=1e-3)
@@ -175,7 +175,7 @@ def test_scaled_advantages_do_not_depend_on_the_unit_of_the_rewards(returns, bas
 def test_with_fewer_than_two_survivors_nothing_is_compared_and_nothing_is_nan(baseline, mode, survivors):
     valid = torch.zeros(2, 4, 5, dtype=torch.bool)
     valid[:, :survivors] = True
-    alone = Returns(torch.rand(2, 4, 5, generator=torch.Generator().manual_seed(1)), valid)
+    alone = Returns(torch.rand(2, 4, 5, generator=torch.Generator().manual_seed(1)), valid, torch.arange(5) % 2)
     found = baseline(alone)
     assert not found.valid.any()
     assert (scale(found, alone, mode).values == 0).all()

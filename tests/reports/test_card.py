@@ -21,7 +21,7 @@ CONFIG: dict[str, Any] = {
     "trainer": {"precision": None},
     "model": {
         "policy": {"class_path": "cod_lightning.models.PretrainedPolicy", "init_args": {"path": "Qwen/Qwen3-8B"}},
-        **{"loss": SPEC, "credit": SPEC, "baseline": SPEC, "reweight": None, "lr": 1e-6, "kl_coefficient": 0.0},
+        **{"loss": SPEC, "credit": SPEC, "baseline": SPEC, "reweight": None, "lr": 1e-6, "terms": None},
     },
     "data": {
         **{"env": SPEC, "context": SPEC, "engine": SPEC, "pack_size": 8, "group_size": 8, "packs_per_rollout": 32},

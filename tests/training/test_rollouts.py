@@ -114,6 +114,7 @@ class Story:
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         rollouts = TrainingRollouts(
+            score=lambda batch: batch,
             packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,

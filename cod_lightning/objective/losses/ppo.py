@@ -16,7 +16,7 @@ class GRPO(PolicyLoss):
     """L = - 1/num_episodes sum_e 1/n_e sum_{t in e} min(r_t A_t, clip(r_t) A_t), n_e the tokens of episode e.
 
     Source: arXiv 2402.03300, with `model.scale=group`. What differs: siblings are compared at their position, not by the
-    sum over a lifecycle; the divergence from the reference is the module's own term (`model.kl_coefficient`), a token mean.
+    sum over a lifecycle; the divergence from the reference is the module's own term (`KL` in `model.terms`), a token mean.
     """
 
     clip_low: float = 0.2

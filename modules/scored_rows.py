@@ -1,9 +1,9 @@
-"""Log-probs by the weights that sampled a rollout, for those of its updates that come after the weights have changed."""
+"""Log-probs of all rows of a rollout by some model, in micro-batches, before its updates need them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from cod_lightning.objective.batch import Batch, one_token
@@ -12,19 +12,19 @@ from cod_lightning.ranks import gathered
 
 
 @torch.no_grad()
-def with_old_logprobs(
+def scored_rows(
     batch: Batch, score: Callable[[Batch], Tensor], *, token_budget: int, device: torch.device | str
-) -> Batch:
-    """The batch with `score` of its rows as `old_logprobs`; computed on `device`, kept where the batch is.
+) -> Float[Tensor, "B T"]:
+    """`score` of all rows of the batch; computed on `device`, kept where the batch is.
 
     All ranks score equally often, since sharded parameters are put together by all of them.
     """
-    old = torch.zeros_like(batch.behaviour_logprobs)
+    found = torch.zeros_like(batch.behaviour_logprobs)
     parts = split_by_token_budget(batch.lengths, torch.arange(len(batch)), token_budget)
     for rows in padded(parts, max(gathered(len(parts)))):
         if rows is None:
             score(one_token(batch).to(device))
             continue
         part = batch.rows(rows)
-        old[rows, : part.token_ids.shape[1]] = score(part.to(device)).to(old)
-    return replace(batch, old_logprobs=old)
+        found[rows, : part.token_ids.shape[1]] = score(part.to(device)).to(found)
+    return found

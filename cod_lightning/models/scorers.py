@@ -1,0 +1,197 @@
+"""Log-probs of given tokens under models that are not trained: the policy of the beginning, a checkpoint, a vLLM server.
+
+They are computed once for each rollout, before its first update, and travel with its rows: a run that is resumed in the middle of a
+rollout has them from the checkpoint. A token without a score is NaN: terms leave it out and count it.
+"""
+
+import asyncio
+import contextlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from cod_lightning.clients.access import key_of
+from cod_lightning.clients.failure import EndpointFailure, without
+from cod_lightning.clients.http import Reply, post
+from cod_lightning.errors import ConfigError, ScorerFailed
+from cod_lightning.models.pretrained import read_tokenizer
+from cod_lightning.objective.batch import Batch
+
+Forward = Callable[[PreTrainedModel, Batch], Float[Tensor, "B T"]]
+"""Log-probs of a batch's action tokens under a model, by the training forward."""
+
+MOST_MISSING = 0.5
+"""Share of a rollout's action tokens that a scorer may leave without a score; beyond, the run ends."""
+
+
+class Scorer(ABC):
+    """A model that is asked and not trained."""
+
+    def check(self, key: str, vocabulary: dict[str, int]) -> None:
+        """Raise `ConfigError` unless it can score tokens of this vocabulary; runs before any training. `key` is its own."""
+
+    def num_weight_bytes(self) -> int:
+        """Bytes of its weights in this process, for the memory plan."""
+        return 0
+
+    @abstractmethod
+    def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
+        """Log-probs (nats) of the rows' action tokens; NaN for those that it gives none."""
+
+
+class CheckpointScorer(Scorer):
+    """A checkpoint of any size whose tokenizer is the policy's.
+
+    Args:
+        path: Folder or hub name in Hugging Face form; `export` makes one of a run's checkpoint.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.weights: PreTrainedModel | None = None
+        """Once they are loaded."""
+
+    def check(self, key: str, vocabulary: dict[str, int]) -> None:
+        """The same tokens with the same ids."""
+        if Path(self.path).is_file() or self.path.endswith(".ckpt"):
+            expected = "a folder or hub name in Hugging Face form, not a run's checkpoint"
+            remedy = f"Make one: python -m cod_lightning export --ckpt_path {self.path} --out policies/teacher"
+            raise ConfigError(f"{key}.path", self.path, expected, remedy)
+        own = read_tokenizer(self.path, f"{key}.path").get_vocab()
+        if own != vocabulary:
+            differing = sorted(set(own.items()) ^ set(vocabulary.items()))
+            example = differing[0][0]
+            expected = (
+                f"a checkpoint with the policy's tokenizer; {len(differing):,} tokens differ, for example {example!r:.40} "
+                f"(id {vocabulary.get(example)} here, {own.get(example)} there)"
+            )
+            raise ConfigError(
+                f"{key}.path", self.path, expected, "Choose a teacher of the same family, or of the same run."
+            )
+
+    def num_weight_bytes(self) -> int:
+        """Of the files in its folder; 0 where that is not on this machine."""
+        return sum(file.stat().st_size for file in Path(self.path).glob("*.safetensors"))
+
+    def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
+        """By the training forward over its weights, which are loaded at the first call."""
+        device = rows.token_ids.device
+        if self.weights is None:
+            with torch.random.fork_rng(devices=[]):
+                found = AutoModelForCausalLM.from_pretrained(self.path, attn_implementation="sdpa")
+            self.weights = found.eval().requires_grad_(False).to(device)
+        return forward(self.weights, rows)
+
+
+class VLLMScorer(Scorer):
+    """A vLLM server's log-probs of prompt tokens; the server reads exact ids (`/v1/completions`).
+
+    Args:
+        url: Address of the server, as in http://host:8000.
+        model: Name under which the server serves the teacher.
+        api_key_variable: Environment variable that holds the key; empty or unset sends none.
+        timeout_s: For the log-probs of one row.
+        max_concurrent: Rows in flight.
+        max_bytes: Most bytes of an answer.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        api_key_variable: str = "VLLM_API_KEY",
+        timeout_s: float = 60.0,
+        max_concurrent: int = 32,
+        max_bytes: int = 2**24,
+    ) -> None:
+        for name, value in (("timeout_s", timeout_s), ("max_concurrent", max_concurrent), ("max_bytes", max_bytes)):
+            if not 0 < value < math.inf:
+                raise ConfigError(
+                    f"model.scorers.{name}", value, "a finite number above 0", "Leave it out for the default."
+                )
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(
+                "model.scorers.url", url, "an address that begins with http:// or https://", "As in http://host:8000."
+            )
+        self.url, self.model, self.api_key_variable = url.rstrip("/"), model, api_key_variable
+        self.timeout_s, self.max_concurrent, self.max_bytes = timeout_s, max_concurrent, max_bytes
+
+    def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
+        """Row by row, as many at a time as may be; a row whose answer is late, broken or of other tokens has none."""
+        scores = torch.full(rows.token_ids.shape, math.nan)
+        ids = [row[:length].tolist() for row, length in zip(rows.token_ids, rows.lengths.tolist(), strict=True)]
+        for row, found in enumerate(asyncio.run(self._all(ids))):
+            if found is not None:
+                scores[row, 1 : len(found)] = torch.tensor(found[1:])
+        return scores.to(rows.behaviour_logprobs).masked_fill(~rows.action_mask, 0.0)
+
+    async def _all(self, ids: Sequence[list[int]]) -> list[list[float] | None]:
+        import httpx2
+
+        places = asyncio.Semaphore(self.max_concurrent)
+        async with httpx2.AsyncClient(timeout=self.timeout_s, follow_redirects=False) as http:
+
+            async def one(row: list[int]) -> list[float] | None:
+                async with places:
+                    with contextlib.suppress(EndpointFailure, httpx2.HTTPError, TimeoutError, ValueError):
+                        return await self._one(http, row)
+                return None
+
+            return list(await asyncio.gather(*map(one, ids)))
+
+    async def _one(self, http: Any, ids: list[int]) -> list[float]:
+        """A number for each token; the first has none and is NaN."""
+        body = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
+        if key := key_of(self.api_key_variable, "model.scorers.api_key_variable"):
+            headers["Authorization"] = f"Bearer {key}"
+        async with asyncio.timeout(self.timeout_s):
+            reply: Reply = await post(
+                http, f"{self.url}/v1/completions", json.dumps(body).encode(), headers, self.max_bytes
+            )
+        if reply.status != 200:
+            raise EndpointFailure(f"HTTP {reply.status}", without(key, reply.body.decode("utf-8", "replace")[:200]))
+        return _prompt_logprobs(json.loads(reply.body), ids)
+
+
+def _prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:
+    """The log-prob of each prompt token. Raises `ValueError` where the answer is not one about these ids."""
+    try:
+        listed = answer["choices"][0]["prompt_logprobs"]
+        found = [math.nan] + [float(one[str(i)]["logprob"]) for i, one in zip(ids[1:], listed[1:], strict=True)]
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"no log-probs of these tokens ({type(error).__name__})") from None
+    if not all(value <= 1e-3 for value in found[1:]):
+        raise ValueError("a log-prob above 0")
+    return found
+
+
+@contextlib.contextmanager
+def scoring(name: str) -> Iterator[None]:
+    """Whatever a scorer raises ends the run in one line; what it has no answer for is NaN and ends nothing."""
+    try:
+        yield
+    except (ConfigError, ScorerFailed):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:300]
+        raise ScorerFailed(
+            f"model.scorers.{name} raised {type(error).__name__}: {said}. Remove the cause and go on with --ckpt_path last."
+        ) from error
+
+
+def check_missing(name: str, num_missing: int, num_tokens: int) -> None:
+    """Raise `ScorerFailed` where too many action tokens of a rollout have no score."""
+    if num_missing > MOST_MISSING * num_tokens:
+        raise ScorerFailed(
+            f"model.scorers.{name} gave no log-prob for {num_missing:,} of {num_tokens:,} action tokens of a rollout, more than "
+            f"{MOST_MISSING:.0%}. See that it serves, and go on with --ckpt_path last."
+        )

@@ -1,0 +1,134 @@
+"""What the objective has beside the policy loss: divergences from other models, and entropy.
+
+    loss = policy loss + sum over terms of coefficient / (action tokens of the update) * (sum over tokens of the term)
+
+A term names the models whose log-probs it needs; `models/scorers.py` computes those once for each rollout. To add a term: a frozen
+dataclass, named in `model.terms`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.losses.divergence import kl_to_reference
+
+REFERENCE = "reference"
+"""Name of the policy as it was when training began; every other name is a key of `model.scorers`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TermInputs:
+    """What a term may look at: rows of one micro-batch."""
+
+    policy_logprobs: Float[Tensor, "B T"]
+    """Under the trained weights (nats), with gradient."""
+    entropies: Float[Tensor, "B T"]
+    """Of each action token's distribution (nats), with gradient where a term asks for it."""
+    scores: Mapping[str, Float[Tensor, "B T"]]
+    """Log-probs under other models (nats), by name; NaN where a model gave none."""
+    action_mask: Bool[Tensor, "B T"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TermSums:
+    """Sums over the action tokens of a micro-batch."""
+
+    loss: Float[Tensor, ""]
+    """Before the coefficient and the division by the update's tokens."""
+    logged: float = 0.0
+    """What is logged under `LossTerm.logged_as`, as a mean over tokens."""
+    num_missing: int = 0
+    """Action tokens without a score, which the term leaves out."""
+
+
+class LossTerm(ABC):
+    """One term; subclasses are frozen dataclasses with a field `coefficient`."""
+
+    coefficient: float
+    entropy_gradient: ClassVar[bool] = False
+    """Whether entropies are needed with gradient."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Names of the models whose log-probs the term needs."""
+        return ()
+
+    @property
+    def logged_as(self) -> str | None:
+        """Name of the logged figure, after `train/`; None logs nothing."""
+        return None
+
+    @abstractmethod
+    def __call__(self, inputs: TermInputs) -> TermSums:
+        """The term's sums over a micro-batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KL(LossTerm):
+    """Reverse divergence of the policy from another model, per sampled token: sum_t KL(policy || other) at t.
+
+    Estimated on the tokens that the policy sampled, with d = policy - other (nats), by `kl_to_reference`; k2 has the gradient of
+    the divergence, E[d grad policy], where the tokens are the policy's own. To the `reference` it is the regulariser of GRPO
+    (arXiv 2402.03300). To a teacher it is on-policy distillation (GKD, arXiv 2306.13649, with the student's own samples alone).
+    What differs from GKD: the sampled token's log-probs stand for the whole distribution, so that a teacher behind a server will
+    do. Tokens that the teacher gave no log-prob are left out and counted (`train/NAME_missing`).
+    """
+
+    coefficient: float = 0.01
+    """Weight of the divergence, above 0."""
+    to: str = REFERENCE
+    """The other model: reference, or a key of `model.scorers`."""
+    estimator: Literal["k1", "k2", "k3"] = "k2"
+    """How it is estimated from the sampled tokens."""
+
+    def __post_init__(self) -> None:
+        _check_coefficient("KL", self.coefficient)
+        if self.estimator not in ("k1", "k2", "k3"):
+            raise ConfigError("model.terms.KL.estimator", self.estimator, "k1, k2 or k3", "k2 is the default.")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The other model's."""
+        return (self.to,)
+
+    @property
+    def logged_as(self) -> str:
+        """`divergence` from the reference, `divergence_NAME` from others."""
+        return "divergence" if self.to == REFERENCE else f"divergence_{self.to}"
+
+    def __call__(self, inputs: TermInputs) -> TermSums:
+        """Over tokens with a score."""
+        other = inputs.scores[self.to]
+        known = inputs.action_mask & other.isfinite()
+        value = kl_to_reference(inputs.policy_logprobs, torch.where(known, other, 0.0), known, self.estimator)
+        num_missing = int(inputs.action_mask.sum() - known.sum())
+        return TermSums(loss=value, logged=float(value.detach()), num_missing=num_missing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntropyBonus(LossTerm):
+    """Minus the entropy of each action token's distribution, which training thereby makes larger."""
+
+    entropy_gradient: ClassVar[bool] = True
+    coefficient: float = 0.001
+    """Weight of the mean entropy (nats), above 0."""
+
+    def __post_init__(self) -> None:
+        _check_coefficient("EntropyBonus", self.coefficient)
+
+    def __call__(self, inputs: TermInputs) -> TermSums:
+        """Entropies are 0 where no action token is."""
+        return TermSums(loss=-inputs.entropies.sum())
+
+
+def _check_coefficient(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ConfigError(
+            f"model.terms.{name}.coefficient", value, "a finite number above 0", "Leave the term out for 0."
+        )
