@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -214,3 +215,11 @@ def test_a_state_that_does_not_load_is_refused_and_another_class_of_source_begin
 def test_a_bandit_without_a_meaning_is_refused(make, said):
     with pytest.raises(ConfigError, match=said):
         make()
+
+
+def test_the_source_of_the_guide_chooses_packs():
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "curriculum.md").read_text()
+    made = {"PackSource": PackSource, "PackChoice": PackChoice}
+    exec(page.split("```python\n")[1].split("```")[0], made)
+    packs = TrainingPacks(made["FirstHundred"](), WordWorld(), 2, 1).draw(99, 2)
+    assert [choice for choice, _ in packs] == [PackChoice(99), PackChoice(0)]
