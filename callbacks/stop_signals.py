@@ -148,11 +148,11 @@ class StopSignals(Callback, RolloutObserver):
             return
         if trainer.state.fn == "fit" and self._exact and self.checkpoint is not None and trainer.global_step > 0:
             self.checkpoint.save(trainer)
-        exception.told = self._told(exception.number) if trainer.is_global_zero else ""
+        exception.told = self._last_line(exception.number) if trainer.is_global_zero else ""
         if trainer.is_global_zero and exception.number == self._requeue_signal():
             requeue()
 
-    def _told(self, number: int) -> str:
+    def _last_line(self, number: int) -> str:
         name, folder = signal.Signals(number).name, self.checkpoint and self.checkpoint.folder
         if not folder or not self._exact or not folder.newest_first():
             return f"Stopped by {name}. To go on: the same command again."

@@ -1,7 +1,7 @@
-"""The processes of a run: which one this is, and what the others have found.
+"""The processes of a run: which one this is, and the records of the others.
 
-Whatever one rank wants to know of another goes through `gathered`: small records, in the order of ranks, so that all ranks
-compute the same numbers from them in the same order. Tensors of weights and gradients are the strategy's business. Without a
+Ranks exchange small records through `gathered`, in the order of ranks, so that all of them compute the same numbers in the
+same order. The strategy exchanges weights and gradients. Without a
 process group there is one rank, number 0.
 """
 
@@ -24,7 +24,7 @@ def num_ranks() -> int:
 
 
 def gathered(record: T) -> list[T]:
-    """Everybody's record, in the order of ranks; every rank has to ask."""
+    """All ranks' records, in the order of ranks; every rank has to call it."""
     if num_ranks() == 1:
         return [record]
     found: list[Any] = [None] * num_ranks()
@@ -33,7 +33,7 @@ def gathered(record: T) -> list[T]:
 
 
 def gathered_at_first(records: Sequence[T]) -> list[T]:
-    """The records of all ranks in a row, on rank 0; none on the others. Every rank has to ask."""
+    """The records of all ranks in a row, on rank 0; none on the others. Every rank has to call it."""
     if num_ranks() == 1:
         return list(records)
     found: list[Any] | None = [None] * num_ranks() if rank() == 0 else None

@@ -52,7 +52,7 @@ def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: in
             "data.max_staleness",
             max_staleness,
             "0 or 1: with one engine, which has one version of the weights at a time, rollouts further ahead would be older "
-            "and nobody would wait less",
+            "and training would wait as long",
             "1 plays the next rollout while training goes on with this one.",
         )
     if max_staleness and engine.sleeps:
@@ -72,7 +72,7 @@ def check_pair(engine: Engine, policy: Policy) -> None:
 
 
 def check_trainable(engine: Engine) -> None:
-    """The engine samples from the weights that are trained, and says with what probability."""
+    """The engine samples from the weights that are trained, and returns log-probabilities."""
     if not engine.has_weights:
         expected = (
             "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"

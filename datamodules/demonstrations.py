@@ -1,7 +1,7 @@
-"""The data of the warm start: scripted demonstrations, run through the very rollout code that the policy will meet.
+"""The data of the warm start: scripted demonstrations, run through the rollout code that the policy trains with.
 
 Every episode is demonstrated on its own, with a context that the demonstrator makes up (true in part, junk, or none), so
-that nothing in the data connects what one task showed with what the next one is told.
+that nothing in the data connects what one task shows with the context of the next one.
 """
 
 import asyncio

@@ -138,7 +138,7 @@ class RolloutDataModule(ItemDataModule):
         """Runs all rollouts; what callbacks follow and read."""
         self.rollouts = TrainingRollouts(
             packs=TrainingPacks(source or Uniform(), env, pack_size, seed),
-            play=self.train_groups,
+            play=partial(self.groups, "train", num_siblings=group_size, branching=self.branching),
             runner=self.runner,
             advantages=self._advantages,
             score=lambda batch: self._attached.lightning_module.score(batch),
@@ -278,10 +278,6 @@ class RolloutDataModule(ItemDataModule):
 
     # ------------------------------------------------------------------ rollouts
 
-    def train_groups(self, packs: Sequence[Pack]) -> list[Group]:
-        """K siblings of each pack, played by the engine's weights as they are now."""
-        return self._groups("train", packs, self.group_size, self.branching)
-
     def _held_out(self, label: str, at_once: int) -> Iterator[list[Group]]:
         """The validation packs, so many at a time: this rank's share."""
         for first in range(0, self.val_packs, at_once):
@@ -289,14 +285,15 @@ class RolloutDataModule(ItemDataModule):
                 self.env.sample_pack(split=Split.VALIDATION, index=index, num_tasks=self.pack_size, seed=0)
                 for index in range(first, min(first + at_once, self.val_packs))
             ]
-            yield self.runner.run(label, partial(self._groups, label, share(packs), 1))
+            yield self.runner.run(label, partial(self.groups, label, share(packs)))
 
     def _played(self, suite: Suite, condition: Condition) -> Iterator[Played]:
         yield self._suite_player.play(suite, condition, self._setting(condition.temperature))
 
-    def _groups(
-        self, label: str, packs: Sequence[Pack], num_siblings: int, branching: Branching | None = None
+    def groups(
+        self, label: str, packs: Sequence[Pack], num_siblings: int = 1, branching: Branching | None = None
     ) -> list[Group]:
+        """Siblings of each pack, played by the engine's weights as they are now."""
         return run_groups(
             packs,
             num_siblings,

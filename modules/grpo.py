@@ -21,6 +21,7 @@ from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter, without_adapter
 from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
+from cod_lightning.evaluation.results import Played
 from cod_lightning.models.base import Policy
 from cod_lightning.models.scorers import Scorer, check_missing, scoring
 from cod_lightning.objective.baselines import Baseline, GroupMean
@@ -359,8 +360,8 @@ class GRPOModule(PolicyModule):
         self.val_positions.reset()
         self.log_dict({f"val/{name}": value for name, value in summary.scalars().items()})
 
-    def test_step(self, groups: list[Group], batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Nothing to compute: the `Evaluation` callback collects the groups."""
+    def test_step(self, played: Played, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Nothing to compute: the `Evaluation` callback collects what was played."""
 
     def predict_step(self, groups: list[Group], batch_idx: int) -> int:
         """How many lifecycles were played; `Transcripts` writes them down (Lightning cannot keep records)."""

@@ -1,7 +1,8 @@
-"""Trains on lifecycles of a transcript: the same ones on any number of ranks, whatever an engine would have said."""
+"""Trains on lifecycles of a transcript: the same ones on any number of ranks, whatever an engine would sample."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from cod_lightning.rollout import transcript
 from cod_lightning.types import Group, Pack
@@ -13,8 +14,8 @@ class RecordedRollouts(RolloutDataModule):
 
     recorded: Path | None = None
 
-    def _train_groups(self, packs: Sequence[Pack], replacing: bool) -> list[Group]:
-        if self.recorded is None:
-            return super()._train_groups(packs, replacing)
+    def groups(self, label: str, packs: Sequence[Pack], *more: Any, **options: Any) -> list[Group]:
+        if self.recorded is None or label != "train":
+            return super().groups(label, packs, *more, **options)
         groups = {group.pack.id: group for group in transcript.read(self.recorded)}
-        return self._recorded("train", lambda: [groups[pack.id] for pack in packs])
+        return [groups[pack.id] for pack in packs]

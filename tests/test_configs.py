@@ -121,8 +121,18 @@ def test_attempts_are_one_choice_on_the_command_line(path, tmp_path, monkeypatch
     assert vars(getattr(branching, path.parent.name)) == said
 
 
+@pytest.mark.parametrize("path", group_files("source"), ids=lambda path: path.stem)
+def test_a_source_of_packs_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = build("experiment/mixture", f"+source={path.stem}").datamodule.rollouts.packs.source
+    said = yaml.safe_load(path.read_text())
+    assert f"{type(source).__module__}.{type(source).__name__}" == said["class_path"]
+    assert vars(source).items() >= said.get("init_args", {}).items()
+    assert list(source.categories) == ["lake", "alchemy"]
+
+
 def test_every_group_file_says_where_it_belongs():
-    objects = group_files("env", "context", "engine", "model", "credit", "baseline")
+    objects = group_files("env", "context", "engine", "model", "credit", "baseline", "source")
     parts = group_files("loss", "regulariser")
     assert len(objects) >= 17
     assert len(parts) >= 20

@@ -47,7 +47,7 @@ def test_killed_after_some_updates_a_run_with_a_bandit_goes_on_bit_for_bit(tmp_p
     assert fit(folder, *BANDIT, *more, *EVERY, "--ckpt_path", "last") == 0, said(folder)
     assert_the_same(folder, whole)
     logged = [row for row in metrics(whole) if row["source/value/one"]]
-    assert len({row["source/value/four"] for row in logged}) == 4
+    assert len({(row["source/value/one"], row["source/value/four"]) for row in logged}) == 4
     for row in logged:
         assert float(row["source/probability/one"]) + float(row["source/probability/four"]) == pytest.approx(1)
     assert float(logged[-1]["source/packs/one"]) + float(logged[-1]["source/packs/four"]) >= 4 * 4

@@ -66,7 +66,7 @@ class Mixture(TextEnv):
 
     @property
     def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Where any of the worlds is: before `reset` nobody knows whose task comes."""
+        """Where any of the worlds is: before `reset` it is open which world's task comes."""
         return any(world.blocking for world in self.worlds.values())
 
     @property

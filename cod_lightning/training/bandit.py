@@ -34,10 +34,6 @@ class Bandit(PackSource):
     """
 
     def __init__(self, step_size: float = 0.5, temperature: float = 0.2) -> None:
-        if not 0 < step_size <= 1:
-            raise ConfigError("data.source.step_size", step_size, "in (0, 1]", "0.5 is the default.")
-        if not 0 < temperature < math.inf:
-            raise ConfigError("data.source.temperature", temperature, "above 0, and finite", "0.2 is the default.")
         self.step_size, self.temperature = step_size, temperature
         self.values: dict[str, float] = {}
         """Q by category."""
@@ -45,8 +41,15 @@ class Bandit(PackSource):
         """Packs played by category."""
 
     def start(self, categories: Sequence[str], seed: int) -> None:
-        """All categories begin equal; a single one leaves nothing to choose."""
+        """All categories begin equal; a single one leaves nothing to choose.
+
+        Parameters are checked here: a parser that also takes null for a source would hide what `__init__` raises.
+        """
         super().start(categories, seed)
+        if not 0 < self.step_size <= 1:
+            raise ConfigError("data.source.step_size", self.step_size, "in (0, 1]", "0.5 is the default.")
+        if not 0 < self.temperature < math.inf:
+            raise ConfigError("data.source.temperature", self.temperature, "above 0, and finite", "0.2 is the default.")
         if len(self.categories) < 2:
             expected = f"source=uniform in an environment of one category ({', '.join(self.categories)})"
             raise ConfigError(

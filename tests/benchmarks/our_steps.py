@@ -43,14 +43,14 @@ def apart(episode: Episode) -> Episode:
 class PerTurn(RolloutDataModule):
     """One training sample a turn, as in the reference implementation; the rollout is ours."""
 
-    def train_groups(self, packs: Any) -> list[Group]:
+    def groups(self, label: str, packs: Any, *more: Any, **options: Any) -> list[Group]:
         def cut(group: Group) -> Group:
             lives = (
                 structs.replace(life, episodes=tuple(apart(e) for e in life.episodes)) for life in group.lifecycles
             )
             return structs.replace(group, lifecycles=tuple(lives))
 
-        return [cut(group) for group in super().train_groups(packs)]
+        return [cut(group) for group in super().groups(label, packs, *more, **options)]
 
 
 class Commanded(L.Callback, RolloutObserver):

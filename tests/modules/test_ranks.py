@@ -110,14 +110,15 @@ def recorded(tmp_path_factory):
     path = tmp_path_factory.mktemp("recorded") / "train.jsonl"
 
     def record():
-        play = RecordedRollouts._train_groups
+        play = RecordedRollouts.groups
 
-        def write(self, packs, replacing):
-            groups = play(self, packs, replacing)
-            transcript.write(path, [equal(g) if g.pack.id.endswith(("/2", "/3")) else g for g in groups])
+        def write(self, label, packs, **options):
+            groups = play(self, label, packs, **options)
+            if label == "train":
+                transcript.write(path, [equal(g) if g.pack.id.endswith(("/2", "/3")) else g for g in groups])
             return groups
 
-        RecordedRollouts._train_groups = write
+        RecordedRollouts.groups = write
         fit("ddp", 1, path.parent)
         return None
 

@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -201,10 +202,10 @@ def test_a_state_that_does_not_load_is_refused_and_another_class_of_source_begin
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Bandit(step_size=0), r"data\.source\.step_size is 0; expected in \(0, 1\]"),
-        (lambda: Bandit(step_size=1.5), r"data\.source\.step_size is 1\.5"),
-        (lambda: Bandit(temperature=0), r"data\.source\.temperature is 0; expected above 0"),
-        (lambda: Bandit(temperature=math.nan), r"data\.source\.temperature is nan"),
+        (lambda: bandit(step_size=0), r"data\.source\.step_size is 0; expected in \(0, 1\]"),
+        (lambda: bandit(step_size=1.5), r"data\.source\.step_size is 1\.5"),
+        (lambda: bandit(temperature=0), r"data\.source\.temperature is 0; expected above 0"),
+        (lambda: bandit(temperature=math.nan), r"data\.source\.temperature is nan"),
         (
             lambda: TrainingPacks(Bandit(), Levers(), 2, 1),
             r"data\.source is Bandit; expected source=uniform in an environment of one category \(levers",
@@ -214,3 +215,11 @@ def test_a_state_that_does_not_load_is_refused_and_another_class_of_source_begin
 def test_a_bandit_without_a_meaning_is_refused(make, said):
     with pytest.raises(ConfigError, match=said):
         make()
+
+
+def test_the_source_of_the_guide_chooses_packs():
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "curriculum.md").read_text()
+    made = {"PackSource": PackSource, "PackChoice": PackChoice}
+    exec(page.split("```python\n")[1].split("```")[0], made)
+    packs = TrainingPacks(made["FirstHundred"](), WordWorld(), 2, 1).draw(99, 2)
+    assert [choice for choice, _ in packs] == [PackChoice(99), PackChoice(0)]
