@@ -121,8 +121,22 @@ def test_attempts_are_one_choice_on_the_command_line(path, tmp_path, monkeypatch
     assert vars(getattr(branching, path.parent.name)) == said
 
 
+def test_parts_of_the_reward_are_chosen_together_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert list(build("smoke").datamodule.rewards) == ["world", "context"]
+    paths = group_files("reward")
+    rewards = build("smoke", f"+reward=[{','.join(path.stem for path in paths)}]").datamodule.rewards
+    assert list(rewards) == ["world", "context", *(path.stem for path in paths)]
+    for path in paths:
+        said, found = yaml.safe_load(path.read_text()), rewards[path.stem]
+        assert type(found).__name__ == said["class_path"].rpartition(".")[2]
+        given = {k: v for k, v in said["init_args"].items() if hasattr(found, k)}
+        assert {k: getattr(found, k) for k in given} == given
+        assert "weight" in given
+
+
 def test_every_group_file_says_where_it_belongs():
-    objects = group_files("env", "context", "engine", "model", "credit", "baseline")
+    objects = group_files("reward", "env", "context", "engine", "model", "credit", "baseline")
     parts = group_files("loss", "regulariser")
     assert len(objects) >= 17
     assert len(parts) >= 20
