@@ -121,6 +121,20 @@ def test_attempts_are_one_choice_on_the_command_line(path, tmp_path, monkeypatch
     assert vars(getattr(branching, path.parent.name)) == said
 
 
+def test_parts_of_the_reward_are_chosen_together_on_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert list(build("smoke").datamodule.rewards) == ["world", "context"]
+    paths = group_files("reward")
+    rewards = build("smoke", f"+reward=[{','.join(path.stem for path in paths)}]").datamodule.rewards
+    assert list(rewards) == ["world", "context", *(path.stem for path in paths)]
+    for path in paths:
+        said, found = yaml.safe_load(path.read_text()), rewards[path.stem]
+        assert type(found).__name__ == said["class_path"].rpartition(".")[2]
+        given = {k: v for k, v in said["init_args"].items() if hasattr(found, k)}
+        assert {k: getattr(found, k) for k in given} == given
+        assert "weight" in given
+
+
 @pytest.mark.parametrize("path", group_files("source"), ids=lambda path: path.stem)
 def test_a_source_of_packs_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -132,7 +146,7 @@ def test_a_source_of_packs_can_be_chosen_and_is_what_its_file_says(path, tmp_pat
 
 
 def test_every_group_file_says_where_it_belongs():
-    objects = group_files("env", "context", "engine", "model", "credit", "baseline", "source")
+    objects = group_files("env", "context", "engine", "model", "credit", "baseline", "source", "reward")
     parts = group_files("loss", "regulariser")
     assert len(objects) >= 17
     assert len(parts) >= 20

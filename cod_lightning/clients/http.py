@@ -47,6 +47,7 @@ def _next_url(url: str, response: "Response") -> str:
     status = f"HTTP {response.status_code}"
     if response.status_code not in (307, 308):
         raise EndpointFailure("redirect", f"{status}, which turns a POST into a GET; name the final address")
+    target = ""
     try:
         target = urljoin(url, response.headers.get("location", ""))
         old, new = urlsplit(url), urlsplit(target)
@@ -61,7 +62,7 @@ def _next_url(url: str, response: "Response") -> str:
             and {old.port, new.port} == {None}
         )
     except ValueError:
-        same = encrypted = False
+        same = encrypted = False  # a port that is no number
     if not (same or encrypted):
         raise EndpointFailure("redirect", f"{status} to another host, which would get the key; name the final address")
     return target

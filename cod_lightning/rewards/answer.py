@@ -24,7 +24,7 @@ class FormatReward(Reward):
 
     async def __call__(self, episode: Episode, task: Task) -> float:
         """By the episode's status."""
-        return -self.penalties.get(episode.status, 0.0)
+        return 0.0 - self.penalties.get(episode.status, 0.0)
 
 
 class LengthReward(Reward):

@@ -1,4 +1,4 @@
-"""Who judges a question: the interface, and a judge of plain rules that needs no network."""
+"""The interface of a judge of questions, and a judge by plain rules that needs no network."""
 
 import re
 from abc import ABC, abstractmethod
@@ -14,21 +14,21 @@ Dialogue = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeVerdict:
-    """What a judge thinks of a question."""
+    """The scores of a question."""
 
     format: float
     """1 for one clear question, 0.5 for two, 0 for none or more."""
     content: float
     """1 for a direct question about something missing, 0.5 for a highly relevant one, else 0."""
     note: str = ""
-    """One line for the policy; must not tell what is missing."""
+    """One line for the policy; must not name what is missing."""
 
 
 class Judge(ABC):
     """Scores questions; stateless. Never called where the right answer is to stop."""
 
     blocking: bool = False
-    """Whether it waits for something outside."""
+    """Whether it waits for a network."""
 
     @abstractmethod
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:

@@ -144,7 +144,7 @@ def test_notes_are_one_short_line():
     assert "\n" not in note
 
 
-def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing():
+def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing_and_a_wrong_key_ends_the_run():
     from cod_lightning.rollout.episode import run_solve_episode
 
     question = "<answer>Do you have a fever: no, slight or high?</answer>"
@@ -164,14 +164,19 @@ def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing():
     )
     dialogue = Dialogue()
     dialogue.identity, dialogue.speaker = "x", speaker
-    with Server((500, b"")) as server:
+
+    def play(server):
         env = Learn2Ask(judge=server.judge(), stop_share=0.0)
         task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]
-        episode = asyncio.run(
-            run_solve_episode(
-                env, task, TextState(), mechanism=HintContext(), speaker=speaker, identity="x", position=0  # type: ignore[arg-type]
-            )
+        episode = run_solve_episode(
+            env, task, TextState(), mechanism=HintContext(), speaker=speaker, identity="x", position=0  # type: ignore[arg-type]
         )  # fmt: skip
+        return asyncio.run(episode)
+
+    with Server((500, b"")) as server:
+        episode = play(server)
+    with Server((401, b"")) as server, pytest.raises(EngineRefused, match="LEARN2ASK_JUDGE_KEY"):
+        play(server)
     assert (episode.status, episode.reward, episode.success) == (EpisodeStatus.FAILED, None, None)
     assert "gave no verdict" in episode.error
 

@@ -1,0 +1,302 @@
+"""The chat client against a server that is down, silent, hostile or expensive."""
+
+import asyncio
+import copy
+import gzip
+import json
+import pickle
+import threading
+import time
+import tracemalloc
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from cod_lightning.clients import ChatClient, EndpointFailure
+from cod_lightning.errors import ConfigError, EngineRefused
+from cod_lightning.types import Message, Role
+from tests.chat_server import ChatServer, Reply, said
+
+KEY = "sk-very-secret-0123456789"
+QUESTION = (Message(Role.USER, "up or down?"),)
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def client(url, **settings) -> ChatClient:
+    given = {"timeout_s": 5.0, "max_retries": 0, "backoff_s": 0.01} | settings
+    return ChatClient("m", url, where="data.engine", **given)
+
+
+def ask(one, num=1, *, max_tokens=100, read=lambda answer: answer.text, **options):
+    async def all_of_them():
+        asked = (one.ask(QUESTION, max_tokens=max_tokens, read=read, **options) for _ in range(num))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    found = asyncio.run(all_of_them())
+    return found if num > 1 else found[0]
+
+
+def raised(kind, one, **options):
+    found = ask(one, **options)
+    assert isinstance(found, kind), found
+    assert KEY not in f"{found} {one.report()}"
+    return str(found)
+
+
+@contextmanager
+def endless_server() -> Iterator[tuple[str, list[int]]]:
+    """A body without an end; how many bytes were taken."""
+    sent = [0]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_response(200)
+            self.end_headers()
+            try:
+                while True:
+                    sent[0] += self.wfile.write(b" " * 65_536)
+            except OSError:
+                pass
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", sent
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def peak_bytes(work):
+    tracemalloc.start()
+    try:
+        result = work()
+        return result, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@cache
+def bomb_of(wbits):
+    packer, zeros = zlib.compressobj(6, wbits=wbits), bytes(2**20)
+    return b"".join([*(packer.compress(zeros) for _ in range(800)), packer.flush()])
+
+
+@pytest.mark.parametrize(("encoding", "wbits", "status"), [("gzip", 31, 200), ("gzip", 31, 500), ("deflate", 15, 200)])
+def test_a_bomb_of_a_megabyte_is_cut_before_it_fills_the_memory(encoding, wbits, status):
+    bomb = bomb_of(wbits)
+    assert 700_000 < len(bomb) < 900_000
+    with ChatServer(lambda content: Reply(bomb, status=status, headers={"Content-Encoding": encoding})) as server:
+        told, peak = peak_bytes(lambda: raised(EndpointFailure, client(server.url)))
+    assert told.startswith("too long: the body has more than 4,194,304 bytes" if status == 200 else "HTTP 500: ")
+    assert peak < 20 * 2**20, f"{peak:,} bytes"
+
+
+def test_an_endless_body_is_cut():
+    with endless_server() as (url, sent):
+        told, peak = peak_bytes(lambda: raised(EndpointFailure, client(url, max_bytes=2**20)))
+    assert told.startswith("too long: ")
+    assert peak < 8 * 2**20, f"{peak:,} bytes"
+    assert sent[0] < 64 * 2**20
+
+
+def test_an_honest_compressed_answer_is_read():
+    body = gzip.compress(json.dumps(said("up").body).encode())
+    with ChatServer(lambda content: Reply(body, headers={"Content-Encoding": "gzip"})) as server:
+        assert ask(client(server.url)) == "up"
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [({"Content-Encoding": "br"}, b"x"), ({"Content-Encoding": "gzip"}, b"no gzip at all")],
+)
+def test_what_cannot_be_decompressed_is_a_failure(headers, body):
+    with ChatServer(lambda content: Reply(body, headers=headers)) as server:
+        assert raised(EndpointFailure, client(server.url)).startswith("invalid encoding: ")
+
+
+def test_an_answer_of_far_more_tokens_than_allowed_is_a_failure_and_is_paid():
+    with ChatServer(lambda content: said("w" * 2000)) as server:
+        one = client(server.url, input_price=1.0, output_price=1.0)
+        assert raised(EndpointFailure, one, max_tokens=8).startswith("too long: 2,000 letters, more than max_tokens=8")
+    assert one.usage.num_tokens == 14
+    assert dict(one.usage.failures) == {"too long": 1}
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_to_another_host_is_refused_and_nothing_is_sent_there(status):
+    with ChatServer(lambda content: said("up")) as other:
+        elsewhere = {"Location": f"{other.url}/chat/completions"}
+        with ChatServer(lambda content: Reply("", status=status, headers=elsewhere)) as server:
+            assert raised(EndpointFailure, client(server.url)).startswith(f"redirect: HTTP {status}")
+    assert other.requests == []
+
+
+def test_a_redirect_at_the_same_host_is_followed_but_not_for_ever():
+    replies = iter([Reply("", status=307, headers={"Location": "/v1/chat/completions"}), said("up")])
+    with ChatServer(lambda content: next(replies)) as server:
+        assert ask(client(server.url)) == "up"
+        assert server.keys == [f"Bearer {KEY}"] * 2
+    circle = Reply("", status=308, headers={"Location": "/v1/chat/completions"})
+    with ChatServer(lambda content: circle) as server:
+        assert raised(EndpointFailure, client(server.url)) == "redirect: more than 3 redirects"
+
+
+def test_a_silent_endpoint_is_given_up_and_the_message_says_how_long_it_took():
+    with ChatServer(lambda content: Reply("", after_s=0.6)) as server:
+        one = client(server.url, timeout_s=0.1, max_retries=2, max_refusals=2, backoff_s=0.0)
+        begun = time.monotonic()
+        told = raised(EndpointFailure, one)
+        took = time.monotonic() - begun
+        said_s = float(told.removeprefix("timeout: no answer within ").split()[0])
+        assert "and 3 tries" in told
+        assert 0.3 <= said_s <= took + 0.06
+        assert "2 times in a row: timeout: " in raised(EngineRefused, one)
+    assert len(server.requests) <= 6
+
+
+def test_an_endpoint_that_falls_silent_later_is_given_up_after_as_many_time_outs_as_all_places_have():
+    replies = iter([said("up")])
+    with ChatServer(lambda content: next(replies, Reply("", after_s=0.3))) as server:
+        one = client(server.url, timeout_s=0.05, max_refusals=2, max_concurrent=3)
+        assert ask(one) == "up"
+        kinds = [type(ask(one)) for _ in range(6)]
+    assert kinds == [EndpointFailure] * 5 + [EngineRefused]
+
+
+def test_a_body_that_drips_ends_with_its_try():
+    reply = said("up")
+    reply.drip_s = 0.02
+    with ChatServer(lambda content: reply) as server:
+        begun = time.monotonic()
+        assert raised(EndpointFailure, client(server.url, timeout_s=0.2)).startswith("timeout: no answer within 0.2 s")
+    assert time.monotonic() - begun < 1.5
+
+
+def test_a_wrong_key_is_refused_at_once_in_one_printable_line():
+    reply = Reply({"error": {"message": f"bad key {KEY}\n\x1b]52;c;aGk=\x07\u202e\x9b2J"}}, status=401)
+    with ChatServer(lambda content: reply) as server:
+        told = raised(EngineRefused, client(server.url, max_retries=4))
+    assert "HTTP 401: bad key [the key]" in told
+    assert told.isprintable()
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "told"),
+    [
+        ({"max_total_tokens": 30}, "data.engine.max_total_tokens is 30 and this process has spent 42"),
+        ({"max_cost": 1.0, "input_price": 1e5, "output_price": 1e3}, "data.engine.max_cost is 1 and "),
+    ],
+)
+def test_a_ceiling_ends_the_run_in_one_line_and_nothing_more_is_asked(ceiling, told):
+    with ChatServer(lambda content: said("up")) as server:
+        one = client(server.url, **ceiling)
+        while ask(one) == "up":
+            assert len(server.requests) < 10
+        num = len(server.requests)
+        assert told in raised(EngineRefused, one)
+        assert told in raised(EngineRefused, copy.deepcopy(one)), "a copy shares the ceiling"
+    assert len(server.requests) == num
+
+
+def test_without_token_counts_an_estimate_is_charged():
+    reply = said("up")
+    del reply.body["usage"]
+    with ChatServer(lambda content: reply) as server:
+        one = client(server.url, max_total_tokens=10)
+        ask(one)
+        assert raised(EngineRefused, one)
+    assert "1 answers without token counts, estimated" in one.report()
+
+
+def test_counts_beyond_all_reason_are_no_counts():
+    reply = said("up")
+    reply.body["usage"] = {"prompt_tokens": 10**400, "completion_tokens": 10**4000}
+    with ChatServer(lambda content: reply) as server:
+        one = client(server.url)
+        assert ask(one) == "up"
+    assert one.usage.num_tokens < 1000
+
+
+def test_pauses_double_and_their_jitter_comes_from_the_request(monkeypatch):
+    pauses = []
+
+    async def noted(seconds):
+        pauses.append(seconds)
+
+    monkeypatch.setattr("cod_lightning.clients.chat.asyncio.sleep", noted)
+    for _ in range(2):
+        raised(EndpointFailure, client("http://127.0.0.1:9/v1", max_retries=4, backoff_s=12.0))
+    assert pauses[:4] == pauses[4:]
+    assert all(0.75 * most <= pause <= most for pause, most in zip(pauses, [12, 24, 30, 30], strict=False))
+    assert len({pause / most for pause, most in zip(pauses[:4], [12, 24, 30, 30], strict=True)}) == 4
+
+
+def test_an_unreadable_answer_is_asked_for_again_and_paid_every_time():
+    replies = iter([said("nonsense"), Reply({"choices": []}), said("7")])
+    with ChatServer(lambda content: next(replies)) as server:
+        one = client(server.url, max_retries=3)
+        assert ask(one, read=lambda answer: int(answer.text)) == 7
+    assert (one.usage.num_served, one.usage.num_retries, one.usage.num_estimated) == (1, 2, 1)
+    assert one.usage.num_tokens > 28
+
+
+def test_many_threads_with_loops_of_their_own_share_the_counts():
+    with ChatServer(lambda content: said("up")) as server:
+        one = client(server.url, max_retries=4)
+        threads = [threading.Thread(target=ask, args=(one, 3)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert one.usage.num_served == 24
+    assert not one._lines, "every loop has closed its connections"
+
+
+def test_a_client_travels_to_another_process():
+    with ChatServer(lambda content: said("up")) as server:
+        assert ask(pickle.loads(pickle.dumps(client(server.url)))) == "up"
+    failure = pickle.loads(pickle.dumps(EndpointFailure("timeout", "no answer")))
+    assert str(failure) == "timeout: no answer"
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"max_bytes": 10}, "max_bytes"),
+        ({"timeout_s": float("nan")}, "timeout_s"),
+        ({"backoff_s": 31.0}, "backoff_s"),
+        ({"input_price": -1.0}, "input_price"),
+        ({"max_cost": 1.0}, "max_cost"),
+        ({"max_total_tokens": 0}, "max_total_tokens"),
+        ({"extra_body": {"max_tokens": 3}}, "extra_body"),
+    ],
+)
+def test_settings_that_cannot_work_are_named_with_a_remedy_in_one_line(settings, key):
+    with pytest.raises(ConfigError) as caught:
+        client("http://h/v1", **settings)
+    assert caught.value.key == f"data.engine.{key}"
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://h:99999/v1", "http://[::1/v1", "ftp://h", "http://u:hunter2@h/v1"])
+def test_an_address_that_is_none_is_named(url):
+    with pytest.raises(ConfigError, match=r"data\.engine\.base_url") as caught:
+        client(url).check()
+    assert "hunter2" not in str(caught.value)

@@ -1,0 +1,255 @@
+"""Parts of a reward: their sum, and what becomes of an episode whose part fails."""
+
+import asyncio
+import math
+import sys
+from pathlib import Path
+
+import pytest
+from jsonargparse import ArgumentParser
+from msgspec import structs
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.scripted import ScriptedEngine
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError, EngineRefused, Stopped
+from cod_lightning.evaluation.references import scripted_speaker
+from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward, rewards_of, scored
+from cod_lightning.rollout.deadlines import Deadlines
+from cod_lightning.rollout.faults import count_faults
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.table import TableWriter, read_lifecycles
+from cod_lightning.rollout.transcript import dump, load
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, StopReason, Task, Turn
+
+ROOT = Path(__file__).parents[2]
+TASK = Task(id="0", seed=1, spec=None)
+MECHANISM = HintContext()
+_NO_DEADLINES = Deadlines()
+
+
+def turn(num_tokens=3):
+    return Turn(
+        new_ids=(1,),
+        extends=False,
+        action_ids=(2,) * num_tokens,
+        behaviour_logprobs=(0.0,) * num_tokens,
+        stop=StopReason.STOP,
+        policy_version=0,
+        prompt_digest=0,
+    )
+
+
+def solved(reward: float | None = 1.0, status=EpisodeStatus.COMPLETED, **more):
+    return Episode(kind=EpisodeKind.SOLVE, position=0, status=status, reward=reward, success=True, **more)
+
+
+def score(episode, limit_s=None, **parts):
+    return asyncio.run(scored(episode, TASK, rewards_of(parts), limit_s))
+
+
+class Does(Reward):
+    def __init__(self, work, weight=1.0):
+        self.work, self.weight = work, weight
+
+    async def __call__(self, episode, task):
+        found = self.work()
+        return await found if asyncio.iscoroutine(found) else found
+
+
+def raising(error):
+    def work():
+        raise error
+
+    return Does(work)
+
+
+def play(deadlines=_NO_DEADLINES, num_packs=3, **parts):
+    world = Levers()
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
+    speaker = scripted_speaker(world.reference(Reference.SCRIPTED, packs[0]), MECHANISM)
+    assert isinstance(speaker.engine, ScriptedEngine)
+    speaker = type(speaker)(**{**vars(speaker), "deadlines": deadlines})
+    setting = Setting(env=world, mechanism=MECHANISM, speaker=speaker, rewards=rewards_of(parts))
+    return run_groups(packs, 2, setting)
+
+
+def test_without_further_parts_an_episode_stays_the_very_same():
+    episode = solved(0.3)
+    assert score(episode) is episode
+    assert play(own=Does(lambda: 0.0)) != play()
+
+
+def test_a_reward_is_the_sum_of_its_weighted_parts_and_success_stays_the_worlds():
+    episode = score(
+        solved(0.5), world=WorldReward(2.0), bonus=Does(lambda: 0.25, -1.0), two=Does(lambda: {"a": 1, "b": 0.1})
+    )
+    assert episode.parts == {"world": 1.0, "bonus": -0.25, "two.a": 1.0, "two.b": 0.1}
+    assert episode.reward == math.fsum(episode.parts.values())
+    assert (episode.success, episode.status) == (True, EpisodeStatus.COMPLETED)
+
+
+def test_a_part_belongs_to_its_kinds_of_episodes_only():
+    update = structs.replace(solved(-0.1), kind=EpisodeKind.UPDATE)
+    assert score(update, bonus=Does(lambda: 1.0)) is update
+    assert score(update, context=ContextReward(0.0), bonus=Does(lambda: 1.0)).parts == {"context": 0.0}
+
+
+def test_an_episode_without_a_reward_is_never_scored():
+    episode = solved(None, EpisodeStatus.FAILED, error="WorldHung: x")
+    assert score(episode, bonus=raising(AssertionError("asked"))) is episode
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        raising(ValueError("no")),
+        raising(SystemExit(0)),
+        raising(asyncio.CancelledError()),
+        raising(GeneratorExit()),
+        raising(TimeoutError("its own")),
+        Does(lambda: math.nan),
+        Does(lambda: math.inf),
+        Does(lambda: None),
+        Does(lambda: "1.0"),
+        Does(lambda: {"a": "x"}),
+        Does(lambda: [1.0]),
+        Does(lambda: 1e300, 1e300),
+        Does(lambda: 10**400),
+    ],
+)
+def test_a_part_that_raises_or_is_no_finite_number_makes_the_reward_missing(part):
+    episode = score(solved(), bonus=part, other=Does(lambda: 1.0))
+    assert (episode.status, episode.reward, episode.success) == (EpisodeStatus.FAILED, None, None)
+    assert episode.fault == "RewardFailure"
+    assert "bonus" in episode.error
+    assert episode.parts == {}
+
+
+def test_a_part_that_hangs_is_broken_off():
+    episode = score(solved(), limit_s=0.05, bonus=Does(lambda: asyncio.sleep(60)))
+    assert episode.error == "RewardTimeout: bonus gave no score in data.deadlines.reward_s=0.05 s"
+
+
+@pytest.mark.parametrize("error", [EngineRefused("a wrong key"), Stopped(15)])
+def test_only_a_refusal_or_a_signal_ends_the_run(error):
+    with pytest.raises(type(error)):
+        score(solved(), bonus=raising(error))
+
+
+def test_a_cancelled_lifecycle_stays_cancelled():
+    async def run():
+        begun = asyncio.create_task(scored(solved(), TASK, rewards_of({"b": Does(lambda: asyncio.sleep(60))})))
+        await asyncio.sleep(0.01)
+        begun.cancel()
+        await begun
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+
+
+def test_a_failed_part_costs_its_lifecycle_and_is_counted_while_the_others_go_on():
+    asked = iter(range(1000))
+    groups = play(bonus=Does(lambda: math.nan if next(asked) == 7 else 1.0))
+    lives = [life for group in groups for life in group.lifecycles]
+    assert sum(life.failed for life in lives) == 1
+    assert count_faults(groups) == {"RewardFailure": 1}
+    (lost,) = [life for life in lives if life.failed]
+    after = [e.status for e in lost.episodes]
+    assert set(after[after.index(EpisodeStatus.FAILED) + 1 :]) <= {EpisodeStatus.SKIPPED}
+    assert all(e.reward is not None for life in lives if life is not lost for e in life.episodes)
+
+
+def test_hanging_parts_are_waited_for_at_the_same_time():
+    groups = play(Deadlines(reward_s=0.2), bonus=Does(lambda: asyncio.sleep(60)))
+    assert count_faults(groups) == {"RewardTimeout": 6}
+
+
+def test_the_update_sees_the_whole_reward():
+    plain, more = play()[0].lifecycles[0], play(bonus=Does(lambda: 0.125))[0].lifecycles[0]
+    assert more.solves[0].reward == plain.solves[0].reward + 0.125
+    assert "0.125" in more.updates[0].turns[0].observation or "1.125" in more.updates[0].turns[0].observation
+
+
+def test_parts_survive_transcripts_and_tables_and_lines_of_today_do_not_change(tmp_path):
+    groups = play(bonus=Does(lambda: 0.5))
+    lines = [line for group in groups for line in dump(group)]
+    read = [life for group in load(lines) for life in group.lifecycles]
+    assert [life.episodes for life in read] == [life.episodes for group in groups for life in group.lifecycles]
+    assert '"parts":{"world":' in lines[0]
+    assert not any('"parts"' in line for group in play() for line in dump(group))
+    path = tmp_path / "p.parquet"
+    with TableWriter(path, "run") as table:
+        for group in groups:
+            table.add("predict", 0, group)
+    assert [life.episodes for life in read_lifecycles(path)] == [life.episodes for life in read]
+
+
+def test_parts_are_logged_by_position_only_where_there_are_some():
+    assert RolloutStats.of(play(), 1.0, 0).parts == {}
+    stats = RolloutStats.of(play(penalty=Does(lambda: -0.5)), 1.0, 0)
+    names = {f"reward/{part}/position_{n}" for part in ("world", "penalty") for n in range(3)}
+    assert stats.parts.keys() == names
+    total, count = (stats + stats).parts["reward/penalty/position_1"]
+    assert (total, count) == (-6.0, 12)
+
+
+def test_format_and_length_by_their_definition():
+    malformed = score(solved(0.0, EpisodeStatus.MALFORMED), form=FormatReward(0.2))
+    assert malformed.parts == {"world": 0.0, "form": -0.2}
+    assert score(solved(), form=FormatReward(0.2)).parts == {"world": 1.0, "form": 0.0}
+
+    def expected(reward, lengths, c, zero, full, most):
+        if reward <= 0:
+            return reward
+        response = 0.0
+        for length in lengths:
+            response += min(1.0, max(0.0, (length - zero) / (full - zero))) / len(lengths)
+        return max(0.0, reward - c * (response + len(lengths) / most))
+
+    for reward in (0.0, 0.05, 1.0):
+        for lengths in ((1,), (10, 20, 30), (500, 2, 15)):
+            for c in (0.1, 2.0):
+                part = LengthReward(c, zero_tokens=10, full_tokens=30, max_turns=4)
+                episode = score(solved(reward, turns=tuple(map(turn, lengths))), length=part)
+                assert episode.reward == pytest.approx(expected(reward, lengths, c, 10, 30, 4))
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: rewards_of({"Bad name": Does(lambda: 1)}), "data.rewards.Bad name"),
+        (lambda: rewards_of({"world": FormatReward()}), "data.rewards.world"),
+        (lambda: rewards_of({"twice": WorldReward()}), "data.rewards.twice"),
+        (lambda: rewards_of({"a": FormatReward(weight=math.nan)}), "data.rewards.a.weight"),
+        (lambda: FormatReward(malformed=-1.0), "data.rewards.FormatReward.malformed"),
+        (lambda: LengthReward(), "data.rewards.LengthReward.max_turns"),
+        (lambda: LengthReward(zero_tokens=5), "data.rewards.LengthReward.full_tokens"),
+        (lambda: LengthReward(zero_tokens=5, full_tokens=5), "data.rewards.LengthReward.full_tokens"),
+        (lambda: LengthReward(max_turns=0), "data.rewards.LengthReward.max_turns"),
+        (lambda: LengthReward(max_turns=4, coefficient=math.inf), "data.rewards.LengthReward.coefficient"),
+        (lambda: Deadlines(reward_s=0.0), "data.deadlines.reward_s"),
+    ],
+)
+def test_a_value_that_cannot_work_is_named_with_its_remedy(make, key):
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert caught.value.key == key
+    assert caught.value.remedy
+    assert "\n" not in str(caught.value)
+
+
+def test_a_part_from_outside_the_package_is_added_by_its_class_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "short_notes"))
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--rewards", type=dict[str, Reward])
+    given = parser.parse_args(["--rewards", "{short: {class_path: short_notes.ShortNotes, init_args: {most: 200}}}"])
+    parts = parser.instantiate(given).rewards
+    assert type(parts["short"]) is sys.modules["short_notes"].ShortNotes
+    life = play(**parts)[0].lifecycles[0]
+    update = life.updates[0]
+    assert update.parts == {"context": 0.0, "short": 0.1 * max(0.0, 1 - len(update.context_after) / 200)}
+    assert life.solves[0].parts == {}
