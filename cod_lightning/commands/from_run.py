@@ -35,11 +35,9 @@ class FromRunCLI(TrainCLI):
     """The config as it was asked for, in plain containers."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """The checkpoint."""
         super().add_arguments_to_parser(parser)
-        parser.add_argument(
-            "--ckpt_path", type=str | None, default=None, help="Checkpoint; null: model.policy as it is."
-        )
+        text = "Checkpoint; null: model.policy as it is."
+        parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
         parser.add_argument("--weights_only", type=bool | None, default=None, help="Of `fit`, whose configs have it.")
 
     def before_instantiate_classes(self) -> None:
@@ -67,7 +65,8 @@ def with_the_runs_config(argv: Sequence[str]) -> list[str]:
     flags = [arg.partition("=")[0] for arg in argv]
     if "--config" in flags or "-c" in flags or "--ckpt_path" not in flags:
         return list(argv)
-    path = _value(argv, "--ckpt_path")
+    at = flags.index("--ckpt_path")
+    path = argv[at].partition("=")[2] if "=" in argv[at] else next(iter(argv[at + 1 :]), "")
     folder = run_folder(path) if path and Path(path).exists() else None
     if folder is None:
         read_checkpoint(path, "--ckpt_path")
@@ -86,12 +85,3 @@ def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> 
     if ckpt_path is not None:
         read_checkpoint(ckpt_path).load_into(model, policy.base)
     return model
-
-
-def _value(argv: Sequence[str], flag: str) -> str:
-    for before, arg in zip(["", *argv], argv, strict=False):
-        if before == flag:
-            return arg
-        if arg.startswith(f"{flag}="):
-            return arg.partition("=")[2]
-    return ""

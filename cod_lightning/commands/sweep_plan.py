@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.commands.config_files import Composed, composed, config_folders, find_config
-from cod_lightning.commands.suite_files import inline
+from cod_lightning.commands.config_files import Composed, composed, config_folders, find_config, inline
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from jsonargparse import Namespace
 
-from cod_lightning.commands.strategies import check_devices, num_processes, settle_strategy
+from cod_lightning.commands.trainer_settings import check_devices, num_processes, settle_strategy
 from cod_lightning.errors import ConfigError
 
 FSDP2 = "lightning.pytorch.strategies.ModelParallelStrategy"
