@@ -10,7 +10,7 @@ from cod_lightning.evaluation.changes import change_position
 from cod_lightning.evaluation.conditions import PolicyLabel
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import write_packs
-from cod_lightning.evaluation.results import Played, write_results
+from cod_lightning.evaluation.results import PlayedCondition, write_results
 from cod_lightning.types import Group
 
 
@@ -22,7 +22,7 @@ class Evaluation(Callback):
     """
 
     def __init__(self) -> None:
-        self.played: list[Played] = []
+        self.played: list[PlayedCondition] = []
         self.by_checkpoint = False
         """Whether several checkpoints are tested, and each gets results of its own."""
 
@@ -42,7 +42,7 @@ class Evaluation(Callback):
         changes = [at for at in (change_position(env, group.pack) for group in batch) if at is not None]
         trained = condition.policy is PolicyLabel.TRAINED
         self.played.append(
-            Played(
+            PlayedCondition(
                 suite=suite,
                 condition=condition,
                 env=env.name,

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cod_lightning.reports.panel_grid import grid
 from cod_lightning.reports.run import Run
-from cod_lightning.reports.suite_plots import change_figure, recovery_figure, regret_figure, success_figure
+from cod_lightning.reports.suite_plots import change_figure, grid, recovery_figure, regret_figure, success_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

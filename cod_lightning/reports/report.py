@@ -8,10 +8,10 @@ from typing import Any
 
 from cod_lightning import __version__
 from cod_lightning.reports.advantages import Credit
-from cod_lightning.reports.embedded import embedded
 from cod_lightning.reports.file_facts import file_facts, is_training, notes_of
 from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.page import embedded
 from cod_lightning.reports.records import Shelf, ShortGroup, short_group
 from cod_lightning.reports.run import Run, read_run, run_names
 

@@ -1,9 +1,9 @@
 """What an evaluation found, as matplotlib figures: a panel for each suite."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cod_lightning.reports.panel_grid import grid
 from cod_lightning.reports.run import Run
 
 if TYPE_CHECKING:
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _STYLES = {"trained": "-", "context": ":", "warm_start": "--", "reference": "-.", "other": (0, (1, 2))}
 _SIZE = (6.4, 3.6)
 """Of a panel, inches."""
+_COLUMNS = 3
+"""Panels beside each other at most."""
 _WITHIN = 0.12
 """Distance of two runs' marks of one category."""
 
@@ -74,18 +76,13 @@ def change_figure(runs: Sequence[Run]) -> "Figure | None":
 
 def _panels(runs: Sequence[Run], part: str, draw: "Callable[[Axes, str], None]") -> "Figure | None":
     """A panel, drawn by `draw`, for each suite of which some run has that part; None where there is none."""
-    names = _suites(runs, part)
+    names = list(dict.fromkeys(name for run in runs for name, suite in run.suites.items() if suite[part]))
     if not names:
         return None
     figure, panels = grid(len(names), _SIZE)
     for name, axes in zip(names, panels, strict=True):
         draw(axes, name)
     return figure
-
-
-def _suites(runs: Sequence[Run], part: str) -> list[str]:
-    """Suites of which some run has that part."""
-    return list(dict.fromkeys(name for run in runs for name, suite in run.suites.items() if suite[part]))
 
 
 def _own(runs: Sequence[Run], name: str, part: str) -> Iterator[tuple[int, Run, dict[str, Any]]]:
@@ -132,3 +129,13 @@ def _finish(axes: "Axes", xlabel: str, ylabel: str, *, whole: bool = True, **set
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def grid(count: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":
+    """A figure with that many panels of that size in inches."""
+    from matplotlib.figure import Figure
+
+    columns = min(count, _COLUMNS)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), dpi=150, layout="constrained")
+    return figure, [figure.add_subplot(rows, columns, index + 1) for index in range(count)]
