@@ -35,7 +35,6 @@ class Evaluation(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """One condition of one suite has been played."""
         suite, condition = trainer.datamodule.test_conditions()[dataloader_idx]  # pyright: ignore
         env = suite.env or trainer.datamodule.env  # pyright: ignore
         outcomes = Outcomes.of([lifecycle for group in batch for lifecycle in group.lifecycles])

@@ -30,12 +30,10 @@ class LifecycleTable(Callback):
         self._writers: dict[str, TableWriter] = {}
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to rollouts."""
         self._trainer = trainer
         listen(trainer, self._write)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Put the files in place."""
         stop_listening(trainer, self._write)
         while self._writers:
             self._writers.popitem()[1].finish()

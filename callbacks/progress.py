@@ -42,7 +42,6 @@ class Progress(ProgressBar, RolloutMonitor):
     # ------------------------------------------------------------------ life
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Watch the DataModule's rollouts, on the first rank only."""
         super().setup(trainer, pl_module, stage)
         self.console = self.console or Console()
         source = rollout_source(trainer)
@@ -50,7 +49,6 @@ class Progress(ProgressBar, RolloutMonitor):
             source.monitor = self
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Leave the last picture standing."""
         self._stop()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
@@ -63,11 +61,9 @@ class Progress(ProgressBar, RolloutMonitor):
         self._stop()
 
     def enable(self) -> None:
-        """Show again."""
         self._enabled = True
 
     def print(self, *args: Any, sep: str = " ", **kwargs: Any) -> None:
-        """Print above the display."""
         if self.console is not None:
             self.console.print(sep.join(map(str, args)), markup=False, highlight=False, soft_wrap=True)
 
@@ -78,14 +74,12 @@ class Progress(ProgressBar, RolloutMonitor):
         self._start(Board("fit", "updates", _total_updates(trainer)))
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The clock starts here, after a checkpoint was restored."""
         done = _updates_done(trainer)
         self._start(Board("fit", "updates", _total_updates(trainer), done=done, first=done))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """One more update."""
         if self.board is None:
             return
         self.board.done = _updates_done(trainer)
@@ -95,12 +89,10 @@ class Progress(ProgressBar, RolloutMonitor):
             self.board.train = train_summary(trainer.callback_metrics)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """A plain line, where there is no terminal."""
         if self.board is not None:
             self._plain("train", self.board.train)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Leave the last picture standing."""
         self._stop()
 
     # ------------------------------------------------------------------ validation and test
@@ -111,13 +103,11 @@ class Progress(ProgressBar, RolloutMonitor):
             self._start(Board("validate", "batches", int(sum(trainer.num_val_batches))))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Keep its metrics on display."""
         if self.board is not None and not trainer.sanity_checking:
             self.board.validation = validation_summary(trainer.callback_metrics)
             self._plain("held out", self.board.validation)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """A batch is a condition of a suite."""
         self._start(Board("test", "conditions", int(sum(trainer.num_test_batches))))
 
     def on_test_batch_end(
@@ -129,40 +119,33 @@ class Progress(ProgressBar, RolloutMonitor):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """One more condition."""
         if self.board is not None:
             self.board.done += 1
             if self.board.tally is not None:
                 self._plain(self.board.tally.label, success_text(self.board.tally.success))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Make room for the table."""
         self._stop()
 
     def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """One rollout."""
         self._start(Board("predict", "batches", int(sum(trainer.num_predict_batches))))
 
     # ------------------------------------------------------------------ rollouts
 
     def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
-        """Count from 0."""
         if self.board is not None:
             self.board.tally = Tally(label, num_lifecycles, num_tasks)
 
     def episode(self, episode: Episode) -> None:
-        """Raise two counts."""
         if self.board is not None and self.board.tally is not None:
             self.board.tally.count(episode)
 
     def lifecycle(self, lifecycle: Lifecycle) -> None:
-        """Raise the bar."""
         if self.board is not None and self.board.tally is not None:
             self.board.tally.finished += 1
             self.board.tally.failed += lifecycle.failed
 
     def end(self) -> None:
-        """Stop the rollout's clock."""
         if self.board is not None and self.board.tally is not None:
             self.board.tally.ended = time.monotonic()
 

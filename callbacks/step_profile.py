@@ -42,7 +42,6 @@ class StepProfile(Callback):
         self.done = False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Be told before every rollout."""
         if trainer.is_global_zero:
             data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
             data.stream.before_each.append(lambda: self._before_update(trainer))
@@ -50,7 +49,6 @@ class StepProfile(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Add up the updates of the step."""
         if self._stage == 1:
             self._training_s += float(trainer.callback_metrics["time/train_s"])
             self._trained_tokens += int(pl_module.last_update.num_tokens)  # pyright: ignore

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +15,6 @@ from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.checkpoints import RunCheckpoint
-from callbacks.requeue import requeue
 from cod_lightning.errors import Stopped
 from cod_lightning.ranks import gathered
 
@@ -33,9 +34,9 @@ class StopSignals(Callback):
     def __init__(self, checkpoint: RunCheckpoint | None = None) -> None:
         self.checkpoint = checkpoint
         self.received = 0
-        """Number of the signal, heard by this rank or another; 0 where there was none."""
+        """Number of the signal that this rank or another got; 0 where there was none."""
         self._at = 0.0
-        """When this rank heard one."""
+        """When this rank got one."""
         self._droppable = True
         """Whether what happens now can be given up at once; until training begins there is nothing to finish."""
         self._exact = False
@@ -51,7 +52,7 @@ class StopSignals(Callback):
         if hasattr(data, "droppable"):
             data.droppable = self.droppable
         if stage == "fit" and (stream := getattr(data, "stream", None)) is not None:
-            stream.before_each.append(self.stop_if_told)
+            stream.before_each.append(self.stop_if_asked)
         self._listen()
 
     def _listen(self) -> None:
@@ -60,9 +61,9 @@ class StopSignals(Callback):
             return
         for number in (signal.SIGTERM, signal.SIGINT, self._requeue_signal()):
             if number is not None:
-                signal.signal(number, self._heard)
+                signal.signal(number, self._on_signal)
 
-    def _heard(self, number: int, frame: Any) -> None:
+    def _on_signal(self, number: int, frame: Any) -> None:
         if self._at:
             if time.monotonic() - self._at > _ECHO_S:
                 signal.signal(number, signal.SIG_DFL)
@@ -87,8 +88,8 @@ class StopSignals(Callback):
 
     # ------------------------------------------------------------------ where a run may stop
 
-    def stop_if_told(self) -> None:
-        """Raise `Stopped` if any rank was told to. A collective: between updates, and around what `droppable` holds."""
+    def stop_if_asked(self) -> None:
+        """Raise `Stopped` if any rank got a signal. A collective: between updates, and around what `droppable` holds."""
         self.received = max(gathered(self.received))
         if self.received:
             raise Stopped(self.received)
@@ -97,9 +98,9 @@ class StopSignals(Callback):
     def droppable(self) -> Iterator[None]:
         """What is done within can be given up and done again. Every rank has to enter it equally often.
 
-        A rank that was told gives it up and waits at the end for the others.
+        A rank that got a signal gives it up and waits at the end for the others.
         """
-        self.stop_if_told()
+        self.stop_if_asked()
         before, self._droppable, self._in_rollout = self._droppable, True, True
         try:
             try:
@@ -108,7 +109,7 @@ class StopSignals(Callback):
                 self._droppable, self._in_rollout = before, False
         except Stopped:
             pass  # not yet: the other ranks may be about to talk to this one
-        self.stop_if_told()
+        self.stop_if_asked()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """From here on an update may be under way; a warm start is begun anew and has none to finish."""
@@ -117,7 +118,6 @@ class StopSignals(Callback):
         self._droppable = not self._exact
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """All is saved."""
         self._droppable = True
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -129,12 +129,11 @@ class StopSignals(Callback):
         self._begin()
 
     def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Nothing is kept of it."""
         self._begin()
 
     def _begin(self) -> None:
         self._listen()
-        self.stop_if_told()
+        self.stop_if_asked()
 
     # ------------------------------------------------------------------ the end
 
@@ -144,11 +143,11 @@ class StopSignals(Callback):
             return
         if trainer.state.fn == "fit" and self._exact and self.checkpoint is not None and trainer.global_step > 0:
             self.checkpoint.save(trainer)
-        exception.told = self._told(exception.number) if trainer.is_global_zero else ""
+        exception.told = self._message(exception.number) if trainer.is_global_zero else ""
         if trainer.is_global_zero and exception.number == self._requeue_signal():
-            requeue()
+            _requeue()
 
-    def _told(self, number: int) -> str:
+    def _message(self, number: int) -> str:
         name, folder = signal.Signals(number).name, self.checkpoint and self.checkpoint.folder
         if not folder or not self._exact or not folder.newest_first():
             return f"Stopped by {name}. To go on: the same command again."
@@ -168,3 +167,18 @@ def handlers_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _requeue() -> None:
+    """`scontrol requeue` for the job, or for the task of a job array, that this process belongs to.
+
+    Slurm then ends the job with a SIGTERM, so whatever is to be kept has been saved before.
+    """
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    job = os.environ["SLURM_JOB_ID"] if array is None else f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    try:
+        done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, check=False)
+        said = done.stderr.strip() if done.returncode else ""
+    except OSError as error:
+        said = str(error)
+    print(f"scontrol requeue {job}: {said or 'done'}", file=sys.stderr, flush=True)

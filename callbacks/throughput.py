@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
@@ -11,15 +11,6 @@ from lightning.pytorch.callbacks import Callback
 from callbacks.source import rollout_source
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.stats import RolloutStats
-
-
-class UpdateStats(Protocol):
-    """What `pl_module.last_update` has to tell."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of this rank that went through forward and backward, padding excluded."""
-        ...
 
 
 class Throughput(Callback):
@@ -41,16 +32,14 @@ class Throughput(Callback):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """The batch is there: what came before was rollout."""
         self._start = time.perf_counter()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """The update is done."""
         seconds = time.perf_counter() - self._start
         values = {"time/train_s": seconds}
-        update: UpdateStats | None = getattr(pl_module, "last_update", None)
+        update: Any = getattr(pl_module, "last_update", None)
         if update is not None:
             tokens = sum(gathered(update.num_tokens))
             values["time/train_s"] = slowest = max(gathered(seconds))
@@ -63,7 +52,8 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
     source = rollout_source(trainer)
     if source is None or source.last_rollout is None:
         return {}
-    rollout = _of_all_ranks(source.last_rollout)
+    parts = gathered(source.last_rollout)  # counts add up; the rollout took as long as its slowest rank
+    rollout = replace(reduce(RolloutStats.__add__, parts), seconds=max(part.seconds for part in parts))
     waited = getattr(source, "waited_s", None)
     return {
         **({} if waited is None else {"time/wait_s": max(gathered(waited))}),
@@ -80,9 +70,3 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         "rollout/num_lost_groups": float(rollout.num_lost_groups),
         **{f"faults/{name}": float(count) for name, count in rollout.faults.items()},
     }
-
-
-def _of_all_ranks(own: RolloutStats) -> RolloutStats:
-    """Counts added up; the rollout took as long as its slowest rank."""
-    parts = gathered(own)
-    return replace(reduce(RolloutStats.__add__, parts), seconds=max(part.seconds for part in parts))

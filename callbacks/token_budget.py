@@ -39,7 +39,6 @@ class TokenBudget(Callback):
         return 0.0 if self.max_sampled is None else min(1.0, self.num_sampled / self.max_sampled)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to rollouts; let the learning rate go by the budget."""
         if stage != "fit":
             return
         listen(trainer, self._count)
@@ -47,7 +46,6 @@ class TokenBudget(Callback):
             pl_module.progress = self.share_spent  # pyright: ignore
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen no more."""
         stop_listening(trainer, self._count)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -57,7 +55,6 @@ class TokenBudget(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the update, and the rollout if it was the first of one."""
         update = getattr(pl_module, "last_update", None)
         own = [self._new, 0 if update is None else update.num_tokens]
         counts: Any = torch.tensor(own, dtype=torch.float64, device=pl_module.device)
@@ -70,11 +67,9 @@ class TokenBudget(Callback):
         self._stop_if_spent(trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts."""
         return {"num_sampled": self.num_sampled, "num_trained": self.num_trained}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on counting."""
         self.num_sampled, self.num_trained = state_dict["num_sampled"], state_dict["num_trained"]
 
     def _count(self, label: str, step: int, groups: Sequence[Group]) -> None:

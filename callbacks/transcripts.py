@@ -44,7 +44,6 @@ class Transcripts(Callback):
         """Of the latest training of a module that tells of its rows."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen to rollouts, and to what the module makes of them."""
         self._trainer = trainer
         listen(trainer, self._write)
         if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "row_listeners"):
@@ -52,12 +51,10 @@ class Transcripts(Callback):
             pl_module.row_listeners.append(self._logprobs)  # pyright: ignore
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The number of updates done is known now."""
         if self._logprobs is not None:
             self._logprobs.begin()
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Listen no more."""
         stop_listening(trainer, self._write)
         listeners: list[Any] = getattr(pl_module, "row_listeners", [])
         if self._logprobs in listeners:
@@ -80,11 +77,9 @@ class Transcripts(Callback):
             self._logprobs.follow(step, [group.pack.id for group in kept])
 
     def state_dict(self) -> dict[str, Any]:
-        """Whose updates are still to come."""
         return {"followed": {} if self._logprobs is None else dict(self._logprobs.followed)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on following them."""
         if self._logprobs is not None:
             self._logprobs.followed = dict(state_dict["followed"])
 

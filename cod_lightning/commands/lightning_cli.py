@@ -17,9 +17,8 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from transformers.utils import logging as transformers_logging
 
 from callbacks import Progress
-from callbacks.checkpoints import RunCheckpoint
+from callbacks.checkpoints import RunCheckpoint, RunConfig
 from callbacks.metrics_file import MetricsFile
-from callbacks.run_config import RunConfig
 from callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader

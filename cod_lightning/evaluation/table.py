@@ -13,7 +13,7 @@ from cod_lightning.evaluation.schema import PositionRecord, Results, SuiteRecord
 from cod_lightning.evaluation.view import rows, shown_positions
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 
-Cell = Callable[[PositionRecord], Text]
+CellWriter = Callable[[PositionRecord], Text]
 
 
 def print_table(results: Results, console: Console, note: str = "") -> None:
@@ -55,7 +55,7 @@ def _fitting(record: SuiteRecord, console: Console) -> Table:
     return next(fits, _table(record, _brief, heading=""))
 
 
-def _table(record: SuiteRecord, cell: Cell, heading: str) -> Table:
+def _table(record: SuiteRecord, cell: CellWriter, heading: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True, header_style="dim")
     table.add_column("", no_wrap=True)
     shown = shown_positions(record["pack_size"])

@@ -13,7 +13,7 @@ from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.page import embedded
 from cod_lightning.reports.records import Shelf, ShortGroup, short_group
-from cod_lightning.reports.run import Run, read_run, run_names
+from cod_lightning.reports.run import RunFolder, read_run, run_names
 
 MOST_BYTES = 18_000_000
 """Of lifecycles in the page; if they are more, whole groups are left out evenly and the report says so."""
@@ -21,12 +21,12 @@ _REPEATED = 5
 """Lifecycles whose texts are longer than so many times that are thinned before repeated texts are counted once."""
 
 
-def read_runs(folders: Sequence[Path]) -> list[Run]:
+def read_runs(folders: Sequence[Path]) -> list[RunFolder]:
     """The runs in these folders."""
     return [read_run(folder, name) for folder, name in zip(folders, run_names(list(folders)), strict=True)]
 
 
-def report_data(runs: Sequence[Run], most_bytes: int = MOST_BYTES) -> tuple[dict[str, Any], dict[str, Any]]:
+def report_data(runs: Sequence[RunFolder], most_bytes: int = MOST_BYTES) -> tuple[dict[str, Any], dict[str, Any]]:
     """(what the page draws at once, the lifecycles to browse)."""
     files: list[dict[str, Any]] = []
     groups: list[ShortGroup] = []
@@ -88,7 +88,7 @@ def _thinned(groups: list[ShortGroup], share: float) -> list[ShortGroup]:
     return kept
 
 
-def _run(run: Run, index: int, files: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _run(run: RunFolder, index: int, files: Sequence[dict[str, Any]]) -> dict[str, Any]:
     own = [file for file in files if file["run"] == index]
     return {
         "name": run.name,
@@ -98,7 +98,7 @@ def _run(run: Run, index: int, files: Sequence[dict[str, Any]]) -> dict[str, Any
     }
 
 
-def _panels(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def _panels(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
     """The union of all runs' panels, the runs' lines in each."""
     titles = dict.fromkeys(chain.from_iterable(run.panels for run in runs))
     return [
@@ -114,7 +114,7 @@ def _panels(runs: Sequence[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def _differences(runs: Sequence[Run]) -> list[list[Any]]:
+def _differences(runs: Sequence[RunFolder]) -> list[list[Any]]:
     """Settings in which the runs differ: key, and each run's value; empty for a single run."""
     keys = dict.fromkeys(chain.from_iterable(run.config for run in runs))
     rows = [[key, [run.config.get(key, "") for run in runs]] for key in keys]

@@ -16,7 +16,7 @@ from cod_lightning.rollout import policy_logprobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunFolder:
     """One run; its lifecycles are read from `files` when they are wanted."""
 
     name: str
@@ -31,7 +31,7 @@ class Run:
     notes: list[str]
 
 
-def read_run(folder: Path, name: str) -> Run:
+def read_run(folder: Path, name: str) -> RunFolder:
     """The run in that folder. Raises `ConfigError` where there is none."""
     found = (folder / "lifecycles").glob("*.jsonl")
     lives = sorted((path for path in found if not path.name.startswith(f"{policy_logprobs.NAME}.")), key=_place)
@@ -47,7 +47,7 @@ def read_run(folder: Path, name: str) -> Run:
     panels, more = read_curves(folder)
     config, damage = _config(folder / "config.yaml")
     none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]
-    return Run(
+    return RunFolder(
         name=name,
         folder=folder,
         suites=suites,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cod_lightning.reports.run import Run
+from cod_lightning.reports.run import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ _WITHIN = 0.12
 """Distance of two runs' marks of one category."""
 
 
-def success_figure(runs: Sequence[Run]) -> "Figure | None":
+def success_figure(runs: Sequence[RunFolder]) -> "Figure | None":
     """Success by position with 95 % intervals; None where nothing was evaluated."""
 
     def draw(axes: "Axes", name: str) -> None:
@@ -31,7 +31,7 @@ def success_figure(runs: Sequence[Run]) -> "Figure | None":
     return _panels(runs, "rows", draw)
 
 
-def regret_figure(runs: Sequence[Run]) -> "Figure | None":
+def regret_figure(runs: Sequence[RunFolder]) -> "Figure | None":
     """Reward of the oracle minus that of the trained policy, by position; None where no oracle played."""
 
     def draw(axes: "Axes", name: str) -> None:
@@ -44,7 +44,7 @@ def regret_figure(runs: Sequence[Run]) -> "Figure | None":
     return _panels(runs, "regret", draw)
 
 
-def recovery_figure(runs: Sequence[Run]) -> "Figure | None":
+def recovery_figure(runs: Sequence[RunFolder]) -> "Figure | None":
     """Success around the first task under the new rule, at 0; None where no rule changed."""
 
     def draw(axes: "Axes", name: str) -> None:
@@ -57,7 +57,7 @@ def recovery_figure(runs: Sequence[Run]) -> "Figure | None":
     return _panels(runs, "recovery", draw)
 
 
-def change_figure(runs: Sequence[Run]) -> "Figure | None":
+def change_figure(runs: Sequence[RunFolder]) -> "Figure | None":
     """What the change does to the trained policy's success, paired within packs; None where no rule changed."""
 
     def draw(axes: "Axes", name: str) -> None:
@@ -74,7 +74,7 @@ def change_figure(runs: Sequence[Run]) -> "Figure | None":
     return _panels(runs, "recovery", draw)
 
 
-def _panels(runs: Sequence[Run], part: str, draw: "Callable[[Axes, str], None]") -> "Figure | None":
+def _panels(runs: Sequence[RunFolder], part: str, draw: "Callable[[Axes, str], None]") -> "Figure | None":
     """A panel, drawn by `draw`, for each suite of which some run has that part; None where there is none."""
     names = list(dict.fromkeys(name for run in runs for name, suite in run.suites.items() if suite[part]))
     if not names:
@@ -85,14 +85,14 @@ def _panels(runs: Sequence[Run], part: str, draw: "Callable[[Axes, str], None]")
     return figure
 
 
-def _own(runs: Sequence[Run], name: str, part: str) -> Iterator[tuple[int, Run, dict[str, Any]]]:
+def _own(runs: Sequence[RunFolder], name: str, part: str) -> Iterator[tuple[int, RunFolder, dict[str, Any]]]:
     """The runs that have that part of the suite."""
     for number, run in enumerate(runs):
         if name in run.suites and run.suites[name][part]:
             yield number, run, run.suites[name]
 
 
-def _rows(runs: Sequence[Run], name: str, part: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+def _rows(runs: Sequence[RunFolder], name: str, part: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Number of the run, place of the row in its suite's table, and the row."""
     for number, _, suite in _own(runs, name, part):
         labels = [row["label"] for row in suite["rows"]]
@@ -100,7 +100,7 @@ def _rows(runs: Sequence[Run], name: str, part: str) -> Iterator[tuple[int, int,
         yield from sorted(((number, labels.index(row["label"]), row) for row in rows), key=lambda one: one[1])
 
 
-def _style(runs: Sequence[Run], number: int, place: int, row: dict[str, Any]) -> dict[str, Any]:
+def _style(runs: Sequence[RunFolder], number: int, place: int, row: dict[str, Any]) -> dict[str, Any]:
     """A colour for each condition of a single run, for each run of several."""
     label, several = row["label"].replace(" *", " (its best)"), len(runs) > 1
     label = f"{runs[number].name}: {label}" if several else label

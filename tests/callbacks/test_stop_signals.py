@@ -30,7 +30,7 @@ def test_two_ranks_stop_at_the_same_update_whichever_was_told(tmp_path):
             if rank == 1 and update == 6:
                 os.kill(os.getpid(), signal.SIGTERM)  # between two agreements: noted, not acted upon
             try:
-                stop.stop_if_told()
+                stop.stop_if_asked()
             except Stopped as stopped:
                 return f"update {update}, code {stopped.code}"
         return "never"
@@ -62,7 +62,7 @@ def test_a_rank_that_the_others_have_told_takes_its_own_first_signal_for_the_sam
         if rank == 0:
             os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Stopped):
-            stop.stop_if_told()
+            stop.stop_if_asked()
         time.sleep(0.15)
         if rank == 1:
             os.kill(os.getpid(), signal.SIGTERM)  # would end it, were it the second
