@@ -7,7 +7,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks.progress.progress_bar import ProgressBar
 from lightning.pytorch.trainer.states import TrainerFn
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.live import Live
 
 from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
@@ -155,14 +155,10 @@ class Progress(ProgressBar, RolloutMonitor):
         if not self._enabled or self.console is None:
             return
         self.board = board
-        if self._live is None and _draws(self.console):
-            self._live = Live(
-                get_renderable=self._render, console=self.console, refresh_per_second=self.refresh_per_second
-            )
+        if self._live is None and self.console.is_terminal and not self.console.is_dumb_terminal:
+            shown = lambda: self.board.render() if self.board is not None else ""  # noqa: E731
+            self._live = Live(get_renderable=shown, console=self.console, refresh_per_second=self.refresh_per_second)
             self._live.start(refresh=True)
-
-    def _render(self) -> RenderableType:
-        return self.board.render() if self.board is not None else ""
 
     def _stop(self) -> None:
         if self._live is not None:
@@ -173,10 +169,6 @@ class Progress(ProgressBar, RolloutMonitor):
         """One line of a log, where nothing is drawn."""
         if self.board is not None and self._live is None and text:
             self.print(f"{self.board.progress()}  {self.board.clock()}  {name}: {text}")
-
-
-def _draws(console: Console) -> bool:
-    return console.is_terminal and not console.is_dumb_terminal
 
 
 def _updates_done(trainer: L.Trainer) -> int:

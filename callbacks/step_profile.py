@@ -73,18 +73,15 @@ class StepProfile(Callback):
         updates = data.updates_per_rollout * data.passes_per_rollout
         validates = data.stream.left <= updates < len(data.stream)
         if self._seen > self.warm_up and not self.done and not validates:
-            self._begin_stage()
-
-    def _begin_stage(self) -> None:
-        self._stage = len(self._seconds) + 1
-        if self._stage == 2:
-            activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA][: torch.cuda.is_available()]]
-            self._torch = profile(activities=activities)
-            self._torch.start()
-        self._begun = time.perf_counter()
-        if self._stage == 3:
-            self._python = cProfile.Profile()
-            self._python.enable()
+            self._stage = len(self._seconds) + 1
+            if self._stage == 2:
+                activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA][: torch.cuda.is_available()]]
+                self._torch = profile(activities=activities)
+                self._torch.start()
+            self._begun = time.perf_counter()
+            if self._stage == 3:
+                self._python = cProfile.Profile()
+                self._python.enable()
 
     def _end_stage(self, trainer: L.Trainer) -> None:
         if not self._stage:
@@ -93,27 +90,23 @@ class StepProfile(Callback):
             self._python.disable()
         self._seconds.append(time.perf_counter() - self._begun)
         if self._stage == 1:
-            self._phases = self._timed(trainer)
+            data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+            rollout = data.last_rollout
+            self._phases = Phases(
+                total_s=self._seconds[0],
+                rollout_s=rollout.seconds if data.waited_s is None else data.waited_s,
+                training_s=self._training_s,
+                sync_s=float(trainer.callback_metrics["time/sync_s"]),
+                sampled_tokens=rollout.num_generated_tokens,
+                trained_tokens=self._trained_tokens,
+                lifecycles=rollout.num_lifecycles,
+            )
         if self._torch is not None and self._stage == 2:
             self._torch.stop()
         if self._stage == 3:
             self._write(Path(trainer.default_root_dir) / "profile")
             self.done = True
         self._stage = 0
-
-    def _timed(self, trainer: L.Trainer) -> Phases:
-        data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-        rollout = data.last_rollout
-        waited = rollout.seconds if data.waited_s is None else data.waited_s
-        return Phases(
-            total_s=self._seconds[0],
-            rollout_s=waited,
-            training_s=self._training_s,
-            sync_s=float(trainer.callback_metrics["time/sync_s"]),
-            sampled_tokens=rollout.num_generated_tokens,
-            trained_tokens=self._trained_tokens,
-            lifecycles=rollout.num_lifecycles,
-        )
 
     def _write(self, folder: Path) -> None:
         assert self._phases is not None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate
+from cod_lightning.envs.base import Reference
 from cod_lightning.types import Episode, Message
 
 
@@ -41,6 +42,15 @@ class Control(StrEnum):
     def is_reference(self) -> bool:
         """Played by the world's own policies: needs no weights, and is the same whatever was trained."""
         return self in (Control.RANDOM, Control.MEMORYLESS, Control.SCRIPTED, Control.ORACLE)
+
+    @property
+    def reference(self) -> Reference | None:
+        """The world's reference that it needs: whose turns are played, or whose contexts are shown; None for most."""
+        if self is Control.MEMORYLESS:
+            return Reference.SCRIPTED
+        if self is Control.ORACLE_CONTEXT:
+            return Reference.ORACLE
+        return Reference(self.value) if self.is_reference else None
 
 
 DEFAULT_CONTROLS = (
