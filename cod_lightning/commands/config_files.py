@@ -105,8 +105,8 @@ def expand(argv: Sequence[str]) -> Expanded:
         composes = isinstance(content, dict) and "defaults" in content
         composed_any |= composes
         plain: Any = composed(path, choices).plain if composes else content
-        data = plain.get("data") if isinstance(plain, dict) else None
-        suites = data.get("suites") if isinstance(data, dict) else None
+        data: Any = plain.get("data") if isinstance(plain, dict) else None
+        suites: Any = data.get("suites") if isinstance(data, dict) else None
         named = isinstance(suites, list) and any(isinstance(suite, str) for suite in suites)
         if named:
             plain = {**plain, "data": {**data, "suites": inline(suites)}}

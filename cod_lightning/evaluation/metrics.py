@@ -86,9 +86,10 @@ class PositionMetrics(Metric):
         if longest > self.max_positions:
             raise ValueError(f"a pack of {longest} tasks; there is room for max_positions={self.max_positions}")
         sums = [[0.0] * self.max_positions for _ in range(3)]
-        for solve in (solve for life in lifecycles for solve in life.solves if solve.reward is not None):
-            for row, value in zip(sums, (solve.reward, float(bool(solve.success)), 1.0), strict=True):
-                row[solve.position] += value
+        for solve in (solve for life in lifecycles for solve in life.solves):
+            if solve.reward is not None:
+                for row, value in zip(sums, (solve.reward, float(bool(solve.success)), 1.0), strict=True):
+                    row[solve.position] += value
         rewards, successes, counts = torch.tensor(sums, dtype=torch.float64, device=self.count.device)
         self.reward_sum += rewards
         self.success_sum += successes
