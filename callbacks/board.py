@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar as Bar
 from rich.table import Table
 from rich.text import Text
 
+from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.types import Episode, EpisodeKind
 
 _BAR_WIDTH = 24
@@ -77,7 +78,9 @@ class Board:
         bars.add_row(_label(self.stage), _bar(self.done, self.total), f"{self.progress()}  {self.clock()}")
         if self.tally is not None:
             tally = self.tally
-            bars.add_row(_label("rollout"), _bar(tally.finished, tally.num_lifecycles), _rollout_text(tally))
+            text = Text(f"{tally.finished:,}/{tally.num_lifecycles:,} lifecycles  {clock(tally.seconds)}")
+            text.append(f"  {tally.failed:,} failed" if tally.failed else "", style="red")
+            bars.add_row(_label("rollout"), _bar(tally.finished, tally.num_lifecycles), text)
             lines.add_row(_label("playing"), tally.label)
             lines.add_row(_label("success"), success_text(tally.success))
         for name, text in (("train", self.train), ("held out", self.validation)):
@@ -99,8 +102,8 @@ class Board:
 
 def train_summary(metrics: Mapping[str, Any]) -> str:
     """Reward by position, log-prob gap, staleness and entropy of the latest update; for a warm start its loss."""
-    rewards = _by_position(metrics, "train/reward/position_")
-    parts = [f"reward {_row(rewards)}"] if rewards else []
+    rewards = by_position(metrics, "train/reward/position_")
+    parts = [f"reward {' '.join(map(_short, rewards))}"] if rewards else []
     for name, key, form in (
         ("log-prob gap", "train/logprob_gap", ".1e"),
         ("entropy", "train/entropy", ".3f"),
@@ -115,9 +118,9 @@ def train_summary(metrics: Mapping[str, Any]) -> str:
 
 def validation_summary(metrics: Mapping[str, Any]) -> str:
     """Success by position and its gain."""
-    success = _by_position(metrics, "val/success/position_")
+    success = by_position(metrics, "val/success/position_")
     gain = f"  gain {float(metrics['val/cod_gain']):+.2f}" if "val/cod_gain" in metrics else ""
-    return f"success {_row(success)}{gain}" if success else ""
+    return f"success {' '.join(map(_short, success))}{gain}" if success else ""
 
 
 def success_text(success: list[float | None]) -> str:
@@ -136,28 +139,12 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _rollout_text(tally: Tally) -> Text:
-    text = Text(f"{tally.finished:,}/{tally.num_lifecycles:,} lifecycles  {clock(tally.seconds)}")
-    return text.append(f"  {tally.failed:,} failed", style="red") if tally.failed else text
-
-
 def _label(name: str) -> Text:
     return Text(f"{name:<8}", style="dim")
 
 
 def _bar(done: int, total: int | None) -> Bar:
     return Bar(total=total or None, completed=done, width=_BAR_WIDTH, pulse=total is None)
-
-
-def _by_position(metrics: Mapping[str, Any], prefix: str) -> list[float | None]:
-    values: list[float | None] = []
-    while (key := f"{prefix}{len(values)}") in metrics:
-        values.append(float(metrics[key]))
-    return values
-
-
-def _row(values: list[float | None]) -> str:
-    return " ".join(map(_short, values))
 
 
 def _short(value: float | None) -> str:

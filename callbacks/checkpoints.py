@@ -1,4 +1,4 @@
-"""Checkpoints of a run: after every validation, or every so many updates, each on disk as a whole before it gets its name."""
+"""Checkpoints of a run, each on disk as a whole before it gets its name, and the run's config in and beside them."""
 
 import errno
 import shutil
@@ -7,7 +7,8 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Checkpoint
+import yaml
+from lightning.pytorch.callbacks import Callback, Checkpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from torch.distributed.checkpoint.api import CheckpointException
 
@@ -57,14 +58,12 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
             follow(trainer, self)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """See what the folder holds already."""
         origin = trainer.ckpt_path
         own = origin is not None and Path(origin).parent.resolve() == self.folder.path.resolve()
         self._saved_at = trainer.global_step if own else None
         self._others = {p for p in self.folder.kept() if not own or num_updates_of(p) > trainer.global_step}
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """After the validation of the epoch."""
         if not trainer.fast_dev_run:  # pyright: ignore[reportAttributeAccessIssue]
             self.save(trainer)
 
@@ -138,6 +137,21 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
             f"no room for a checkpoint in {self.folder.path}: it needs {needed:,} bytes, and {free:,} are free. Those of "
             "before are whole. Make room, or lower keep_checkpoints; then go on with --ckpt_path last."
         )
+
+
+class RunConfig(Callback):
+    """Writes `config.yaml`, which `--config` takes again; checkpoints hold the same, for a run that goes on to be compared with."""
+
+    def __init__(self, text: str, root: Path) -> None:
+        self.text, self.root = text, root
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if trainer.is_global_zero and stage == "fit":
+            self.root.mkdir(parents=True, exist_ok=True)
+            (self.root / "config.yaml").write_text(self.text)
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        checkpoint["run_config"] = {"config": yaml.safe_load(self.text), "num_processes": trainer.world_size}
 
 
 def _validate_again(checkpoint: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.evaluation.conditions import PolicyLabel
 from cod_lightning.evaluation.packs_file import write_packs
-from cod_lightning.evaluation.results import Played, write_results
+from cod_lightning.evaluation.results import PlayedCondition, write_results
 
 
 class Evaluation(Callback):
@@ -20,7 +20,7 @@ class Evaluation(Callback):
     """
 
     def __init__(self) -> None:
-        self.played: list[Played] = []
+        self.played: list[PlayedCondition] = []
         self.by_checkpoint = False
         """Whether several checkpoints are tested, and each gets results of its own."""
 
@@ -29,7 +29,7 @@ class Evaluation(Callback):
         trainer: L.Trainer,
         pl_module: L.LightningModule,
         outputs: Any,
-        batch: Played,
+        batch: PlayedCondition,
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:

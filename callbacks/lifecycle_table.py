@@ -31,12 +31,10 @@ class LifecycleTable(Callback, RolloutObserver):
         self._writers: dict[str, TableWriter] = {}
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Follow rollouts."""
         self._trainer = trainer
         follow(trainer, self)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Put the files in place."""
         unfollow(trainer, self)
         while self._writers:
             self._writers.popitem()[1].finish()

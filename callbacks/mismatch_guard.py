@@ -37,7 +37,6 @@ class MismatchGuard(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count, warn, stop."""
         if (logged := trainer.callback_metrics.get(_KL)) is None:
             return
         divergence = float(logged)
@@ -59,9 +58,7 @@ class MismatchGuard(Callback):
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """What has been seen."""
         return {"num_in_a_row": self.num_in_a_row, "warned": self.warned}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on counting."""
         self.num_in_a_row, self.warned = state_dict["num_in_a_row"], state_dict["warned"]

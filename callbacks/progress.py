@@ -7,7 +7,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks.progress.progress_bar import ProgressBar
 from lightning.pytorch.trainer.states import TrainerFn
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.live import Live
 
 from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
@@ -43,7 +43,6 @@ class Progress(ProgressBar, RolloutMonitor):
     # ------------------------------------------------------------------ life
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Watch the DataModule's rollouts, on the first rank only."""
         super().setup(trainer, pl_module, stage)
         self.console = self.console or Screen()
         runner = find_runner(trainer)
@@ -51,7 +50,6 @@ class Progress(ProgressBar, RolloutMonitor):
             runner.monitor = self
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Leave the last picture standing."""
         self._stop()
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
@@ -64,11 +62,9 @@ class Progress(ProgressBar, RolloutMonitor):
         self._stop()
 
     def enable(self) -> None:
-        """Show again."""
         self._enabled = True
 
     def print(self, *args: Any, sep: str = " ", **kwargs: Any) -> None:
-        """Print above the display."""
         if self.console is not None:
             self.console.print(sep.join(map(str, args)), soft_wrap=True)
 
@@ -79,14 +75,12 @@ class Progress(ProgressBar, RolloutMonitor):
         self._start(Board("fit", "updates", _total_updates(trainer)))
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The clock starts here, after a checkpoint was restored."""
         done = _updates_done(trainer)
         self._start(Board("fit", "updates", _total_updates(trainer), done=done, first=done))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """One more update."""
         if self.board is None:
             return
         self.board.done = _updates_done(trainer)
@@ -96,12 +90,10 @@ class Progress(ProgressBar, RolloutMonitor):
             self.board.train = train_summary(trainer.callback_metrics)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """A plain line, where there is no terminal."""
         if self.board is not None:
             self._plain("train", self.board.train)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Leave the last picture standing."""
         self._stop()
 
     # ------------------------------------------------------------------ validation and test
@@ -112,13 +104,11 @@ class Progress(ProgressBar, RolloutMonitor):
             self._start(Board("validate", "batches", int(sum(trainer.num_val_batches))))
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Keep its metrics on display."""
         if self.board is not None and not trainer.sanity_checking:
             self.board.validation = validation_summary(trainer.callback_metrics)
             self._plain("held out", self.board.validation)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """A batch is a condition of a suite."""
         self._start(Board("test", "conditions", int(sum(trainer.num_test_batches))))
 
     def on_test_batch_end(
@@ -130,40 +120,33 @@ class Progress(ProgressBar, RolloutMonitor):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """One more condition."""
         if self.board is not None:
             self.board.done += 1
             if self.board.tally is not None:
                 self._plain(self.board.tally.label, success_text(self.board.tally.success))
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Make room for the table."""
         self._stop()
 
     def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """One rollout."""
         self._start(Board("predict", "batches", int(sum(trainer.num_predict_batches))))
 
     # ------------------------------------------------------------------ rollouts
 
     def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
-        """Count from 0."""
         if self.board is not None:
             self.board.tally = Tally(label, num_lifecycles, num_tasks)
 
     def episode(self, episode: Episode) -> None:
-        """Raise two counts."""
         if self.board is not None and self.board.tally is not None:
             self.board.tally.count(episode)
 
     def lifecycle(self, lifecycle: Lifecycle) -> None:
-        """Raise the bar."""
         if self.board is not None and self.board.tally is not None:
             self.board.tally.finished += 1
             self.board.tally.failed += lifecycle.failed
 
     def end(self) -> None:
-        """Stop the rollout's clock."""
         if self.board is not None and self.board.tally is not None:
             self.board.tally.ended = time.monotonic()
 
@@ -173,14 +156,10 @@ class Progress(ProgressBar, RolloutMonitor):
         if not self._enabled or self.console is None:
             return
         self.board = board
-        if self._live is None and _draws(self.console):
-            self._live = Live(
-                get_renderable=self._render, console=self.console, refresh_per_second=self.refresh_per_second
-            )
+        if self._live is None and self.console.is_terminal and not self.console.is_dumb_terminal:
+            shown = lambda: self.board.render() if self.board is not None else ""  # noqa: E731
+            self._live = Live(get_renderable=shown, console=self.console, refresh_per_second=self.refresh_per_second)
             self._live.start(refresh=True)
-
-    def _render(self) -> RenderableType:
-        return self.board.render() if self.board is not None else ""
 
     def _stop(self) -> None:
         if self._live is not None:
@@ -191,10 +170,6 @@ class Progress(ProgressBar, RolloutMonitor):
         """One line of a log, where nothing is drawn."""
         if self.board is not None and self._live is None and text:
             self.print(f"{self.board.progress()}  {self.board.clock()}  {name}: {text}")
-
-
-def _draws(console: Console) -> bool:
-    return console.is_terminal and not console.is_dumb_terminal
 
 
 def _updates_done(trainer: L.Trainer) -> int:

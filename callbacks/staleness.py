@@ -6,7 +6,6 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.runner import runner_of
-from cod_lightning.objective.batch import Batch
 from cod_lightning.ranks import gathered
 
 
@@ -24,7 +23,9 @@ class Staleness(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Before the update's own sync."""
-        parts = gathered(_lags(batch, runner_of(trainer).engine.policy_version))
+        lags = runner_of(trainer).engine.policy_version - batch.policy_version
+        own = batch.action_mask.sum(dim=1)
+        parts = gathered((int(own.sum()), float((lags * own).sum()), float(lags.max()) if len(batch) else 0.0))
         tokens = sum(num for num, _, _ in parts)
         self._largest = max(largest for _, _, largest in parts)
         self._mean = sum(total for _, total, _ in parts) / max(1, tokens)
@@ -32,12 +33,5 @@ class Staleness(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """With the update's other figures."""
         values = {"train/staleness": self._largest, "train/staleness_mean": self._mean}
         pl_module.log_dict(values, on_step=True, on_epoch=False, batch_size=1)
-
-
-def _lags(batch: Batch, policy_version: int) -> tuple[int, float, float]:
-    """Action tokens, the sum of their lags, and the largest one."""
-    lags, tokens = policy_version - batch.policy_version, batch.action_mask.sum(dim=1)
-    return int(tokens.sum()), float((lags * tokens).sum()), float(lags.max()) if len(batch) else 0.0

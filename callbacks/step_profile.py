@@ -44,7 +44,6 @@ class StepProfile(Callback, RolloutObserver):
         self.done = False
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Follow rollouts."""
         self._trainer = trainer
         if trainer.is_global_zero:
             runner_of(trainer).follow(self)
@@ -52,7 +51,6 @@ class StepProfile(Callback, RolloutObserver):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Add up the updates of the step."""
         if self._stage == 1:
             self._training_s += float(trainer.callback_metrics["time/train_s"])
             self._trained_tokens += int(pl_module.last_update.num_tokens)  # pyright: ignore
@@ -76,18 +74,15 @@ class StepProfile(Callback, RolloutObserver):
         self._end_stage(self._trainer)
         self._seen += 1
         if self._seen > self.warm_up and not self.done and not runner.ends_epoch:
-            self._begin_stage()
-
-    def _begin_stage(self) -> None:
-        self._stage = len(self._seconds) + 1
-        if self._stage == 2:
-            activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA][: torch.cuda.is_available()]]
-            self._torch = profile(activities=activities)
-            self._torch.start()
-        self._begun = time.perf_counter()
-        if self._stage == 3:
-            self._python = cProfile.Profile()
-            self._python.enable()
+            self._stage = len(self._seconds) + 1
+            if self._stage == 2:
+                activities = [ProfilerActivity.CPU, *[ProfilerActivity.CUDA][: torch.cuda.is_available()]]
+                self._torch = profile(activities=activities)
+                self._torch.start()
+            self._begun = time.perf_counter()
+            if self._stage == 3:
+                self._python = cProfile.Profile()
+                self._python.enable()
 
     def _end_stage(self, trainer: L.Trainer) -> None:
         if not self._stage:
@@ -96,7 +91,17 @@ class StepProfile(Callback, RolloutObserver):
             self._python.disable()
         self._seconds.append(time.perf_counter() - self._begun)
         if self._stage == 1:
-            self._phases = self._timed(trainer)
+            data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+            rollout = data.last_rollout
+            self._phases = Phases(
+                total_s=self._seconds[0],
+                rollout_s=rollout.seconds if data.waited_s is None else data.waited_s,
+                training_s=self._training_s,
+                sync_s=float(trainer.callback_metrics["time/sync_s"]),
+                sampled_tokens=rollout.num_generated_tokens,
+                trained_tokens=self._trained_tokens,
+                lifecycles=rollout.num_lifecycles,
+            )
         if self._torch is not None and self._stage == 2:
             self._torch.stop()
         if self._stage == 3:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +15,6 @@ from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.checkpoints import RunCheckpoint
-from callbacks.requeue import requeue
 from callbacks.runner import find_runner
 from cod_lightning.errors import Stopped
 from cod_lightning.ranks import gathered
@@ -121,7 +122,6 @@ class StopSignals(Callback, RolloutObserver):
         self._interruptible = not self._exact
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """All is saved."""
         self._interruptible = True
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -133,7 +133,6 @@ class StopSignals(Callback, RolloutObserver):
         self._begin()
 
     def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Nothing is kept of it."""
         self._begin()
 
     def _begin(self) -> None:
@@ -150,7 +149,7 @@ class StopSignals(Callback, RolloutObserver):
             self.checkpoint.save(trainer)
         exception.told = self._last_line(exception.number) if trainer.is_global_zero else ""
         if trainer.is_global_zero and exception.number == self._requeue_signal():
-            requeue()
+            _requeue()
 
     def _last_line(self, number: int) -> str:
         name, folder = signal.Signals(number).name, self.checkpoint and self.checkpoint.folder
@@ -172,3 +171,18 @@ def handlers_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _requeue() -> None:
+    """`scontrol requeue` for the job, or for the task of a job array, that this process belongs to.
+
+    Slurm then ends the job with a SIGTERM, so whatever is to be kept has been saved before.
+    """
+    array = os.environ.get("SLURM_ARRAY_JOB_ID")
+    job = os.environ["SLURM_JOB_ID"] if array is None else f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
+    try:
+        done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, check=False)
+        said = done.stderr.strip() if done.returncode else ""
+    except OSError as error:
+        said = str(error)
+    print(f"scontrol requeue {job}: {said or 'done'}", file=sys.stderr, flush=True)

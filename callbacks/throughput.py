@@ -3,7 +3,7 @@
 import time
 from dataclasses import replace
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
@@ -11,15 +11,6 @@ from lightning.pytorch.callbacks import Callback
 from callbacks.runner import find_runner
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.stats import RolloutStats
-
-
-class UpdateStats(Protocol):
-    """What `pl_module.last_update` holds."""
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens of this rank that went through forward and backward, padding excluded."""
-        ...
 
 
 class Throughput(Callback):
@@ -43,16 +34,14 @@ class Throughput(Callback):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """The batch is there: what came before was rollout."""
         self._start = time.perf_counter()
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """The update is done."""
         seconds = time.perf_counter() - self._start
         values = {"time/train_s": seconds}
-        update: UpdateStats | None = getattr(pl_module, "last_update", None)
+        update: Any = getattr(pl_module, "last_update", None)
         if update is not None:
             tokens = sum(gathered(update.num_tokens))
             values["time/train_s"] = slowest = max(gathered(seconds))
@@ -65,7 +54,8 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
     runner = find_runner(trainer)
     if runner is None or runner.last_rollout is None:
         return {}
-    rollout = _of_all_ranks(runner.last_rollout)
+    parts = gathered(runner.last_rollout)  # counts add up; the rollout took as long as its slowest rank
+    rollout = replace(reduce(RolloutStats.__add__, parts), seconds=max(part.seconds for part in parts))
     return {
         **({} if runner.waited_s is None else {"time/wait_s": max(gathered(runner.waited_s))}),
         "time/rollout_s": rollout.seconds,
@@ -83,9 +73,3 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         **{f"train/{name}": total / count for name, (total, count) in rollout.parts.items()},
         **runner.source_metrics,
     }
-
-
-def _of_all_ranks(own: RolloutStats) -> RolloutStats:
-    """Counts added up; the rollout took as long as its slowest rank."""
-    parts = gathered(own)
-    return replace(reduce(RolloutStats.__add__, parts), seconds=max(part.seconds for part in parts))

@@ -40,7 +40,6 @@ class TokenBudget(Callback, RolloutObserver):
         return 0.0 if self.max_sampled is None else min(1.0, self.num_sampled / self.max_sampled)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Follow rollouts; let the learning rate go by the budget."""
         if stage != "fit":
             return
         follow(trainer, self)
@@ -48,7 +47,6 @@ class TokenBudget(Callback, RolloutObserver):
             pl_module.progress = self.share_spent  # pyright: ignore
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Follow them no more."""
         unfollow(trainer, self)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -58,7 +56,6 @@ class TokenBudget(Callback, RolloutObserver):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the update, and the rollout if it was the first of one."""
         update = getattr(pl_module, "last_update", None)
         own = [self._new, 0 if update is None else update.num_tokens]
         counts: Any = torch.tensor(own, dtype=torch.float64, device=pl_module.device)
@@ -71,11 +68,9 @@ class TokenBudget(Callback, RolloutObserver):
         self._stop_if_spent(trainer)
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts."""
         return {"num_sampled": self.num_sampled, "num_trained": self.num_trained}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on counting."""
         self.num_sampled, self.num_trained = state_dict["num_sampled"], state_dict["num_trained"]
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:

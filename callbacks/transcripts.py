@@ -45,7 +45,6 @@ class Transcripts(Callback, RolloutObserver):
         """Of the latest training of a module that tells of its rows."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Follow rollouts, and the module's rows of them."""
         self._trainer = trainer
         follow(trainer, self)
         if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "row_listeners"):
@@ -53,12 +52,10 @@ class Transcripts(Callback, RolloutObserver):
             pl_module.row_listeners.append(self._logprobs)  # pyright: ignore
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The number of updates done is known now."""
         if self._logprobs is not None:
             self._logprobs.begin()
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Follow them no more."""
         unfollow(trainer, self)
         listeners: list[Any] = getattr(pl_module, "row_listeners", [])
         if self._logprobs in listeners:
@@ -83,11 +80,9 @@ class Transcripts(Callback, RolloutObserver):
             self._logprobs.follow(step, [group.pack.id for group in kept])
 
     def state_dict(self) -> dict[str, Any]:
-        """Whose updates are still to come."""
         return {"followed": {} if self._logprobs is None else dict(self._logprobs.followed)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on following them."""
         if self._logprobs is not None:
             self._logprobs.followed = dict(state_dict["followed"])
 

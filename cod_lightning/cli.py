@@ -74,7 +74,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _answered(args: list[str]) -> int:
     try:
         guard_packages()
-        return _dispatch(args)
+        command, rest = args[0], args[1:]
+        if command not in _MODULES:
+            nearest = difflib.get_close_matches(command, _MODULES, n=1, cutoff=0.5)
+            meant = f"Did you mean {nearest[0]}? " if nearest else ""
+            raise ConfigError("command", command, f"one of {', '.join(_MODULES)}", f"{meant}See --help.")
+        module = importlib.import_module(f"cod_lightning.commands.{_MODULES[command]}")
+        return module.run(args if command in _LIGHTNING else rest)
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -95,16 +101,6 @@ def _answered(args: list[str]) -> int:
         return 128 + stopped.number
 
 
-def _dispatch(args: list[str]) -> int:
-    command, rest = args[0], args[1:]
-    if command not in _MODULES:
-        nearest = difflib.get_close_matches(command, _MODULES, n=1, cutoff=0.5)
-        meant = f"Did you mean {nearest[0]}? " if nearest else ""
-        raise ConfigError("command", command, f"one of {', '.join(_MODULES)}", f"{meant}See --help.")
-    module = importlib.import_module(f"cod_lightning.commands.{_MODULES[command]}")
-    return module.run(args if command in _LIGHTNING else rest)
-
-
 def guard_packages() -> None:
     """Raise `ConfigError` if a foreign module would be imported in place of one of our three sibling packages."""
     home = Path(__file__).resolve().parents[1]
@@ -113,9 +109,5 @@ def guard_packages() -> None:
         found = Path(spec.origin).resolve() if spec and spec.origin else None
         expected = home / name / "__init__.py"
         if found != expected:
-            raise ConfigError(
-                f"the package '{name}'",
-                found or "missing",
-                str(expected),
-                "Another module of that name shadows it: rename it, or run from another folder or environment.",
-            )
+            remedy = "Another module of that name shadows it: rename it, or run from another folder or environment."
+            raise ConfigError(f"the package '{name}'", found or "missing", str(expected), remedy)

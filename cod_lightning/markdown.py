@@ -1,9 +1,10 @@
-"""Texts of models and worlds inside Markdown: they are shown, and never act as markup, nor on a terminal.
+"""Tables in Markdown, and texts of models and worlds inside it: they are shown, and never act as markup, nor on a terminal.
 
 Holds for CommonMark (GitHub, Hugging Face) and for Python-Markdown, which TensorBoard uses. Stdlib only.
 """
 
 import re
+from collections.abc import Iterable, Sequence
 
 _BACKSLASHED = r"\`*_{}[]#!|"
 _ENTITIES = {one: f"&#{ord(one)};" for one in "<>&~$@"}
@@ -35,6 +36,17 @@ def fenced(text: str, language: str = "text") -> str:
     text = visible(text).rstrip("\n")
     fence = "`" * max([3, *(1 + len(run) for run in _BACKTICKS.findall(text))])
     return f"{fence}{language}\n{text}\n{fence}"
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table of these cells, as they are.
+
+    >>> print(table(["a", "b"], [["1", "2"]]))
+    | a | b |
+    | --- | --- |
+    | 1 | 2 |
+    """
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *lines])
 
 
 def visible(text: str) -> str:

@@ -16,7 +16,7 @@ from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.conditions import Condition, PolicyLabel, conditions
 from cod_lightning.evaluation.readiness import ready
-from cod_lightning.evaluation.results import Played
+from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer
 from cod_lightning.models.base import Policy
@@ -259,7 +259,7 @@ class RolloutDataModule(ItemDataModule):
         return SizedItems(lambda: self._held_out("validation", self.val_packs), 1)
 
     def test_dataloader(self) -> list[SizedItems]:
-        """One loader for each condition of each suite that the current policy plays; its item is a `Played`."""
+        """One loader for each condition of each suite that the current policy plays; its item is a `PlayedCondition`."""
         return [SizedItems(lambda chosen=chosen: self._played(*chosen), 1) for chosen in self.test_conditions()]
 
     def predict_dataloader(self) -> SizedItems:
@@ -287,7 +287,7 @@ class RolloutDataModule(ItemDataModule):
             ]
             yield self.runner.run(label, partial(self.groups, label, share(packs)))
 
-    def _played(self, suite: Suite, condition: Condition) -> Iterator[Played]:
+    def _played(self, suite: Suite, condition: Condition) -> Iterator[PlayedCondition]:
         yield self._suite_player.play(suite, condition, self._setting(condition.temperature))
 
     def groups(

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.scorers import Scorer
 from cod_lightning.objective.terms import REFERENCE, LossTerm
+from cod_lightning.training.scorers import Scorer
 
 
 def check_numbers(lr: float, token_budget: int, gradient_clip_val: float | None, final_lr_fraction: float) -> None:

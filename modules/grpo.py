@@ -21,9 +21,8 @@ from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter, without_adapter
 from cod_lightning.errors import NonFiniteLoss
 from cod_lightning.evaluation.metrics import PositionMetrics
-from cod_lightning.evaluation.results import Played
+from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.models.base import Policy
-from cod_lightning.models.scorers import Scorer, check_missing, scoring
 from cod_lightning.objective.baselines import Baseline, GroupMean
 from cod_lightning.objective.batch import Batch, CreditTable, one_token
 from cod_lightning.objective.credited import Credited, credited
@@ -35,6 +34,7 @@ from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
+from cod_lightning.training.scorers import Scorer, check_missing, scoring
 from cod_lightning.training.update import Update, plan_update
 from cod_lightning.types import Group
 from modules.checks import check_numbers, check_terms
@@ -360,7 +360,7 @@ class GRPOModule(PolicyModule):
         self.val_positions.reset()
         self.log_dict({f"val/{name}": value for name, value in summary.scalars().items()})
 
-    def test_step(self, played: Played, batch_idx: int, dataloader_idx: int = 0) -> None:
+    def test_step(self, played: PlayedCondition, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Nothing to compute: the `Evaluation` callback collects what was played."""
 
     def predict_step(self, groups: list[Group], batch_idx: int) -> int:

@@ -4,14 +4,14 @@ import numpy as np
 
 from cod_lightning.evaluation.conditions import PolicyLabel, conditions
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.evaluation.results import Played
+from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 
 NUM_PACKS = 400
 TRAINED, COLD = (0.4, 0.6, 0.7, 0.9), (0.3, 0.3, 0.3, 0.3)
 
 
-def play(suite: Suite, policy: PolicyLabel | None = None) -> list[Played]:
+def play(suite: Suite, policy: PolicyLabel | None = None) -> list[PlayedCondition]:
     """Every condition of the suite (of one policy), with successes drawn at random; the warm start is best at 0.5."""
     played = []
     for index, condition in enumerate(conditions(suite)):
@@ -19,7 +19,7 @@ def play(suite: Suite, policy: PolicyLabel | None = None) -> list[Played]:
         rates = np.full(4, 0.4) if condition.name == "blanked_context" else rates
         success = (np.random.default_rng(index).random((NUM_PACKS, 4)) < rates).astype(float)
         ids = tuple(map(str, range(NUM_PACKS)))
-        outcomes = Outcomes(rewards=success / 2, success=success, valid=~np.isnan(success), pack_ids=ids)
+        outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=ids)
         if policy in (None, condition.policy):
-            played.append(Played(suite=suite, condition=condition, env="lake", outcomes=outcomes))
+            played.append(PlayedCondition(suite=suite, condition=condition, env="lake", outcomes=outcomes))
     return played

@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from callbacks.run_config import RunConfig
+from callbacks.checkpoints import RunConfig
 from cod_lightning import cli
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.train import TrainCLI

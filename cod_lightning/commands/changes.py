@@ -10,29 +10,13 @@ from cod_lightning.checkpoints.checkpoint import Checkpoint
 from cod_lightning.errors import ConfigError
 
 _FREE = (
-    *(
-        "accept_changes",
-        "checkpoint_every",
-        "ckpt_path",
-        "keep_checkpoints",
-        "overwrite",
-        "torch_threads",
-        "weights_only",
-    ),
-    *(
-        "data.deadlines.",
-        "data.max_failed_fraction",
-        "data.suites",
-        "trainer.accelerator",
-        "trainer.barebones",
-        "trainer.benchmark",
-        "trainer.callbacks",
-    ),
-    *("trainer.default_root_dir", "trainer.detect_anomaly", "trainer.deterministic", "trainer.devices"),
-    *("trainer.enable_", "trainer.fast_dev_run", "trainer.limit_predict_batches", "trainer.limit_test_batches"),
-    *("trainer.log", "trainer.max_", "trainer.min_", "trainer.model_registry", "trainer.num_nodes"),
-    *("trainer.num_sanity_val_steps", "trainer.plugins", "trainer.profiler"),
-)
+    "accept_changes", "checkpoint_every", "ckpt_path", "keep_checkpoints", "overwrite", "torch_threads", "weights_only",
+    "data.deadlines.", "data.max_failed_fraction", "data.suites", "trainer.accelerator", "trainer.barebones", "trainer.benchmark",
+    "trainer.callbacks", "trainer.default_root_dir", "trainer.detect_anomaly", "trainer.deterministic", "trainer.devices",
+    "trainer.enable_", "trainer.fast_dev_run", "trainer.limit_predict_batches", "trainer.limit_test_batches", "trainer.log",
+    "trainer.max_", "trainer.min_", "trainer.model_registry", "trainer.num_nodes", "trainer.num_sanity_val_steps",
+    "trainer.plugins", "trainer.profiler",
+)  # fmt: skip
 """Beginnings of the keys that may differ: how long, where and on how many threads a run goes, what it logs and keeps, what is
 played at its end. `trainer.devices` and `num_nodes` count through the number of processes."""
 _EPOCH = (
@@ -60,15 +44,17 @@ def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, ac
     changed = [(key, said) for key, said in differences(before, after) if not key.startswith(_FREE)]
     if not changed:
         return
-    told = "; ".join(f"{key}: {said}" for key, said in changed)
+    listed = "; ".join(f"{key}: {said}" for key, said in changed)
     if not accepted:
-        expected = f"a checkpoint of a run with this config; between that run and this one changed {told}"
+        expected = f"a checkpoint of a run with this config; between that run and this one changed {listed}"
         remedy = "Undo the changes, or add --accept_changes true to go on with them."
         raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
-    if _in_an_epoch(checkpoint) and (keys := [key for key, _ in changed if key in _EPOCH]):
-        expected = f"a checkpoint from the end of an epoch, since {', '.join(keys)} changed ({told})"
+    states = (value for value in checkpoint.content.values() if isinstance(value, Mapping))
+    begun = any(isinstance(state.get("stream"), Mapping) and state["stream"]["left"] > 0 for state in states)
+    if begun and (keys := [key for key, _ in changed if key in _EPOCH]):
+        expected = f"a checkpoint from the end of an epoch, since {', '.join(keys)} changed ({listed})"
         raise ConfigError("ckpt_path", checkpoint.path, expected, "An epoch that was begun keeps its length.")
-    print(f"warning: going on from {checkpoint.path} with changes: {told}", file=sys.stderr)
+    print(f"warning: going on from {checkpoint.path} with changes: {listed}", file=sys.stderr)
 
 
 def differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -93,8 +79,3 @@ def _short(value: Any) -> str:
         return str(value["class_path"]).rpartition(".")[2]
     text = "null" if value is None else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _in_an_epoch(checkpoint: Checkpoint) -> bool:
-    states = (value for value in checkpoint.content.values() if isinstance(value, Mapping))
-    return any(isinstance(state.get("stream"), Mapping) and state["stream"]["left"] > 0 for state in states)

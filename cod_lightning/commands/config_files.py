@@ -4,6 +4,9 @@
 
 becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition comes first, typed overrides later, and
 `--print_config` shows (and reloads as) the result.
+
+`in_domain` among `data.suites` stands for what `configs/suite/in_domain.yaml` says. Such a file holds one suite, or a list of
+them. Its `env` may be the name of a shipped world; a suite without a `name` has that of its file.
 """
 
 import difflib
@@ -34,6 +37,9 @@ class Expanded:
     """Stems of the config files, as typed."""
 
 
+# ---------------------------------------------------------------------- files by name
+
+
 def config_folders() -> list[Path]:
     """Where the shipped configs are: a checkout's, else an installation's (an editable one may hold stale copies)."""
     checkout = Path(__file__).resolve().parents[2] / "configs"
@@ -43,30 +49,47 @@ def config_folders() -> list[Path]:
 
 def config_names() -> list[str]:
     """Names that `--config` takes: files at the top and under experiment/, study/ and warm_start/."""
-    found = (path.relative_to(folder).with_suffix("") for folder in config_folders() for path in folder.rglob("*.yaml"))
+    named = ("", "experiment/", "study/", "warm_start/")
     return sorted(
-        {str(name) for name in found if len(name.parts) == 1 or name.parts[0] in ("experiment", "study", "warm_start")}
+        f"{of}{path.stem}" for folder in config_folders() for of in named for path in (folder / of).glob("*.yaml")
     )
+
+
+def suite_names() -> list[str]:
+    """The shipped suites."""
+    return sorted(path.stem for folder in config_folders() for path in (folder / "suite").glob("*.yaml"))
 
 
 def find_config(name: str, key: str = "--config") -> Path:
     """The file that `name`, the value of `key`, means: a path, or a shipped config with or without `.yaml`."""
+    return _find(name, key, "", config_names(), "a file")
+
+
+def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> Path:
     if Path(name).is_file():
         return Path(name)
-    stem = name.removesuffix(".yaml").removeprefix("configs/")
+    stem = name.removesuffix(".yaml").removeprefix("configs/").removeprefix(group)
     for folder in config_folders():
-        if (path := folder / f"{stem}.yaml").is_file():
+        if (path := folder / f"{group}{stem}.yaml").is_file():
             return path
-    close = difflib.get_close_matches(stem, config_names(), n=1, cutoff=0.3)
+    close = difflib.get_close_matches(stem, names, n=1, cutoff=0.3)
     nearest = f"Did you mean {close[0]}? " if close else ""
-    expected = f"a file, or one of {', '.join(config_names())}"
-    raise ConfigError(key, name or "empty", expected, f"{nearest}Check the spelling.")
+    raise ConfigError(key, name or "empty", f"{kind}, or one of {', '.join(names)}", f"{nearest}Check the spelling.")
+
+
+def _content(path: Path, key: str, name: object) -> Any:
+    try:
+        return yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        said = " ".join(str(error).split())
+        raise ConfigError(key, name, "a YAML file", f"Correct it: {said}.") from error
+
+
+# ---------------------------------------------------------------------- command lines
 
 
 def expand(argv: Sequence[str]) -> Expanded:
     """Compose every `--config` file with the group choices (`env=levers`), and spell out the suites that it names."""
-    from cod_lightning.commands.suite_files import with_suites
-
     choices, others = split_choices(argv)
     out: list[str] = []
     names: list[str] = []
@@ -77,16 +100,21 @@ def expand(argv: Sequence[str]) -> Expanded:
         if flag not in ("--config", "-c"):
             out.append(arg)
             continue
-        name = value or next(rest, "")
-        path = find_config(name)
+        path = find_config(value or next(rest, ""))
         names.append(path.stem)
-        composes = _has_defaults(path)
+        content = _content(path, "--config", path)
+        composes = isinstance(content, dict) and "defaults" in content
         composed_any |= composes
-        out += ["--config", str(with_suites(compose(path, choices) if composes else path))]
+        plain: Any = composed(path, choices).plain if composes else content
+        data: Any = plain.get("data") if isinstance(plain, dict) else None
+        suites: Any = data.get("suites") if isinstance(data, dict) else None
+        named = isinstance(suites, list) and any(isinstance(suite, str) for suite in suites)
+        if named:
+            plain = {**plain, "data": {**data, "suites": inline(suites)}}
+        out += ["--config", str(temporary_config(path.name, plain) if composes or named else path)]
     if choices and not composed_any:
-        raise ConfigError(
-            "command line", choices[0], "a --config with a defaults: list to apply it to", "Name a config first."
-        )
+        expected = "a --config with a defaults: list to apply it to"
+        raise ConfigError("command line", choices[0], expected, "Name a config first.")
     return Expanded(out, tuple(names))
 
 
@@ -101,19 +129,53 @@ def split_choices(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return choices, others
 
 
-def _has_defaults(path: Path) -> bool:
-    """Whether Hydra is to compose the file; `ConfigError` if it is no YAML."""
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        said = " ".join(str(error).split())
-        raise ConfigError("--config", path, "a YAML file", f"Correct it: {said}.") from error
-    return isinstance(content, dict) and "defaults" in content
+def chosen(argv: Sequence[str], flag: str = "--suites") -> list[str]:
+    """The command line with `--suites '[in_domain, mine.yaml]'` as a config of its own, which replaces earlier suites."""
+    out: list[str] = []
+    rest = iter(argv)
+    for arg in rest:
+        name, is_assigned, value = arg.partition("=")
+        if name != flag:
+            out.append(arg)
+            continue
+        named = yaml.safe_load(value if is_assigned else next(rest, ""))
+        names = [named] if isinstance(named, str) else named
+        if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
+            remedy = f"Write --suites '[{suite_names()[0]}]', for example."
+            raise ConfigError(flag, named, "names of suites or of YAML files", remedy)
+        out += ["--config", str(temporary_config("suites.yaml", {"data": {"suites": inline(names, flag)}}))]
+    return out
 
 
-def compose(path: Path, choices: Sequence[str]) -> Path:
-    """The composed config as a plain YAML file in a temporary folder that lives as long as the process."""
-    return temporary_config(path.name, composed(path, choices).plain)
+# ---------------------------------------------------------------------- suites
+
+
+def inline(suites: Sequence[Any], key: str = "data.suites") -> list[Any]:
+    """The list with every name replaced by the suites of its file; suites that are spelled out stay as they are."""
+    return [each for suite in suites for each in (read_suites(suite, key) if isinstance(suite, str) else [suite])]
+
+
+def read_suites(name: str, key: str = "--suites") -> list[dict[str, Any]]:
+    """The suites of a file, by its shipped name or its path, as plain values that `data.suites` takes."""
+    path = _find(name, key, "suite/", suite_names(), "a YAML file")
+    content = _content(path, key, name)
+    suites = content if isinstance(content, list) else [content]
+    if not suites or not all(isinstance(suite, dict) for suite in suites):
+        raise ConfigError(key, name, "a file with one suite or a list of suites", f"Look into {path}.")
+    return [{"name": path.stem, **suite, **_world(suite.get("env"), path)} for suite in suites]
+
+
+def _world(env: Any, path: Path) -> dict[str, Any]:
+    """The suite's world spelled out, where it is a name."""
+    if not isinstance(env, str):
+        return {}
+    for folder in config_folders():
+        if (file := folder / "env" / f"{env}.yaml").is_file():
+            return {"env": yaml.safe_load(file.read_text())}
+    raise ConfigError(f"env in {path}", env, "the name of a shipped world", "See `worlds`.")
+
+
+# ---------------------------------------------------------------------- composition
 
 
 @dataclass(frozen=True)
@@ -155,16 +217,12 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
     return Composed(plain, chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
 
 
-def temporary_config(name: str, content: object) -> Path:
-    """The content as a YAML file of that name in a temporary folder that lives as long as the process."""
-    target = Path(_folder().name) / name
-    target.write_text(yaml.safe_dump(content, sort_keys=False))
-    return target
-
-
 _temporary: list["tempfile.TemporaryDirectory[str]"] = []
 
 
-def _folder() -> "tempfile.TemporaryDirectory[str]":
+def temporary_config(name: str, content: object) -> Path:
+    """The content as a YAML file of that name in a temporary folder that lives as long as the process."""
     _temporary.append(tempfile.TemporaryDirectory(prefix=scratch_prefix("config")))
-    return _temporary[-1]
+    target = Path(_temporary[-1].name) / name
+    target.write_text(yaml.safe_dump(content, sort_keys=False))
+    return target

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of
-from cod_lightning.commands.train import quieten
+from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import locked

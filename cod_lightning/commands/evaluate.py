@@ -41,31 +41,23 @@ def evaluate(
     _pass(trainer, module, data, PolicyLabel.REFERENCE)
     if warm_start is not None:
         trained = copy.deepcopy(trained_weights(module.model))
-        load_whole(module.model, _started_from(module.model, warm_start))
+        # with an adapter the base is still there, and an adapter of zeros adds nothing to it
+        zeros = {name: weight.detach() * 0 for name, weight in adapter_weights(module.model).items()}
+        load_whole(module.model, zeros or load_file(warm_start / "model.safetensors"))
         try:
             _pass(trainer, module, data, PolicyLabel.WARM_START)
         finally:
             module.model.load_state_dict(trained, strict=False)
     if trainer.is_global_zero:
-        _show(Path(trainer.default_root_dir) / "evaluation.json", evaluation, data, warm_start)
+        path, console = Path(trainer.default_root_dir) / "evaluation.json", Screen()
+        teacher = getattr(data.env, "teacher", None)
+        note = teacher.described() if warm_start is not None and isinstance(teacher, TeacherDials) else ""
+        print_table(_of(read_results(path), evaluation), console, note=note)
+        console.print(f"Written to {path}")
+        for line in (data.engine.report(), *(part.report() for part in data.rewards.values())):
+            if line:
+                console.print(Text(line))
     evaluation.played.clear()
-
-
-def _show(path: Path, evaluation: Evaluation, data: Any, warm_start: Path | None) -> None:
-    console = Screen()
-    teacher = getattr(data.env, "teacher", None)
-    told = teacher.described() if warm_start is not None and isinstance(teacher, TeacherDials) else ""
-    print_table(_of(read_results(path), evaluation), console, note=told)
-    console.print(f"Written to {path}")
-    for line in (data.engine.report(), *(part.report() for part in data.rewards.values())):
-        if line:
-            console.print(Text(line))
-
-
-def _started_from(model: Any, warm_start: Path) -> dict[str, Any]:
-    """The weights of before training: with an adapter the base is still there, and an adapter of zeros adds nothing to it."""
-    adapter = adapter_weights(model)
-    return {n: w.detach() * 0 for n, w in adapter.items()} or load_file(warm_start / "model.safetensors")
 
 
 def _pass(trainer: Any, module: Any, data: Any, label: PolicyLabel) -> None:
@@ -85,6 +77,5 @@ def _of(results: Results, evaluation: Evaluation) -> Results:
         return Results(suites={name: record for name, record in results["suites"].items() if name in suites})
     paths = dict.fromkeys(one.checkpoint for one in evaluation.played if one.checkpoint is not None)
     found = {path: results.get("checkpoints", {})[path] for path in paths}
-    return Results(
-        suites={}, checkpoints={path: {n: r for n, r in of.items() if n in suites} for path, of in found.items()}
-    )
+    chosen = {path: {n: r for n, r in of.items() if n in suites} for path, of in found.items()}
+    return Results(suites={}, checkpoints=chosen)

@@ -19,13 +19,11 @@ from cod_lightning import __version__
 from cod_lightning.adapters import adapter_weights, write_adapter, write_adapter_config
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
-from cod_lightning.commands.train import quieten
+from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.base_weights import BaseWeights
 from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.reports import card
-from cod_lightning.rollout.chat import Chat
-from cod_lightning.types import Message, Role, Split
+from cod_lightning.types import Split
 from datamodules import RolloutDataModule
 
 RUN_CONFIG = "run_config.yaml"
@@ -39,23 +37,14 @@ class ExportCLI(FromRunCLI):
     command = "export"
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Folder and precision."""
         super().add_arguments_to_parser(parser)
-        parser.add_argument(
-            "--out", type=str | None, default=None, help="Folder to write; new, or with --overwrite true."
-        )
-        parser.add_argument(
-            "--dtype",
-            type=Literal["float32", "bfloat16", "float16"] | None,
-            default=None,
-            help="Precision of the exported weights; null: the checkpoint's (adapter merged: its base's; into 4 bits: bfloat16).",
-        )
-        parser.add_argument(
-            "--adapter",
-            type=bool,
-            default=False,
-            help="Write the adapter alone, in peft's form, not merged into its base.",
-        )
+        text = "Folder to write; new, or with --overwrite true."
+        parser.add_argument("--out", type=str | None, default=None, help=text)
+        text = "Precision of the exported weights; null: the checkpoint's (adapter merged: its base's; into 4 bits: bfloat16)."
+        kind = Literal["float32", "bfloat16", "float16"] | None
+        parser.add_argument("--dtype", type=kind, default=None, help=text)
+        text = "Write the adapter alone, in peft's form, not merged into its base."
+        parser.add_argument("--adapter", type=bool, default=False, help=text)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -69,7 +58,7 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("--out", "missing", "a folder to write", "Add --out DIR.")
     if options.adapter and not isinstance(policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
-    told = ""
+    done = ""
     with replacing(Path(options.out), overwrite=options.overwrite) as folder:
         checkpoint = read_checkpoint(options.ckpt_path)
         model = model_of(policy, data, None)
@@ -78,18 +67,20 @@ def run(argv: Sequence[str]) -> int:
             dtype = getattr(torch, options.dtype)
         if policy.base is None:
             model.to(dtype).eval()  # pyright: ignore
-            _save(model, data, folder)
-        elif options.adapter:
-            _save_adapter(model, data, folder)
-        else:
-            model, told = _merged(model, policy.base, options.dtype and dtype)
-            _save(model, data, folder)
+        elif not options.adapter:
+            chosen = dtype if options.dtype else torch.bfloat16 if policy.base.dtype == "nf4" else None
+            model = merged(model, chosen).eval()
+            done = f": the adapter merged into {policy.base.name}"
+            if policy.base.dtype == "nf4":
+                name = str(chosen).removeprefix("torch.")
+                done = f": the adapter merged into its 4-bit base, dequantised, in {name}"
+        _save(model, data, folder, adapter=options.adapter)
         config = {key: cli.asked[key] for key in _KEPT}
         config["trainer"]["default_root_dir"] = None
         (folder / RUN_CONFIG).write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
         facts = _facts(cli, checkpoint, model)
         (folder / "README.md").write_text(card.render(facts), encoding="utf-8")
-    print(f"wrote {options.out}{told}")
+    print(f"wrote {options.out}{done}")
     return 0
 
 
@@ -117,47 +108,34 @@ def replacing(out: Path, *, overwrite: bool) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _merged(model: PreTrainedModel, base: BaseWeights, dtype: torch.dtype | None) -> tuple[PreTrainedModel, str]:
-    """The plain model, and what a person has to know of it."""
-    if base.dtype == "nf4":
-        dtype = dtype or torch.bfloat16
-        name = str(dtype).removeprefix("torch.")
-        return merged(model, dtype).eval(), f": the adapter merged into its 4-bit base, dequantised, in {name}"
-    return merged(model, dtype).eval(), f": the adapter merged into {base.name}"
-
-
-def _save_adapter(model: PreTrainedModel, data: RolloutDataModule, folder: Path) -> None:
-    """The adapter, its tokenizer, and how the policy was sampled from."""
-    write_adapter(adapter_weights(model), folder)
-    write_adapter_config(model, folder)
-    _generation_config(data.chat, data.max_new_tokens).save_pretrained(folder)
-    data.chat.tokenizer.save_pretrained(folder)
-
-
-def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path) -> None:
-    """Weights, config, tokenizer with its chat template, and how the policy was sampled from."""
-    model.generation_config = _generation_config(data.chat, data.max_new_tokens)
-    model.save_pretrained(folder)
-    for weights in folder.glob("*.safetensors"):
-        weights.chmod((folder / "config.json").stat().st_mode)  # safetensors leaves them to their owner alone
-    data.chat.tokenizer.save_pretrained(folder)
-
-
-def _generation_config(chat: Chat, max_new_tokens: int) -> GenerationConfig:
-    """Plain sampling at temperature 1, which is what training optimises."""
-    return GenerationConfig(
+def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adapter: bool) -> None:
+    """Weights, or the adapter alone; config, tokenizer with its chat template, and how the policy was sampled from."""
+    sampling = GenerationConfig(  # plain sampling at temperature 1, which is what training optimises
         do_sample=True,
         temperature=1.0,
         top_p=1.0,
         top_k=0,
-        max_new_tokens=max_new_tokens,
-        eos_token_id=sorted(chat.stop_ids),
-        pad_token_id=chat.pad_id,
+        max_new_tokens=data.max_new_tokens,
+        eos_token_id=sorted(data.chat.stop_ids),
+        pad_token_id=data.chat.pad_id,
     )
+    if adapter:
+        write_adapter(adapter_weights(model), folder)
+        write_adapter_config(model, folder)
+        sampling.save_pretrained(folder)
+    else:
+        model.generation_config = sampling
+        model.save_pretrained(folder)
+        for weights in folder.glob("*.safetensors"):
+            weights.chmod((folder / "config.json").stat().st_mode)  # safetensors leaves them to their owner alone
+    data.chat.tokenizer.save_pretrained(folder)
 
 
 def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Facts:
-    root = run_folder(checkpoint.path)
+    root, data = run_folder(checkpoint.path), cli.datamodule
+    pack = data.env.sample_pack(split=Split.TEST, index=0, num_tasks=data.pack_size)
+    observation, _ = data.env.reset(options={"task": pack.tasks[0]})
+    system = data.context.prepare(data.context.empty(), data.env.rules, observation).system
     evaluation = None if root is None else root / "evaluation.json"
     versions = {"cod_lightning": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
     return card.Facts(
@@ -167,24 +145,16 @@ def _facts(cli: Any, checkpoint: Checkpoint, model: PreTrainedModel) -> card.Fac
         updates=checkpoint.global_step,
         written=_time(checkpoint.path),
         config=cli.asked,
-        world=cli.datamodule.env.name,
+        world=data.env.name,
         num_parameters=model.num_parameters(),
         dtype=str(model.dtype).removeprefix("torch."),
         window=cli.model.policy.window,
-        prompt=tuple((message.role.value, message.content) for message in _first_prompt(cli.datamodule)),
+        prompt=(("system", system), ("user", observation)),
         evaluation=evaluation,
         evaluated=None if evaluation is None or not evaluation.is_file() else _time(evaluation),
         written_by=checkpoint.versions,
         exported_by={**versions, "python": platform.python_version()},
     )
-
-
-def _first_prompt(data: RolloutDataModule) -> tuple[Message, Message]:
-    """What a policy is shown first in a held-out world, with no context yet."""
-    pack = data.env.sample_pack(split=Split.TEST, index=0, num_tasks=data.pack_size)
-    observation, _ = data.env.reset(options={"task": pack.tasks[0]})
-    system = data.context.prepare(data.context.empty(), data.env.rules, observation).system
-    return Message(Role.SYSTEM, system), Message(Role.USER, observation)
 
 
 def _time(path: Path) -> datetime:

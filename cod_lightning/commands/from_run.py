@@ -10,7 +10,8 @@ from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.config_files import expand, temporary_config
-from cod_lightning.commands.train import TrainCLI, start
+from cod_lightning.commands.lightning_cli import start
+from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.trusted import OWN, STRATEGIES, only_from
@@ -37,7 +38,6 @@ class FromRunCLI(TrainCLI):
     """The config as it was asked for, in plain containers."""
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """The checkpoint."""
         super().add_arguments_to_parser(parser)
         parser.add_argument(
             "--ckpt_path", type=str | None, default=None, help="Checkpoint; null: model.policy as it is."
@@ -81,7 +81,8 @@ def with_the_runs_config(argv: Sequence[str]) -> list[str]:
     flags = [arg.partition("=")[0] for arg in argv]
     if "--config" in flags or "-c" in flags or "--ckpt_path" not in flags:
         return list(argv)
-    path = _value(argv, "--ckpt_path")
+    at = flags.index("--ckpt_path")
+    path = argv[at].partition("=")[2] if "=" in argv[at] else next(iter(argv[at + 1 :]), "")
     folder = run_folder(path) if path and Path(path).exists() else None
     if folder is None:
         read_checkpoint(path, "--ckpt_path")
@@ -100,12 +101,3 @@ def model_of(policy: Policy, data: RolloutDataModule, ckpt_path: str | None) -> 
     if ckpt_path is not None:
         read_checkpoint(ckpt_path).load_into(model, policy.base)
     return model
-
-
-def _value(argv: Sequence[str], flag: str) -> str:
-    for before, arg in zip(["", *argv], argv, strict=False):
-        if before == flag:
-            return arg
-        if arg.startswith(f"{flag}="):
-            return arg.partition("=")[2]
-    return ""

@@ -17,8 +17,10 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import Comparison, ReferenceRow, play_reference, summarise
+from cod_lightning.evaluation.view import with_interval
+from cod_lightning.markdown import table
 from cod_lightning.terminal import Screen
-from cod_lightning.types import Lifecycle, Split
+from cod_lightning.types import Split
 
 _ABOUT = """Success (share of tasks solved) and reward by position: means with 95 % bootstrap intervals over packs. *random*
 answers legally at random; *memoryless* is the scripted policy with its context hidden from every solve prompt (memory that the
@@ -45,18 +47,29 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--worlds", type=list[str] | None, default=None, help="Names from `worlds`; null for all.")
     parser.add_argument("--num_packs", type=int, default=200, help="Packs for each world and policy.")
     parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
-    parser.add_argument(
-        "--split", type=Split, default=Split.TEST, help="Share of the worlds that packs are drawn from."
-    )
+    text = "Share of the worlds that packs are drawn from."
+    parser.add_argument("--split", type=Split, default=Split.TEST, help=text)
     parser.add_argument("--out", type=str | None, default=None, help="Write OUT.json and OUT.md as well.")
     options = parse_world(parser, argv)
-    _check(options)
+    if options.num_packs < 2:
+        expected = "at least 2, since intervals resample packs"
+        raise ConfigError("--num_packs", options.num_packs, expected, "200 will do.")
+    if options.pack_size < 1:
+        raise ConfigError("--pack_size", options.pack_size, "at least 1", "4 is the default.")
     console = Screen()
     chosen = _worlds(options)
     measured: list[Measured] = []
     for name, world in chosen.items():
         measured.append(_measure(name, world, options))
-        console.print(_table(measured[-1]))
+        shown = Table(title=f"{name} ({measured[-1].seconds:.0f} s)", title_justify="left", box=None)
+        shown.add_column("success by position")
+        for title in (*map(str, range(options.pack_size)), "reward"):
+            shown.add_column(title, justify="right")
+        for row in measured[-1].rows:
+            mean = sum(e.mean for e in row.reward) / len(row.reward)
+            failed = f" ({row.num_failed} failed)" if row.num_failed else ""
+            shown.add_row(f"{row.comparison}{failed}", *(f"{e.mean:.2f}" for e in row.success), f"{mean:.3f}")
+        console.print(shown)
     if options.out:
         _write(Path(options.out), measured, options)
         print(f"Written to {options.out}.md and {options.out}.json")
@@ -75,7 +88,7 @@ def _measure(name: str, world: TextEnv, options: Any) -> Measured:
         bar = progress.add_task(name, total=len(Comparison) * options.num_packs)
         for comparison in Comparison:
             progress.update(bar, description=f"{name}: {comparison}")
-            lives: list[Lifecycle] = []
+            lives = []
             for life in play_reference(world, packs, comparison, mechanism):
                 lives.append(life)
                 progress.advance(bar)
@@ -91,28 +104,6 @@ def _worlds(options: Any) -> dict[str, TextEnv]:
     if unknown := [name for name in names if name not in known]:
         raise ConfigError("--worlds", ", ".join(unknown), f"names out of {', '.join(known)}", "See `worlds`.")
     return {name: parse_world(world_parser("references", ""), ["--env", name]).env for name in names}
-
-
-def _check(options: Any) -> None:
-    if options.num_packs < 2:
-        raise ConfigError(
-            "--num_packs", options.num_packs, "at least 2, since intervals resample packs", "200 will do."
-        )
-    if options.pack_size < 1:
-        raise ConfigError("--pack_size", options.pack_size, "at least 1", "4 is the default.")
-
-
-def _table(measured: Measured) -> Table:
-    table = Table(title=f"{measured.name} ({measured.seconds:.0f} s)", title_justify="left", box=None)
-    table.add_column("success by position")
-    for n in range(len(measured.rows[0].success)):
-        table.add_column(str(n), justify="right")
-    table.add_column("reward", justify="right")
-    for row in measured.rows:
-        mean = sum(e.mean for e in row.reward) / len(row.reward)
-        failed = f" ({row.num_failed} failed)" if row.num_failed else ""
-        table.add_row(f"{row.comparison}{failed}", *(f"{e.mean:.2f}" for e in row.success), f"{mean:.3f}")
-    return table
 
 
 def _write(stem: Path, measured: Sequence[Measured], options: Any) -> None:
@@ -137,17 +128,13 @@ def _write(stem: Path, measured: Sequence[Measured], options: Any) -> None:
 
 
 def _markdown(measured: Measured) -> Iterator[str]:
-    positions = range(len(measured.rows[0].success))
+    failed = sum(row.num_failed for row in measured.rows)
+    yield f"## {measured.name}" + (f"\n\n{failed} lifecycles failed and are left out." if failed else "")
     for quantity in ("success", "reward"):
-        head = ["| " + " | ".join([quantity, *map(str, positions)]) + " |", "| --- " * (len(positions) + 1) + "|"]
-        rows = [
-            f"| {row.comparison} | " + " | ".join(_shown(e) for e in getattr(row, quantity)) + " |"
-            for row in measured.rows
+        lines = [
+            [row.comparison, *(with_interval(e.known, e.ci95) for e in getattr(row, quantity))] for row in measured.rows
         ]
-        if quantity == "success":
-            failed = sum(row.num_failed for row in measured.rows)
-            yield f"## {measured.name}" + (f"\n\n{failed} lifecycles failed and are left out." if failed else "")
-        yield "\n".join([*head, *rows])
+        yield table([quantity, *map(str, range(len(measured.rows[0].success)))], lines)
 
 
 def _record(row: ReferenceRow) -> dict[str, Any]:
@@ -164,7 +151,3 @@ def _record(row: ReferenceRow) -> dict[str, Any]:
 def _numbers(estimate: Estimate) -> dict[str, float | None]:
     values = {"mean": estimate.mean, "low": estimate.low, "high": estimate.high}
     return {key: None if math.isnan(value) else round(value, 4) for key, value in values.items()}
-
-
-def _shown(estimate: Estimate) -> str:
-    return f"{estimate.mean:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]" if not math.isnan(estimate.mean) else "-"

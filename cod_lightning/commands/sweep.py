@@ -1,21 +1,25 @@
 """`sweep`: every combination of choices and seeds, each trained in a process of its own, and one table that compares them."""
 
+import contextlib
+import io
 import os
 import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cod_lightning.commands.config_files import split_choices
+from cod_lightning.commands.config_files import split_choices, temporary_config
 from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.sweep_job import LAUNCHERS, check_launcher, launch, still_runs
+from cod_lightning.commands.sweep_plan import Job, plan, warm_starts
 from cod_lightning.errors import ConfigError
-from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_record, write_record
-
-if TYPE_CHECKING:
-    from cod_lightning.commands.sweep_plan import Job
+from cod_lightning.folder_lock import locked
+from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
 
 _DESCRIPTION = """Train every combination of the values given for each key, and compare: GROUP=A,B chooses in a config group,
 key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the
@@ -34,19 +38,19 @@ def run(argv: Sequence[str]) -> int:
     if options.config is None:
         raise ConfigError("--config", "missing", "the config that is varied", "Try --config smoke credit=episode,task.")
     at_once = _at_once(options)
-    from cod_lightning.commands.sweep_launch import LAUNCHERS, check_launcher
-    from cod_lightning.commands.sweep_plan import plan
-
     if options.launcher not in LAUNCHERS:
         raise ConfigError("--launcher", options.launcher, f"one of {', '.join(LAUNCHERS)}", "basic is the default.")
     check_launcher(options.launcher)
-
     root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
     axes = [choice for choice in choices if not choice.startswith("hydra.")]
     jobs = plan(options.config, axes, root, options.threads)
     if options.print_jobs:
-        return _print_jobs(jobs)
-    _run(jobs, root, options.launcher, at_once, [choice for choice in choices if choice.startswith("hydra.")])
+        for job in jobs:
+            print(f"{_status(job):<9} {job.record.kind:<11} {job.record.label}  ->  {job.folder}")
+        print(f"{len(jobs)} jobs, {sum(_status(job) is JobStatus.FINISHED for job in jobs)} finished")
+        return 0
+    with locked(root, "--out", "sweep"):
+        _run(jobs, root, options.launcher, at_once, [choice for choice in choices if choice.startswith("hydra.")])
     failed = _failures(jobs)
     if any(_status(job) is JobStatus.FINISHED and job.record.kind is JobKind.FIT for job in jobs):
         _table([root], options, argv)
@@ -59,34 +63,20 @@ def _parse(argv: Sequence[str]) -> Any:
         usage="%(prog)s --config NAME KEY=VALUES ...",
         description=" ".join(_DESCRIPTION.split()),
     )
-    parser.add_argument("--config", default=None, help="As in `fit`; its hydra.sweeper.params are axes too.")
-    parser.add_argument("--out", type=Path, default=None, metavar="FOLDER", help="Default: runs/sweeps/CONFIG.")
-    parser.add_argument(
-        "--launcher",
-        default="basic",
-        help="basic: one after another; joblib: several at a time; submitit: on a cluster (slurm); submitit_local.",
-    )
-    parser.add_argument("--jobs", type=int, default=None, help="At a time, with joblib; default: cores over --threads.")
-    parser.add_argument("--threads", type=int, default=1, help="Of torch in each job, where torch_threads is not set.")
-    parser.add_argument(
-        "--print_jobs", action="store_true", help="Print what would run and how far it is; run nothing."
-    )
-    parser.add_argument(
-        "--table", nargs="+", type=Path, default=None, metavar="FOLDER", help="Compare the runs in there; run nothing."
-    )
-    parser.add_argument(
-        "--reference",
-        default=None,
-        metavar="KEY=VALUE,...",
-        help="Cell that the others are compared with; default: the first.",
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=None,
-        metavar="STEM",
-        help="Of the files written; default: FOLDER/sweep_results.",
-    )
+    add = parser.add_argument
+    add("--config", default=None, help="As in `fit`; its hydra.sweeper.params are axes too.")
+    add("--out", type=Path, default=None, metavar="FOLDER", help="Default: runs/sweeps/CONFIG.")
+    text = "basic: one after another; joblib: several at a time; submitit: on a cluster (slurm); submitit_local."
+    add("--launcher", default="basic", help=text)
+    add("--jobs", type=int, default=None, help="At a time, with joblib; default: cores over --threads.")
+    add("--threads", type=int, default=1, help="Of torch in each job, where torch_threads is not set.")
+    add("--print_jobs", action="store_true", help="Print what would run and how far it is; run nothing.")
+    text = "Compare the runs in there; run nothing."
+    add("--table", nargs="+", type=Path, default=None, metavar="FOLDER", help=text)
+    text = "Cell that the others are compared with; default: the first."
+    add("--reference", default=None, metavar="KEY=VALUE,...", help=text)
+    text = "Of the files written; default: FOLDER/sweep_results."
+    add("--results", type=Path, default=None, metavar="STEM", help=text)
     return parser.parse_args(list(argv))
 
 
@@ -97,77 +87,85 @@ def _at_once(options: Any) -> int:
         raise ConfigError("--threads", options.threads, "at least 1", "1 is the default.")
     most = max(1, cores // options.threads)
     if options.jobs is not None and options.launcher != "joblib":
-        raise ConfigError(
-            "--jobs", options.jobs, f"left out with --launcher {options.launcher}", "Add --launcher joblib."
-        )
+        expected = f"left out with --launcher {options.launcher}"
+        raise ConfigError("--jobs", options.jobs, expected, "Add --launcher joblib.")
     if options.jobs is not None and not 1 <= options.jobs <= most:
         expected = f"1 to {most}, with {cores} cores and {options.threads} threads a job"
         raise ConfigError("--jobs", options.jobs, expected, "Threads that share a core spin and crawl.")
     return options.jobs or most
 
 
-def _print_jobs(jobs: Sequence["Job"]) -> int:
-    for job in jobs:
-        print(f"{_status(job):<9} {job.record.kind:<11} {job.record.label}  ->  {job.folder}")
-    print(f"{len(jobs)} jobs, {sum(_status(job) is JobStatus.FINISHED for job in jobs)} finished")
-    return 0
-
-
-def _status(job: "Job") -> JobStatus:
+def _status(job: Job) -> JobStatus:
     return read_record(job.folder).status if (job.folder / "job.json").is_file() else JobStatus.PLANNED
 
 
-def _run(jobs: Sequence["Job"], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
-    """Everything that is not finished, in a folder that no other sweep works in meanwhile."""
-    from cod_lightning.folder_lock import locked
-
-    with locked(root, "--out", "sweep"):
-        _run_alone(jobs, root, launcher, at_once, hydra)
-
-
-def _run_alone(jobs: Sequence["Job"], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
-    """Warm starts, then jobs."""
-    from cod_lightning.commands.sweep_check import check
-    from cod_lightning.commands.sweep_job import still_runs
-    from cod_lightning.commands.sweep_launch import launch
-    from cod_lightning.commands.sweep_plan import warm_starts
-
+def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Sequence[str]) -> None:
+    """Run everything that is not finished, in a folder that no other sweep works in meanwhile: warm starts, then jobs."""
     todo = [job for job in jobs if _status(job) is not JobStatus.FINISHED]
     known = {job.folder: read_record(job.folder) for job in todo if (job.folder / "job.json").is_file()}
     for folder, record in known.items():
         if still_runs(folder, record):  # its sweep was killed and has left it behind
             expected, remedy = "a folder in which nobody works", f"End process {record.pid}, or wait: {record.label}."
             raise ConfigError("--out", root, expected, remedy)
-    check([job for job in todo if job.record.kind is JobKind.FIT])
+    _check([job for job in todo if job.record.kind is JobKind.FIT])
     for job in todo:
         job.write_config()
         write_record(job.folder, known.get(job.folder, job.record))
     print(f"{len(jobs)} jobs: {len(jobs) - len(todo)} finished before, {len(todo)} to run in {root}", flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a job's process is ended too
-    for name, seed, threads in warm_starts(todo):
-        _make_warm_start(name, seed, threads)
+    for name, seed, threads in warm_starts(todo):  # into the cache, before jobs race for it
+        line = [sys.executable, "-m", "cod_lightning", "warm_start", "--cached", name]
+        line += ["--seed_everything", str(seed), "--torch_threads", str(threads)]
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+        done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+        last = (done.stderr.strip().splitlines() or [""])[-1]
+        print(f"seed {seed}, {last if done.returncode == 0 else f'warm start {name} FAILED: {last}'}", flush=True)
     if todo:
         launch([job.folder for job in todo], root, launcher, at_once, hydra)
 
 
-def _make_warm_start(name: str, seed: int, threads: int) -> None:
-    """Into the cache, before jobs race for it; where that fails, the jobs that want it fail too and say why."""
-    line = [sys.executable, "-m", "cod_lightning", "warm_start", "--cached", name]
-    line += ["--seed_everything", str(seed), "--torch_threads", str(threads)]
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
-    last = (done.stderr.strip().splitlines() or [""])[-1]
-    print(
-        f"seed {seed}, {last}" if done.returncode == 0 else f"seed {seed}, warm start {name} FAILED: {last}", flush=True
-    )
+def _check(jobs: Sequence[Job]) -> None:
+    """Build every cell before one runs, in a process of its own: a typo costs seconds and not a night.
+
+    Raises `ConfigError` for the first cell that `fit` would refuse.
+    """
+    cells = list({str(sorted(job.record.setting.items())): job for job in jobs}.values())
+    if not cells:
+        return
+    print(f"checking {len(cells)} cells", flush=True)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        for job, said in zip(cells, pool.map(build_error, [job.config for job in cells]), strict=True):
+            if said is not None:
+                raise ConfigError("sweep", job.record.label, "a cell that can be built", said)
 
 
-def _failures(jobs: Sequence["Job"]) -> int:
+def build_error(config: dict[str, Any]) -> str | None:
+    """Why `fit` would refuse the config; None if it would not."""
+    from cod_lightning.commands.lightning_cli import quieten, start
+    from cod_lightning.commands.train import TrainCLI
+    from datamodules import RolloutDataModule
+    from modules import GRPOModule
+
+    quieten()
+    path = temporary_config("job.yaml", {**config, "warm_start": None})
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed):
+            cli = start(TrainCLI, GRPOModule, RolloutDataModule, ["--config", str(path)], execute=False)
+        cli.model.credit.check(cli.datamodule.pack_size)
+    except ConfigError as error:
+        return str(error)
+    except SystemExit:
+        return printed.getvalue().strip().partition("error: ")[2]
+    return None
+
+
+def _failures(jobs: Sequence[Job]) -> int:
     """Print them; 1 if there are any."""
-    records: list[JobRecord] = [read_record(job.folder) for job in jobs]
-    wrong = [(job, one) for job, one in zip(jobs, records, strict=True) if one.status is not JobStatus.FINISHED]
-    for job, one in wrong:
-        print(f"error: {one.label}: {one.error or one.status} (see {job.folder / 'log.txt'})", file=sys.stderr)
+    records = {job.folder: read_record(job.folder) for job in jobs}
+    wrong = {folder: one for folder, one in records.items() if one.status is not JobStatus.FINISHED}
+    for folder, one in wrong.items():
+        print(f"error: {one.label}: {one.error or one.status} (see {folder / 'log.txt'})", file=sys.stderr)
     if wrong:
         print(f"error: {len(wrong)} of {len(records)} jobs are not finished", file=sys.stderr)
     return int(bool(wrong))

@@ -1,36 +1,57 @@
-"""One job of a sweep: a command in a process of its own, so that memory is clean and its peak is the run's own.
+"""Jobs of a sweep: each a command in a process of its own, so that memory is clean and its peak is the run's own.
 
-Launchers run it in workers of theirs, on other machines too, so nothing heavy is imported here.
+A Hydra launcher runs them: one after another, several at a time on this machine, or on a cluster. The jobs are composed
+already, so Hydra's multirun goes over their numbers alone; the axes are `sweep_plan.py`'s. Launchers import this file in
+their own workers, on other machines too, so nothing heavy is imported here.
 """
 
+import contextlib
+import importlib.util
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_record, write_record
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 _TELLING = re.compile(r"error|exception|killed", re.IGNORECASE)
 _LAST = ("evaluation.json", "evaluation_packs.parquet", "report.html")
 """What a job writes at its end."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+LAUNCHERS = {
+    "basic": ("basic", "hydra"),
+    "joblib": ("joblib", "hydra_plugins.hydra_joblib_launcher"),
+    "submitit": ("submitit_slurm", "hydra_plugins.hydra_submitit_launcher"),
+    "submitit_local": ("submitit_local", "hydra_plugins.hydra_submitit_launcher"),
+}
+"""As typed -> as Hydra calls it, and the package that brings it."""
 
 
 def run_job(folder: Path, place: str = "") -> JobRecord:
     """Run it to its end, write down how it went, print one line; a failure is data and raises nothing."""
     record = read_record(folder)
-    resumes = _was_interrupted(record) and (folder / "checkpoints" / "last.ckpt").is_file()
+    interrupted = record.status in (JobStatus.RUNNING, JobStatus.INTERRUPTED)
+    resumes = interrupted and (folder / "checkpoints" / "last.ckpt").is_file()
     record = replace(record, status=JobStatus.RUNNING, error=None, num_attempts=record.num_attempts + 1)
     if not resumes:
         record = replace(record, wall_s=0.0, cpu_s=0.0, peak_mib=0.0)
     print(f"{place}{record.label}: {'goes on from its last checkpoint' if resumes else 'begins'}", flush=True)
     record = _run(folder, record, command(folder, record.kind, resumes=resumes))
     write_record(folder, record)
-    print(f"{place}{record.label}: {_told(record)}", flush=True)
+    cost = f"{record.wall_s:.0f} s ({record.cpu_s:.0f} s of CPU), peak {record.peak_mib:.0f} MiB"
+    finished = record.status is JobStatus.FINISHED
+    ended = f"finished in {cost}" if finished else f"{record.status.upper()} after {cost}: {record.error}"
+    print(f"{place}{record.label}: {ended}", flush=True)
     return record
 
 
@@ -47,14 +68,10 @@ def command(folder: Path, kind: JobKind, *, resumes: bool = False) -> list[str]:
 def still_runs(folder: Path, record: JobRecord) -> bool:
     """Whether a process of this machine is at it; seen where there is /proc."""
     try:
-        told = Path(f"/proc/{record.pid}/cmdline").read_bytes().decode(errors="replace")
+        line = Path(f"/proc/{record.pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
         return False
-    return record.status is JobStatus.RUNNING and str(folder) in told
-
-
-def _was_interrupted(record: JobRecord) -> bool:
-    return record.status in (JobStatus.RUNNING, JobStatus.INTERRUPTED)
+    return record.status is JobStatus.RUNNING and str(folder) in line
 
 
 def _run(folder: Path, record: JobRecord, line: list[str]) -> JobRecord:
@@ -86,28 +103,80 @@ def _run(folder: Path, record: JobRecord, line: list[str]) -> JobRecord:
 
 
 def _outcome(folder: Path, kind: JobKind, code: int) -> tuple[JobStatus, str | None]:
-    """Status and error. Lightning ends with 0 after a SIGTERM, so what a job writes last has to be there as well."""
+    """Status and error: the last line of the log that names one, else its last line.
+
+    Lightning ends with 0 after a SIGTERM, so what a job writes last has to be there as well.
+    """
     if code < 0:
         remedy = " (out of memory?)" if -code == signal.SIGKILL else ""
         return JobStatus.INTERRUPTED, f"killed by {signal.Signals(-code).name}{remedy}"
     if code > 0:
-        return JobStatus.FAILED, _error(folder / "log.txt")
+        log = (folder / "log.txt").read_text(errors="replace")
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
+        telling = [line for line in lines[-20:] if _TELLING.search(line)]
+        return JobStatus.FAILED, (telling or lines or ["it wrote nothing"])[-1].removeprefix("error: ")
     evaluation = folder / "evaluation.json"
-    told = evaluation.read_text(encoding="utf-8") if evaluation.is_file() else ""
-    if told and ((folder / "report.html").is_file() if kind is JobKind.FIT else '"warm_start' in told):
+    text = evaluation.read_text(encoding="utf-8") if evaluation.is_file() else ""
+    if text and ((folder / "report.html").is_file() if kind is JobKind.FIT else '"warm_start' in text):
         return JobStatus.FINISHED, None
     return JobStatus.INTERRUPTED, "it ended before its evaluation did (told to stop by a signal?)"
 
 
-def _error(log: Path) -> str:
-    """The last line of its log that tells of an error, else its last line."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines[-20:] if _TELLING.search(line)]
-    return (telling or lines or ["it wrote nothing"])[-1].removeprefix("error: ")
+def check_launcher(launcher: str) -> None:
+    """Raise `ConfigError` where it is not installed."""
+    package = LAUNCHERS[launcher][1]
+    try:
+        found = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        remedy = "Install it: pip install 'cod-lightning[sweep]'."
+        raise ConfigError("--launcher", launcher, f"one that is installed, as {package}", remedy)
 
 
-def _told(record: JobRecord) -> str:
-    cost = f"{record.wall_s:.0f} s ({record.cpu_s:.0f} s of CPU), peak {record.peak_mib:.0f} MiB"
-    if record.status is JobStatus.FINISHED:
-        return f"finished in {cost}"
-    return f"{record.status.upper()} after {cost}: {record.error}"
+def launch(folders: Sequence[Path], root: Path, launcher: str, num_at_once: int, hydra: Sequence[str]) -> None:
+    """Run the jobs in these folders to their ends; `hydra` are further overrides of Hydra's own keys."""
+    import hydra as hydra_package
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    GlobalHydra.instance().clear()
+    sweep = {"dir": str(root / ".hydra"), "subdir": "${hydra.job.num}"}
+    own = {"sweep": sweep, "job": {"chdir": False}, "output_subdir": None}
+    node = {"folders": [str(folder) for folder in folders], "job": "???", "hydra": own}
+    ConfigStore.instance().store(name="cod_lightning_sweep", node=node)
+    numbers = ",".join(map(str, range(len(folders))))
+    line = ["--multirun", f"hydra/launcher={LAUNCHERS[launcher][0]}"]
+    line += ["hydra/hydra_logging=none", "hydra/job_logging=none"]
+    line += [f"hydra.launcher.n_jobs={num_at_once}"] if launcher == "joblib" else []
+    task = hydra_package.main(version_base="1.3", config_path=None, config_name="cod_lightning_sweep")(run_numbered)
+    try:
+        with _typed([*line, f"job={numbers}", *hydra]):
+            task()
+    except (HydraException, OmegaConfBaseException) as error:
+        said = " ".join(str(error).split())
+        typed = " ".join([launcher, *hydra])
+        raise ConfigError("--launcher", typed, "one that Hydra can start", f"It says: {said}") from error
+
+
+def run_numbered(config: "DictConfig") -> str:
+    """What a launcher calls, in its own process; how the job went is in its folder."""
+    number = int(config.job)
+    folders: Any = config.folders
+    record = run_job(Path(folders[number]), place=f"[{number + 1}/{len(folders)}] ")
+    return str(record.status)
+
+
+@contextlib.contextmanager
+def _typed(line: list[str]) -> Iterator[None]:
+    """`hydra.main` reads sys.argv, and lets errors through where it is told to."""
+    argv, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = ["sweep", *line], "1"
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        if full is None:
+            del os.environ["HYDRA_FULL_ERROR"]

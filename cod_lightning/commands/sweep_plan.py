@@ -5,15 +5,14 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from cod_lightning.commands.config_files import Composed, composed, config_folders, find_config
-from cod_lightning.commands.suite_files import inline
+from cod_lightning.commands.config_files import Composed, composed, config_folders, find_config, inline
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord
 
@@ -53,13 +52,20 @@ def plan(config: str, overrides: Sequence[str], root: Path, threads: int) -> lis
         own = _own_keys(combination)
         made = compose(tuple(line for line in combination if line not in own))
         job = _fit(config, made, combination, own.values(), threads)
-        label = " ".join([Path(config).stem, *_telling(combination, combinations), f"seed={job.record.seed}"])
+        varied = [line for at, line in enumerate(combination) if any(other[at] != line for other in combinations)]
+        typed = [line.lstrip("+~") for line in varied]
+        telling = [line for line in typed if not line.startswith(f"{SEED}=")]
+        label = " ".join([Path(config).stem, *telling, f"seed={job.record.seed}"])
         job = replace(job, record=replace(job.record, label=label, order=len(fits)))
         warm = _warm_start(job, root)
         if warm is not None:
             jobs.setdefault(warm.folder, warm)
             job = replace(job, record=replace(job.record, warm_start=warm.folder.name))
-        fit = _placed(job, root, JobKind.FIT, _without_warm_start(job.config))
+        config_left = copy.deepcopy(job.config)  # without the warm start's evaluation, which a job of its own does
+        if job.config.get("warm_start"):
+            for suite in config_left.get("data", {}).get("suites") or []:
+                suite["warm_start_temperatures"] = []
+        fit = _placed(job, root, JobKind.FIT, config_left)
         fits.setdefault(fit.folder, fit)
     return [*jobs.values(), *fits.values()]
 
@@ -71,12 +77,6 @@ def _own_keys(combination: Sequence[str]) -> dict[str, tuple[str, Any]]:
     lines = [line for line in combination if line.startswith("++") and not re.search(r"[./@]", line.partition("=")[0])]
     parsed = OverridesParser.create().parse_overrides(lines)
     return {line: (one.key_or_group, one.value()) for line, one in zip(lines, parsed, strict=True)}
-
-
-def _telling(combination: Sequence[str], combinations: Sequence[Sequence[str]]) -> list[str]:
-    """What not all combinations have, without the seed."""
-    varied = [line for at, line in enumerate(combination) if any(other[at] != line for other in combinations)]
-    return [line.lstrip("+~") for line in varied if not line.lstrip("+~").startswith(f"{SEED}=")]
 
 
 def warm_starts(jobs: Sequence[Job]) -> list[tuple[str, int, int]]:
@@ -95,8 +95,16 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
     for line in lines:
         if not re.match(r"^[+~]*[A-Za-z_][\w./@]*=", line):
             raise ConfigError("sweep", line, "GROUP=A,B or key=1,2,3", "Keys as in `fit --help`, without the dashes.")
+    groups = {
+        path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()
+    } - first.plain.keys()
+    addressed = []  # a choice in a group as it is; a value so that it may be new to the file (`fit` checks every key)
+    for line in lines:
+        key = line.partition("=")[0]
+        as_it_is = key in first.choices or key in groups or key[0] in "+~"
+        addressed.append(line if as_it_is else f"++{line}")
     try:
-        parsed = OverridesParser.create().parse_overrides([_addressed(line, first) for line in lines])
+        parsed = OverridesParser.create().parse_overrides(addressed)
         (batch,) = BasicSweeper.split_arguments(parsed, None)
     except HydraException as error:
         said = " ".join(str(error).split())
@@ -104,42 +112,26 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
     return batch
 
 
-def _addressed(line: str, first: Composed) -> str:
-    """A choice in a group as it is; a value so that it may be new to the file (`fit` checks every key)."""
-    key = line.partition("=")[0]
-    is_group = key in first.choices or (
-        key not in first.plain and any((folder / key).is_dir() for folder in config_folders())
-    )
-    return line if is_group or key[0] in "+~" else f"++{line}"
-
-
 def _fit(config: str, made: Composed, combination: list[str], own: Iterable[tuple[str, Any]], threads: int) -> Job:
     """The job with its config, suites spelled out, before its place and its warm start are settled."""
     content = {SEED: 1, "torch_threads": threads, **made.plain, **dict(own)}
     data: dict[str, Any] = content.get("data") or {}
     if not data.get("suites"):
-        raise ConfigError(
-            "data.suites", "empty", "a suite by which runs are compared", "Try 'data.suites=[in_domain]'."
-        )
+        expected = "a suite by which runs are compared"
+        raise ConfigError("data.suites", "empty", expected, "Try 'data.suites=[in_domain]'.")
     content["data"] = {**data, "suites": inline(data["suites"])}
+    typed = [line.lstrip("+~").partition("=")[::2] for line in combination]
+    values = {key: value for key, value in typed if key not in made.choices and key != SEED}
     record = JobRecord(
         kind=JobKind.FIT,
         label="",
         config=config,
         overrides=tuple(combination),
-        setting=made.choices | dict(_values(combination, made)),
+        setting=made.choices | values,
         seed=_whole(SEED, content[SEED]),
         threads=_whole("torch_threads", content["torch_threads"]),
     )
     return Job(Path(), record, content)
-
-
-def _values(combination: Sequence[str], made: Composed) -> Iterator[tuple[str, str]]:
-    """What was set beside choices in groups."""
-    for line in combination:
-        key, _, value = line.lstrip("+~").partition("=")
-        if key not in made.choices and key != SEED:
-            yield key, value
 
 
 def _warm_start(fit: Job, root: Path) -> Job | None:
@@ -156,15 +148,6 @@ def _warm_start(fit: Job, root: Path) -> Job | None:
         return None
     config["data"]["suites"] = asking
     return _placed(fit, root, JobKind.WARM_START, config)
-
-
-def _without_warm_start(config: dict[str, Any]) -> dict[str, Any]:
-    """The config, which leaves its warm start's evaluation to the job that does it for all cells."""
-    left = copy.deepcopy(config)
-    if config.get("warm_start"):
-        for suite in left.get("data", {}).get("suites") or []:
-            suite["warm_start_temperatures"] = []
-    return left
 
 
 def _placed(fit: Job, root: Path, kind: JobKind, config: dict[str, Any]) -> Job:

@@ -16,8 +16,8 @@ from filelock import AcquireReturnProxy, FileLock, Timeout
 from cod_lightning import __version__
 from cod_lightning.adapters import has_adapter
 from cod_lightning.commands.config_files import expand, find_config
+from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
 from cod_lightning.commands.parser import OneLine, program
-from cod_lightning.commands.train import CodCLI, quieten, start
 from cod_lightning.models.lora import merged
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule

@@ -1,4 +1,4 @@
-"""`worlds`: the shipped worlds, one line each. Also how the other commands find and build the world they are told."""
+"""`worlds`: the shipped worlds, one line each. Other commands find and build their world with it, too."""
 
 import difflib
 import re
@@ -29,18 +29,16 @@ def run(argv: Sequence[str]) -> int:
     for title in ("world", "protocol", "what it is"):
         table.add_column(title, no_wrap=title != "what it is")
     for name, path in shipped_worlds().items():
-        table.add_row(name, _protocol(path), description(path))
+        protocol = "compact" if "protocol: compact" in path.read_text() else "natural"
+        table.add_row(name, protocol, description(path))
     Screen().print(table)
     print("\nPlay one yourself: python -m cod_lightning play --env levers", file=sys.stderr)
     return 0
 
 
 def shipped_worlds() -> dict[str, Path]:
-    """Files of the group `env`, by the name that chooses them; a checkout's before an installation's."""
-    found: dict[str, Path] = {}
-    for folder in reversed(config_folders()):
-        found |= {path.stem: path for path in (folder / "env").glob("*.yaml")}
-    return dict(sorted(found.items()))
+    """Files of the group `env`, by the name that chooses them."""
+    return {path.stem: path for folder in config_folders() for path in sorted((folder / "env").glob("*.yaml"))}
 
 
 def description(path: Path) -> str:
@@ -65,33 +63,19 @@ def world_parser(command: str, description: str, *, required: bool = True) -> On
 
 def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     """Parsed arguments with shipped names replaced by their files; the world itself is built."""
-    config = parser.parse_args(_with_files(argv))
+    spelled = [
+        _file(arg) if before == "--env" else f"--env={_file(arg[6:])}" if arg.startswith("--env=") else arg
+        for before, arg in zip(["", *argv], argv, strict=False)
+    ]
+    config = parser.parse_args(spelled)
     refuse_absurd(config)
     try:
         return parser.instantiate_classes(config)
-    except ValueError as error:
-        raise _refusal(error) or error from error
-
-
-def _refusal(error: BaseException) -> ConfigError | None:
-    """What a world's own check said, out of what jsonargparse wraps around it."""
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, ConfigError):
-        seen = seen.__cause__ or seen.__context__
-    return seen
-
-
-def _with_files(argv: Sequence[str]) -> list[str]:
-    out: list[str] = []
-    for before, arg in zip(["", *argv], argv, strict=False):
-        flag, is_assigned, value = arg.partition("=")
-        if before == "--env":
-            out.append(_file(arg))
-        elif flag == "--env" and is_assigned:
-            out.append(f"--env={_file(value)}")
-        else:
-            out.append(arg)
-    return out
+    except ValueError as error:  # a world's own check is somewhere in what jsonargparse wraps around it
+        seen: BaseException | None = error
+        while seen is not None and not isinstance(seen, ConfigError):
+            seen = seen.__cause__ or seen.__context__
+        raise seen or error from error
 
 
 def _file(name: str) -> str:
@@ -102,10 +86,5 @@ def _file(name: str) -> str:
         return name
     (close, *_) = [*difflib.get_close_matches(name, worlds, n=1), ""]
     meant = f"Did you mean {close}? " if close else ""
-    raise ConfigError(
-        "--env", name, f"one of {', '.join(worlds)}, a YAML file or a class path", f"{meant}See `worlds`."
-    )
-
-
-def _protocol(path: Path) -> str:
-    return "compact" if "protocol: compact" in path.read_text() else "natural"
+    expected = f"one of {', '.join(worlds)}, a YAML file or a class path"
+    raise ConfigError("--env", name, expected, f"{meant}See `worlds`.")

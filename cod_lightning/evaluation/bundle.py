@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from cod_lightning.evaluation.intervals import Estimate, bootstrap
+from cod_lightning.evaluation.intervals import bootstrap
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.schema import Figure
 
@@ -41,16 +41,9 @@ class Bundle:
                 found[self._row[pack_id]] = row
         return found
 
-    def estimates(self, seed: int) -> tuple[Estimate, ...]:
+    def figures(self, seed: int) -> list[Figure]:
         """All of them, from the same resamples."""
         contrasts = np.zeros((len(self._contrasts), self._num_columns))
         for statistic, (first, contrast) in enumerate(self._contrasts):
             contrasts[statistic, first : first + len(contrast)] = contrast
-        return bootstrap(np.concatenate(self._values, axis=1), contrasts, seed=seed)
-
-
-def figure(estimate: Estimate) -> Figure:
-    """An estimate as it is written down: null where nothing was observed."""
-    if np.isnan(estimate.mean):
-        return Figure(mean=None, ci95=None, n=estimate.num)
-    return Figure(mean=estimate.mean, ci95=[estimate.low, estimate.high], n=estimate.num)
+        return [one.figure() for one in bootstrap(np.concatenate(self._values, axis=1), contrasts, seed=seed)]

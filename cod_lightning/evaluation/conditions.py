@@ -44,29 +44,18 @@ def conditions(suite: Suite) -> tuple[Condition, ...]:
     chosen = [Control(c) for c in (DEFAULT_CONTROLS if suite.controls is None else suite.controls)]
     if not suite.blanked_context:
         chosen = [control for control in chosen if control is not Control.BLANKED_CONTEXT]
-    trained = [_condition(suite, "trained", PolicyLabel.TRAINED)]
-    trained += [_condition(suite, c, PolicyLabel.TRAINED, control=c) for c in chosen if not c.is_reference]
-    references = [_condition(suite, c, PolicyLabel.REFERENCE, control=c) for c in chosen if c.is_reference]
-    temperatures = {*suite.warm_start_temperatures, suite.temperature} if suite.warm_start_temperatures else set()
-    warm_starts = [
-        _condition(suite, warm_start_name(t, suite.temperature), PolicyLabel.WARM_START, temperature=t)
-        for t in sorted(temperatures)
-    ]
-    return tuple(trained + warm_starts + references)
+    own, trained = suite.temperature, PolicyLabel.TRAINED
+    temperatures = {*suite.warm_start_temperatures, own} if suite.warm_start_temperatures else set()
+    found = [("trained", trained, Control.NONE, own)]
+    found += [(c.value, trained, c, own) for c in chosen if not c.is_reference]
+    found += [(warm_start_name(t, own), PolicyLabel.WARM_START, Control.NONE, t) for t in sorted(temperatures)]
+    found += [(c.value, PolicyLabel.REFERENCE, c, own) for c in chosen if c.is_reference]
+    return tuple(
+        Condition(suite=suite.name, policy=policy, control=control, temperature=float(temperature), name=name)
+        for name, policy, control, temperature in found
+    )
 
 
 def warm_start_name(temperature: float, suite_temperature: float) -> str:
     """The warm start's key: `warm_start` at the suite's own temperature, `warm_start_tT` at any other."""
     return "warm_start" if temperature == suite_temperature else f"warm_start_t{float(temperature)}"
-
-
-def _condition(
-    suite: Suite,
-    name: str,
-    policy: PolicyLabel,
-    *,
-    control: Control = Control.NONE,
-    temperature: float | None = None,
-) -> Condition:
-    chosen = suite.temperature if temperature is None else temperature
-    return Condition(suite=suite.name, policy=policy, control=control, temperature=float(chosen), name=str(name))

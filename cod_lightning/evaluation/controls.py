@@ -6,6 +6,8 @@ context, a context that only looks useful.
 
 from enum import StrEnum
 
+from cod_lightning.envs.base import Reference
+
 
 class Control(StrEnum):
     """Its value is its key among a suite's `controls` in `evaluation.json`."""
@@ -37,6 +39,15 @@ class Control(StrEnum):
     def is_reference(self) -> bool:
         """Played by the world's own policies: needs no weights, and is the same whatever was trained."""
         return self in (Control.RANDOM, Control.MEMORYLESS, Control.SCRIPTED, Control.ORACLE)
+
+    @property
+    def reference(self) -> Reference | None:
+        """The world's reference that it needs: whose turns are played, or whose contexts are shown; None for most."""
+        if self is Control.MEMORYLESS:
+            return Reference.SCRIPTED
+        if self is Control.ORACLE_CONTEXT:
+            return Reference.ORACLE
+        return Reference(self.value) if self.is_reference else None
 
 
 DEFAULT_CONTROLS = (

@@ -3,16 +3,15 @@
 Every comparison is a difference within packs, taken before the mean over packs, on the packs that both sides played.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from cod_lightning.evaluation.bundle import Bundle, figure
+from cod_lightning.evaluation.bundle import Bundle
 from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.evaluation.recovery import recovery
-from cod_lightning.evaluation.schema import Both, Difference, Figure, Figures, ForwardTransfer, Regret
+from cod_lightning.evaluation.schema import Both, Difference, Figure, Figures, ForwardTransfer, Recovery, Regret
 
 
 def figures(
@@ -37,14 +36,15 @@ def figures(
                 asked[f"{key} {n}"] = bundle.statistic(first, unit)
 
     for name, outcomes in {"trained": trained, **controls}.items():
-        for quantity, own, theirs in _quantities(bundle, trained, outcomes):
+        for quantity, values in (("success", "success"), ("reward", "rewards")):
+            own, theirs = getattr(trained, values), bundle.aligned(outcomes, getattr(outcomes, values))
             ask(f"{name} {quantity}", theirs)
             if outcomes is not trained:
                 ask(f"minus {name} {quantity}", own - theirs, later=True, by_position=True)
-    found = bundle.estimates(seed)
+    found = bundle.figures(seed)
 
     def at(key: str) -> Figure:
-        return figure(found[asked[key]])
+        return found[asked[key]]
 
     def both(key: str, statistic: str) -> Both:
         return Both(success=at(f"{key} success {statistic}"), reward=at(f"{key} reward {statistic}"))
@@ -75,16 +75,44 @@ def figures(
     )
 
 
-def _quantities(
-    bundle: Bundle, trained: Outcomes, outcomes: Outcomes
-) -> tuple[tuple[str, Float[np.ndarray, "P N"], Float[np.ndarray, "P N"]], ...]:
-    """Success and reward of the trained policy and of these outcomes, in the rows of the trained policy's packs."""
-    success, rewards = (bundle.aligned(outcomes, values) for values in (outcomes.success, outcomes.rewards))
-    return ("success", trained.success, success), ("reward", trained.rewards, rewards)
-
-
 def _negative(value: Figure) -> Figure:
     mean, ci95 = value["mean"], value["ci95"]
     if mean is None or ci95 is None:
         return value
     return Figure(mean=0.0 - mean, ci95=[0.0 - ci95[1], 0.0 - ci95[0]], n=value["n"])
+
+
+def recovery(trained: Outcomes, controls: Mapping[str, Outcomes], changes: Sequence[int], seed: int = 0) -> Recovery:
+    """Success at offsets from the change, of the trained policy and of every control on the same packs."""
+    size = trained.num_positions
+    offsets = list(range(-1, size - min(changes)))
+    bundle = Bundle(trained.pack_ids)
+    rows: dict[str, int] = {}
+    for name, outcomes in {"trained": trained, **controls}.items():
+        success = bundle.aligned(outcomes, outcomes.success)
+        rows[name] = bundle.columns(align(success, changes, offsets))
+        for unit in np.eye(len(offsets)):
+            bundle.statistic(rows[name], unit)
+    own = align(trained.success, changes, offsets)
+    last = np.where(np.array(changes) < size - 1, trained.success[:, -1], np.nan)
+    drop = bundle.statistic(bundle.columns((own[:, 1] - own[:, 0])[:, None]), np.ones(1))
+    regained = bundle.statistic(bundle.columns((last - own[:, 1])[:, None]), np.ones(1))
+    found = bundle.figures(seed)
+    return Recovery(
+        offsets=offsets,
+        rows={name: found[first : first + len(offsets)] for name, first in rows.items()},
+        drop=found[drop],
+        regained=found[regained],
+    )
+
+
+def align(values: Float[np.ndarray, "P N"], changes: Sequence[int], offsets: Sequence[int]) -> Float[np.ndarray, "P D"]:
+    """Values at `change + offset` of each pack; NaN outside the pack.
+
+    >>> align(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), [1, 2], [-1, 0, 1]).tolist()
+    [[1.0, 2.0, 3.0], [5.0, 6.0, nan]]
+    """
+    positions = np.array(changes)[:, None] + np.array(offsets)[None, :]
+    inside = (positions >= 0) & (positions < values.shape[1])
+    taken = np.take_along_axis(values, np.clip(positions, 0, values.shape[1] - 1), axis=1)
+    return np.where(inside, taken, np.nan)

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
+from cod_lightning.evaluation.schema import Figure, Interval
 
 _RESAMPLES = 2_000
 _CHUNK = 250
@@ -28,6 +29,20 @@ class Estimate:
     high: float
     num: int
     """Packs behind it."""
+
+    @property
+    def known(self) -> float | None:
+        """The mean; None where nothing was observed."""
+        return None if math.isnan(self.mean) else self.mean
+
+    @property
+    def ci95(self) -> Interval:
+        """The interval; None where there is none."""
+        return None if math.isnan(self.low) else [self.low, self.high]
+
+    def figure(self) -> Figure:
+        """As it stands in a file."""
+        return Figure(mean=self.known, ci95=self.ci95, n=self.num)
 
 
 def bootstrap(

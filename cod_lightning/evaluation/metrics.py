@@ -1,8 +1,8 @@
 """Means by position that stay right over batches and ranks: sums and counts are added up, then divided once."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -86,9 +86,10 @@ class PositionMetrics(Metric):
         if longest > self.max_positions:
             raise ValueError(f"a pack of {longest} tasks; there is room for max_positions={self.max_positions}")
         sums = [[0.0] * self.max_positions for _ in range(3)]
-        for position, reward, success in _solved(lifecycles):
-            for row, value in zip(sums, (reward, success, 1.0), strict=True):
-                row[position] += value
+        for solve in (solve for life in lifecycles for solve in life.solves):
+            if solve.reward is not None:
+                for row, value in zip(sums, (solve.reward, float(bool(solve.success)), 1.0), strict=True):
+                    row[solve.position] += value
         rewards, successes, counts = torch.tensor(sums, dtype=torch.float64, device=self.count.device)
         self.reward_sum += rewards
         self.success_sum += successes
@@ -124,9 +125,13 @@ class PositionMetrics(Metric):
         )
 
 
-def _solved(lifecycles: Sequence[Lifecycle]) -> Iterator[tuple[int, float, float]]:
-    """Position, reward and success of every solve episode that has a reward."""
-    for lifecycle in lifecycles:
-        for episode in lifecycle.solves:
-            if episode.reward is not None:
-                yield episode.position, episode.reward, float(bool(episode.success))
+def by_position(metrics: Mapping[str, Any], prefix: str) -> list[float]:
+    """The logged values `{prefix}0`, `{prefix}1`, ... as far as they go without a gap.
+
+    >>> by_position({"val/success/position_0": 0.5, "val/success/position_2": 1.0}, "val/success/position_")
+    [0.5]
+    """
+    values: list[float] = []
+    while (name := f"{prefix}{len(values)}") in metrics:
+        values.append(float(metrics[name]))
+    return values

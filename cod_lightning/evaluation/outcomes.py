@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from cod_lightning.types import Episode, Lifecycle
+from cod_lightning.types import Lifecycle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -17,14 +17,12 @@ class Outcomes:
     """Reward of each solve episode; NaN where missing, since a failed engine or world is no reward of 0."""
     success: Float[np.ndarray, "P N"]
     """1 where the task was solved, 0 where not, NaN where missing."""
-    valid: Bool[np.ndarray, "P N"]
-    """False where reward and success are missing."""
     pack_ids: tuple[str, ...]
     """[P], all different: packs are what the intervals resample and what policies are paired by."""
 
     def __post_init__(self) -> None:
-        shapes = {self.rewards.shape, self.success.shape, self.valid.shape}
-        assert len(shapes) == 1, f"rewards, success and valid differ in shape: {shapes}"
+        shapes = {self.rewards.shape, self.success.shape}
+        assert len(shapes) == 1, f"rewards and success differ in shape: {shapes}"
         assert len(self.pack_ids) == len(self.rewards), f"{len(self.pack_ids)} packs, {len(self.rewards)} rows"
         assert len(set(self.pack_ids)) == len(self.pack_ids), "a pack occurs twice; one lifecycle for each"
 
@@ -34,10 +32,10 @@ class Outcomes:
         assert lifecycles, "no lifecycles, no outcomes"
         lengths = {len(lifecycle.solves) for lifecycle in lifecycles}
         assert len(lengths) == 1, f"packs of different sizes in one set of outcomes: {sorted(lengths)}"
-        rewards = np.array([[_reward(episode) for episode in lifecycle.solves] for lifecycle in lifecycles])
-        success = np.array([[_success(episode) for episode in lifecycle.solves] for lifecycle in lifecycles])
+        rewards = np.array([[solve.reward for solve in life.solves] for life in lifecycles], dtype=float)
+        success = np.array([[solve.success for solve in life.solves] for life in lifecycles], dtype=float)
         pack_ids = tuple(lifecycle.pack_id for lifecycle in lifecycles)
-        return cls(rewards=rewards, success=success, valid=~np.isnan(rewards), pack_ids=pack_ids)
+        return cls(rewards=rewards, success=success, pack_ids=pack_ids)
 
     @property
     def num_packs(self) -> int:
@@ -53,22 +51,7 @@ class Outcomes:
         """The outcomes of these packs, in this order."""
         index = {pack_id: row for row, pack_id in enumerate(self.pack_ids)}
         chosen = np.array([index[pack_id] for pack_id in pack_ids], dtype=int)
-        return Outcomes(
-            rewards=self.rewards[chosen],
-            success=self.success[chosen],
-            valid=self.valid[chosen],
-            pack_ids=tuple(pack_ids),
-        )
-
-
-def concatenate(parts: Sequence[Outcomes]) -> Outcomes:
-    """All packs of several outcomes, for example those of several ranks."""
-    return Outcomes(
-        rewards=np.concatenate([part.rewards for part in parts]),
-        success=np.concatenate([part.success for part in parts]),
-        valid=np.concatenate([part.valid for part in parts]),
-        pack_ids=tuple(pack_id for part in parts for pack_id in part.pack_ids),
-    )
+        return Outcomes(rewards=self.rewards[chosen], success=self.success[chosen], pack_ids=tuple(pack_ids))
 
 
 def position_means(values: Float[np.ndarray, "P N"]) -> Float[np.ndarray, " N"]:
@@ -81,11 +64,3 @@ def position_means(values: Float[np.ndarray, "P N"]) -> Float[np.ndarray, " N"]:
     counts = present.sum(axis=0)
     sums = np.where(present, values, 0.0).sum(axis=0)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-
-
-def _reward(episode: Episode) -> float:
-    return np.nan if episode.reward is None else episode.reward
-
-
-def _success(episode: Episode) -> float:
-    return np.nan if episode.success is None else float(episode.success)

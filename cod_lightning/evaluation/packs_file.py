@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.evaluation.results import Played
+from cod_lightning.evaluation.results import PlayedCondition
 
 SCHEMA = pa.schema(
     [
@@ -31,7 +31,7 @@ _compute: Any = pc  # its functions are made at run time, out of a type checker'
 _KEY = ("suite", "condition", "checkpoint")
 
 
-def write_packs(path: Path, played: Sequence[Played]) -> None:
+def write_packs(path: Path, played: Sequence[PlayedCondition]) -> None:
     """Write what was played to the file, in one replace; what it holds already and was not played again is kept."""
     latest = {(one.suite.name, one.condition.name, one.checkpoint): one for one in played}
     tables = [_table(one) for one in latest.values()]
@@ -61,10 +61,10 @@ def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:
         for name in ("success", "reward")
     )
     pack_ids = tuple(columns["pack"][::num_positions])
-    return Outcomes(rewards=rewards, success=success, valid=~np.isnan(rewards), pack_ids=pack_ids)
+    return Outcomes(rewards=rewards, success=success, pack_ids=pack_ids)
 
 
-def _table(one: Played) -> pa.Table:
+def _table(one: PlayedCondition) -> pa.Table:
     outcomes = one.outcomes
     num_packs, num_positions = outcomes.success.shape
     total = num_packs * num_positions

@@ -1,4 +1,4 @@
-"""Whether a suite can be played at all: asked before anything is, so that nobody waits hours for a refusal."""
+"""Whether a suite can be played at all: asked before anything is played, so that a refusal takes seconds and not hours."""
 
 import copy
 from dataclasses import replace
@@ -8,7 +8,6 @@ from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.controls import DEFAULT_CONTROLS, Control
 from cod_lightning.evaluation.provided_contexts import oracle_contexts
-from cod_lightning.evaluation.references import Comparison
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Pack, Split
@@ -42,11 +41,7 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
 
 def _lacking(world: TextEnv, pack: Pack, control: Control) -> Reference | None:
     """The reference that the control needs and the world has not."""
-    if control is Control.ORACLE_CONTEXT:
-        kind = Reference.ORACLE
-    elif control.is_reference:
-        kind = Comparison(control.value).reference
-    else:
+    if (kind := control.reference) is None:
         return None
     try:
         world.reference(kind, pack)

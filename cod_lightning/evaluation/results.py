@@ -1,7 +1,6 @@
 """From what was played to `evaluation.json`, whose shape is in `schema.py`."""
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +20,13 @@ from cod_lightning.evaluation.intervals import (
     success_difference,
 )
 from cod_lightning.evaluation.outcomes import Outcomes, position_means
-from cod_lightning.evaluation.schema import Interval, Paired, PositionRecord, Results, SuiteRecord, WarmStartDifference
+from cod_lightning.evaluation.schema import Paired, PositionRecord, Results, SuiteRecord, WarmStartDifference
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.seeds import derive_seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class PlayedCondition:
     """One condition of one suite, played to its end."""
 
     suite: Suite
@@ -41,7 +40,7 @@ class Played:
     """What holds the trained policy's weights, as it was named; None for the module's own, and for everybody else."""
 
 
-def suite_record(played: Sequence[Played]) -> SuiteRecord:
+def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     """The record of one suite from all its conditions, the trained policy's among them."""
     by_name = {one.condition.name: one for one in played}
     trained = by_name[PolicyLabel.TRAINED]
@@ -56,14 +55,14 @@ def suite_record(played: Sequence[Played]) -> SuiteRecord:
         temperature=trained.condition.temperature,
         positions=_positions(outcomes, seed),
         controls={name: _positions(theirs, seed) for name, theirs in controls.items()},
-        cod_gain=_number(gain.mean),
+        cod_gain=gain.known,
         paired=_paired(by_name, gain, seed),
         checkpoint=trained.checkpoint,
         figures=figures(outcomes, controls, trained.changes, seed),
     )
 
 
-def results_of(played: Sequence[Played], *, by_checkpoint: bool = False) -> Results:
+def results_of(played: Sequence[PlayedCondition], *, by_checkpoint: bool = False) -> Results:
     """One record for each suite that the trained policy has played; a condition played twice counts as played last.
 
     With `by_checkpoint`, one for each suite and checkpoint, each beside the warm start and the references, which all share.
@@ -75,7 +74,7 @@ def results_of(played: Sequence[Played], *, by_checkpoint: bool = False) -> Resu
     return Results(suites={}, checkpoints={name: _suites(share) for name, share in shares.items()})
 
 
-def write_results(path: Path, played: Sequence[Played], *, by_checkpoint: bool = False) -> Results:
+def write_results(path: Path, played: Sequence[PlayedCondition], *, by_checkpoint: bool = False) -> Results:
     """Write what was played to the file, in one replace, and return all that the file then holds.
 
     Suites, and suites of checkpoints, that the file holds already and that were not played again are kept.
@@ -109,16 +108,14 @@ def read_results(path: Path) -> Results:
     return results
 
 
-def _suites(played: Sequence[Played]) -> dict[str, SuiteRecord]:
-    suites: dict[str, list[Played]] = {}
+def _suites(played: Sequence[PlayedCondition]) -> dict[str, SuiteRecord]:
+    suites: dict[str, list[PlayedCondition]] = {}
     for one in played:
         suites.setdefault(one.suite.name, []).append(one)
-    complete = {name: ones for name, ones in suites.items() if any(_is_trained(one) for one in ones)}
+    complete = {
+        name: ones for name, ones in suites.items() if any(one.condition.name == PolicyLabel.TRAINED for one in ones)
+    }
     return {name: suite_record(ones) for name, ones in complete.items()}
-
-
-def _is_trained(played: Played) -> bool:
-    return played.condition.name == PolicyLabel.TRAINED
 
 
 def _positions(outcomes: Outcomes, seed: int) -> list[PositionRecord]:
@@ -126,48 +123,41 @@ def _positions(outcomes: Outcomes, seed: int) -> list[PositionRecord]:
     rewards, successes = estimates[: outcomes.num_positions], estimates[outcomes.num_positions :]
     return [
         PositionRecord(
-            reward=_number(reward.mean),
-            reward_ci95=_interval(reward),
-            success=_number(success.mean),
-            success_ci95=_interval(success),
+            reward=reward.known,
+            reward_ci95=reward.ci95,
+            success=success.known,
+            success_ci95=success.ci95,
             n=reward.num,
         )
         for reward, success in zip(rewards, successes, strict=True)
     ]
 
 
-def _paired(by_name: Mapping[str, Played], gain: Estimate, seed: int) -> Paired:
+def _paired(by_name: Mapping[str, PlayedCondition], gain: Estimate, seed: int) -> Paired:
     trained = by_name[PolicyLabel.TRAINED]
     warm_starts = [one for one in by_name.values() if one.condition.policy == PolicyLabel.WARM_START]
-    blanked = [one.outcomes for one in by_name.values() if one.condition.control == Control.BLANKED_CONTEXT]
+    blanked, deviation = by_name.get(Control.BLANKED_CONTEXT), np.nan
+    if blanked is not None:
+        first = position_means(trained.outcomes.success)[0]
+        deviation = float(np.abs(position_means(blanked.outcomes.success) - first).max())
     return Paired(
         trained_minus_best_warm_start=_warm_start_difference(trained, warm_starts, seed) if warm_starts else None,
-        gain_ci95=_interval(gain),
-        blanked_max_deviation=_blanked_deviation(trained.outcomes, blanked[0]) if blanked else None,
+        gain_ci95=gain.ci95,
+        blanked_max_deviation=None if np.isnan(deviation) else deviation,
     )
 
 
-def _warm_start_difference(trained: Played, warm_starts: Sequence[Played], seed: int) -> WarmStartDifference:
+def _warm_start_difference(
+    trained: PlayedCondition, warm_starts: Sequence[PlayedCondition], seed: int
+) -> WarmStartDifference:
     """Against the warm start at its best temperature; choosing it on the same packs can only favour it."""
     best = max(warm_starts, key=lambda one: np.nan_to_num(position_means(one.outcomes.success)).mean())
     difference = success_difference(trained.outcomes, best.outcomes)
     mean, gain = mean_estimate(difference, seed=seed), gain_estimate(difference, seed=seed)
     return WarmStartDifference(
         best_temperature=best.condition.temperature,
-        mean_difference=_number(mean.mean),
-        ci95=_interval(mean),
-        gain_difference=_number(gain.mean),
-        gain_ci95=_interval(gain),
+        mean_difference=mean.known,
+        ci95=mean.ci95,
+        gain_difference=gain.known,
+        gain_ci95=gain.ci95,
     )
-
-
-def _blanked_deviation(trained: Outcomes, blanked: Outcomes) -> float | None:
-    return _number(float(np.abs(position_means(blanked.success) - position_means(trained.success)[0]).max()))
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def _interval(estimate: Estimate) -> Interval:
-    return None if math.isnan(estimate.mean) else [estimate.low, estimate.high]

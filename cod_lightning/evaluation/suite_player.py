@@ -7,7 +7,7 @@ from cod_lightning.evaluation.conditions import Condition, PolicyLabel
 from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.play import play
-from cod_lightning.evaluation.results import Played
+from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutRunner
@@ -29,7 +29,7 @@ class SuitePlayer:
         self._trained: list[Group] = []
         """What the trained policy played in it, where a control takes contexts from there."""
 
-    def play(self, suite: Suite, condition: Condition, setting: Setting) -> Played:
+    def play(self, suite: Suite, condition: Condition, setting: Setting) -> PlayedCondition:
         """One condition of one suite; `trained` has to come before `shuffled_context`.
 
         Sampling noise goes by identity alone, not by version: a checkpoint has the same figures whenever it is tested.
@@ -47,7 +47,7 @@ class SuitePlayer:
         if condition.name == PolicyLabel.TRAINED:
             self._trained = groups if Control.SHUFFLED_CONTEXT in (suite.controls or ()) else []
         changes = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
-        return Played(
+        return PlayedCondition(
             suite=suite,
             condition=condition,
             env=env.name,

@@ -9,12 +9,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.evaluation.rows import rows, shown_positions
 from cod_lightning.evaluation.schema import PositionRecord, Results, SuiteRecord
+from cod_lightning.evaluation.view import rows, shown_positions
 from cod_lightning.evaluation.wording import CAVEAT, sentences
 
-_MISSING = "-"
-Cell = Callable[[PositionRecord], Text]
+CellWriter = Callable[[PositionRecord], Text]
 
 
 def print_table(results: Results, console: Console, note: str = "") -> None:
@@ -33,7 +32,8 @@ def print_table(results: Results, console: Console, note: str = "") -> None:
 
 def _print_suite(name: str, record: SuiteRecord, console: Console) -> None:
     console.print()
-    console.print(_title(name, record))
+    what = f" {name}: success by position on {record['packs']:,} packs of {record['pack_size']} from {record['env']}"
+    console.print(Text(what, style="bold"))
     console.print(_fitting(record, console))
     console.print()
     if folded := [row for row in rows(record) if not row.main]:
@@ -47,11 +47,6 @@ def _paragraph(sentence: str, style: str = "") -> Padding:
     return Padding(Text(sentence, style=style), (0, 0, 0, 1))
 
 
-def _title(name: str, record: SuiteRecord) -> Text:
-    what = f" {name}: success by position on {record['packs']:,} packs of {record['pack_size']} from {record['env']}"
-    return Text(what, style="bold")
-
-
 def _fitting(record: SuiteRecord, console: Console) -> Table:
     """The most detailed table that the console is wide enough for."""
     tables = [_table(record, cell, heading="pos ") for cell in (_beside, _below, _alone)]
@@ -60,7 +55,7 @@ def _fitting(record: SuiteRecord, console: Console) -> Table:
     return next(fits, _table(record, _brief, heading=""))
 
 
-def _table(record: SuiteRecord, cell: Cell, heading: str) -> Table:
+def _table(record: SuiteRecord, cell: CellWriter, heading: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, collapse_padding=True, header_style="dim")
     table.add_column("", no_wrap=True)
     shown = shown_positions(record["pack_size"])
@@ -68,7 +63,7 @@ def _table(record: SuiteRecord, cell: Cell, heading: str) -> Table:
         table.add_column(f"{heading}{position}", no_wrap=True)
     table.add_column("mean", justify="right", no_wrap=True)
     table.add_column("gain", justify="right", no_wrap=True)
-    for row in filter(lambda row: row.main, rows(record)):
+    for row in (row for row in rows(record) if row.main):
         style = "bold green" if row.key == "trained" else "bold" if row.best else ""
         cells = [cell(row.positions[position]) for position in shown]
         table.add_row(Text(row.label, style=style), *cells, _number(row.mean), _number(row.gain, sign=True))
@@ -84,24 +79,21 @@ def _below(position: PositionRecord) -> Text:
 
 
 def _alone(position: PositionRecord) -> Text:
-    success = position["success"]
-    return Text(_MISSING if success is None else f"{success:.2f}")
+    return Text(_number(position["success"]))
 
 
 def _brief(position: PositionRecord) -> Text:
-    success = position["success"]
-    return Text(_MISSING if success is None else _short(success))
+    return Text(_short(position["success"]))
 
 
 def _bounds(position: PositionRecord) -> str:
-    ci95 = position["success_ci95"]
-    return "" if ci95 is None else f"{_short(ci95[0])}-{_short(ci95[1])}"
+    return "-".join(map(_short, position["success_ci95"] or ()))
 
 
-def _short(fraction: float) -> str:
+def _short(fraction: float | None) -> str:
     """Two decimals without the leading zero."""
-    return f"{fraction:.2f}".removeprefix("0")
+    return _number(fraction).removeprefix("0")
 
 
 def _number(value: float | None, *, sign: bool = False) -> str:
-    return _MISSING if value is None else f"{value:+.2f}" if sign else f"{value:.2f}"
+    return "-" if value is None else f"{value:+.2f}" if sign else f"{value:.2f}"

@@ -1,6 +1,7 @@
 """What a suite's numbers mean, in sentences that claim no more than the intervals do."""
 
-from cod_lightning.evaluation.schema import Figure, Figures, Interval, SuiteRecord, WarmStartDifference
+from cod_lightning.evaluation.schema import Figure, Figures, SuiteRecord, WarmStartDifference
+from cod_lightning.evaluation.view import with_interval
 
 CAVEAT = "Intervals are 95 %, over packs; they say nothing about other training seeds."
 
@@ -40,7 +41,7 @@ def _figures(figures: Figures) -> list[str]:
 
 
 def _figure(figure: Figure) -> str:
-    return "-" if figure["mean"] is None else f"{figure['mean']:+.3f} {_bounds(figure['ci95'])}"
+    return with_interval(figure["mean"], figure["ci95"], "+.3f")
 
 
 def _gain(record: SuiteRecord) -> str:
@@ -48,7 +49,7 @@ def _gain(record: SuiteRecord) -> str:
     if gain is None or ci95 is None:
         return "No gain from position 0 to the last could be measured."
     change = {1: "rises", 0: "does not measurably change", -1: "falls"}[_sign(ci95)]
-    return f"Success of the trained policy {change} from position 0 to {last}: {gain:+.3f} {_bounds(ci95)}."
+    return f"Success of the trained policy {change} from position 0 to {last}: {with_interval(gain, ci95, '+.3f')}."
 
 
 def _warm_start(difference: WarmStartDifference) -> list[str]:
@@ -61,14 +62,13 @@ def _warm_start(difference: WarmStartDifference) -> list[str]:
         0: f"No difference from the warm start at {best} was shown.",
         -1: f"The trained policy solves less than the warm start does at {best}.",
     }[_sign(ci95)]
-    return [f"Trained minus best warm start, same packs, mean over positions: {mean:+.3f} {_bounds(ci95)}.", verdict]
+    return [
+        f"Trained minus best warm start, same packs, mean over positions: {with_interval(mean, ci95, '+.3f')}.",
+        verdict,
+    ]
 
 
 def _sign(ci95: list[float]) -> int:
     """1 or -1 where the whole interval lies on that side of 0, else 0."""
     low, high = ci95
     return int(low > 0) - int(high < 0)
-
-
-def _bounds(ci95: Interval) -> str:
-    return "" if ci95 is None else f"[{ci95[0]:+.3f}, {ci95[1]:+.3f}]"

@@ -2,8 +2,8 @@
 
     loss = policy loss + sum over terms of coefficient / (action tokens of the update) * (sum over tokens of the term)
 
-A term names the models whose log-probs it needs; `models/scorers.py` computes those once for each rollout. To add a term: a frozen
-dataclass, named in `model.terms`.
+A term names the models whose log-probs it needs; `training/scorers.py` computes those once for each rollout. To add a term:
+one frozen dataclass, named in `model.terms`.
 """
 
 from abc import ABC, abstractmethod

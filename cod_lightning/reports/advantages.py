@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Credited:
+class GroupCredit:
     """Returns and advantages of one group."""
 
     returns: list[list[float | None]]
@@ -37,7 +37,7 @@ class Credit:
     group_size: int
     """K, siblings of a complete group."""
 
-    def of(self, group: Group) -> Credited | None:
+    def of(self, group: Group) -> GroupCredit | None:
         """For a complete group; None where siblings are missing."""
         from cod_lightning.objective.batch import credit_table
         from cod_lightning.objective.credited import credited
@@ -49,15 +49,13 @@ class Credit:
         table = credit_table([group])
         returns = self.rule(table)
         advantages = credited(table, self.rule, self.baseline, "group" if self.scale == "group" else "none")
-        return Credited(_known(returns.values, returns.valid), _known(advantages.values, advantages.valid))
+        return GroupCredit(_known(returns.values, returns.valid), _known(advantages.values, advantages.valid))
 
     @property
     def remark(self) -> str:
         """What the numbers are, in one sentence."""
         rules = f"{type(self.rule).__name__} and {type(self.baseline).__name__}"
-        later = [
-            what for what, is_so in (("scaling by the batch", self.scale == "batch"), ("RED", self.reweighted)) if is_so
-        ]
+        later = ["scaling by the batch"] * (self.scale == "batch") + ["RED"] * self.reweighted
         before = f", before {' and '.join(later)} (for that the whole rollout would be needed)" if later else ""
         return f"Advantages are computed again from the rewards of all siblings with {rules}{before}."
 
@@ -67,25 +65,19 @@ def credit_of(config: Path) -> Credit | str:
     try:
         loaded = yaml.safe_load(config.read_text(encoding="utf-8"))
         model, group_size = loaded["model"], int(loaded["data"]["group_size"])
-        return _built(model["credit"], model["baseline"], model["scale"], model["reweight"], group_size)
+        from cod_lightning.objective.baselines import Baseline
+        from cod_lightning.objective.returns import CreditRule
+
+        parser = ArgumentParser(exit_on_error=False)
+        parser.add_subclass_arguments(CreditRule, "credit")
+        parser.add_subclass_arguments(Baseline, "baseline")
+        named = {"credit": model["credit"], "baseline": model["baseline"]}
+        built: Any = parser.instantiate_classes(parser.parse_object(named))
+        return Credit(built["credit"], built["baseline"], model["scale"], model["reweight"] is not None, group_size)
     except FileNotFoundError:
         return "No advantages: the run has no config.yaml, which names the credit rule."
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # whatever a foreign class_path raises costs the advantages, not the report
+    except (Exception, SystemExit) as error:  # what a foreign class_path raises costs the advantages, not the report
         return f"No advantages: config.yaml names no credit that could be built ({type(error).__name__}: {error})."
-
-
-def _built(rule: Any, baseline: Any, scale: str, reweight: Any, group_size: int) -> Credit:
-    from cod_lightning.objective.baselines import Baseline
-    from cod_lightning.objective.returns import CreditRule
-
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(CreditRule, "credit")
-    parser.add_subclass_arguments(Baseline, "baseline")
-    named: Any = parser.instantiate_classes(parser.parse_object({"credit": rule, "baseline": baseline}))
-    return Credit(named["credit"], named["baseline"], scale, reweight is not None, group_size)
 
 
 def _known(values: Any, valid: Any) -> list[list[float | None]]:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from cod_lightning.evaluation.view import with_interval
 from cod_lightning.markdown import escaped, fenced
 from cod_lightning.reports.suites import read_suites
 
@@ -19,7 +20,7 @@ _LONGEST = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All that the card tells."""
+    """All that the card says."""
 
     name: str
     run: str
@@ -55,16 +56,34 @@ def render(facts: Facts) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"escaped": lambda value: escaped(str(value)), "fenced": fenced, "cell": _cell}
+    environment.filters |= {
+        "escaped": lambda value: escaped(str(value)),
+        "fenced": fenced,
+        "cell": lambda success, ci95: with_interval(success, ci95, ".2f"),
+    }
+    stale, of = "", f" of run {facts.run}" if facts.run else ""
+    if facts.evaluated is not None and facts.evaluated < facts.written:
+        stale = (
+            "By the files' times, evaluation.json is older than the checkpoint: these are numbers of earlier weights."
+        )
+    elif facts.evaluated is not None and facts.checkpoint != "last.ckpt":
+        stale = "The numbers are those of the run's last weights; this checkpoint may be an earlier one."
+    what = {
+        "base policy": base_policy(facts.config),
+        "world": facts.world,
+        "checkpoint": f"{facts.checkpoint}{of}, {facts.updates:,} updates, {facts.written:%Y-%m-%d %H:%M} UTC",
+        "parameters": f"{facts.num_parameters:,}, in {facts.dtype}",
+        "window": f"{facts.window:,} tokens, prompt and response together",
+    }
     suites, notes = ({}, []) if facts.evaluation is None else read_suites(facts.evaluation.parent)
     return environment.get_template("README.md.j2").render(
         facts=facts,
         header=yaml.safe_dump(_header(facts), sort_keys=False, allow_unicode=False).strip(),
-        what=_what(facts),
+        what=what.items(),
         figures=figures(facts.config),
         suites=suites,
         notes=notes,
-        stale=_stale(facts),
+        stale=stale,
         snippet=_snippet(facts),
         commands=_commands(facts.config),
     )
@@ -100,7 +119,9 @@ def figures(config: dict[str, Any]) -> list[tuple[str, str]]:
         "precision": config["trainer"].get("precision") or "32-true",
         "seed": config["seed_everything"],
     }
-    return [(name, _short(f"{value:g}" if isinstance(value, float) else str(value))) for name, value in rows.items()]
+    shown = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in rows.items()}
+    rest = " ... (the rest is in run_config.yaml)"
+    return [(name, text if len(text) <= _LONGEST else text[:_LONGEST] + rest) for name, text in shown.items()]
 
 
 def _header(facts: Facts) -> dict[str, Any]:
@@ -108,30 +129,6 @@ def _header(facts: Facts) -> dict[str, Any]:
     base = {"base_model": path} if _HUB_NAME.fullmatch(path) and not Path(path).exists() else {}
     tags = ["cod_lightning", "agents", "reinforcement-learning"]
     return {"library_name": "transformers", "pipeline_tag": "text-generation", **base, "tags": tags}
-
-
-def _what(facts: Facts) -> list[tuple[str, str]]:
-    of = f" of run {facts.run}" if facts.run else ""
-    return [
-        ("base policy", base_policy(facts.config)),
-        ("world", facts.world),
-        ("checkpoint", f"{facts.checkpoint}{of}, {facts.updates:,} updates, {facts.written:%Y-%m-%d %H:%M} UTC"),
-        ("parameters", f"{facts.num_parameters:,}, in {facts.dtype}"),
-        ("window", f"{facts.window:,} tokens, prompt and response together"),
-    ]
-
-
-def _stale(facts: Facts) -> str:
-    """What speaks against the numbers being those of these very weights."""
-    if facts.evaluated is None:
-        return ""
-    if facts.evaluated < facts.written:
-        return (
-            "By the files' times, evaluation.json is older than the checkpoint: these are numbers of earlier weights."
-        )
-    if facts.checkpoint != "last.ckpt":
-        return "The numbers are those of the run's last weights; this checkpoint may be an earlier one."
-    return ""
 
 
 def _snippet(facts: Facts) -> str:
@@ -179,13 +176,6 @@ def _commands(config: dict[str, Any]) -> str:
     )
 
 
-def _cell(success: float | None, ci95: list[float | None] | None) -> str:
-    if success is None:
-        return "-"
-    known = ci95 is not None and None not in ci95
-    return f"{success:.2f} [{ci95[0]:.2f}, {ci95[1]:.2f}]" if known and ci95 else f"{success:.2f}"
-
-
 def _described(spec: Any) -> str:
     settings = spec.get("init_args") or {}
     return f"{_class(spec)} ({_settings(settings)})" if settings else _class(spec)
@@ -193,10 +183,6 @@ def _described(spec: Any) -> str:
 
 def _class(spec: Any) -> str:
     return str(spec["class_path"]).rpartition(".")[2]
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= _LONGEST else f"{value[:_LONGEST]} ... (the rest is in run_config.yaml)"
 
 
 def _settings(settings: dict[str, Any]) -> str:

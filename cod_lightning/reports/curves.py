@@ -61,7 +61,7 @@ Panels = dict[str, list[Series]]
 
 def read_curves(folder: Path) -> tuple[Panels, list[str]]:
     """The panels of a run, and what has to be said about them."""
-    parts = [*sorted(folder.glob("metrics-*.csv"), key=_part), *folder.glob("metrics.csv")]
+    parts = [*sorted(folder.glob("metrics-*.csv"), key=lambda path: _natural(path.stem)), *folder.glob("metrics.csv")]
     notes = [] if (folder / "metrics.csv").exists() else ["There is no metrics.csv, so training curves are missing."]
     points: dict[str, dict[float, float]] = {}
     skipped = 0
@@ -133,7 +133,3 @@ def _float(text: object) -> float | None:
 def _natural(column: str) -> list[tuple[int, str]]:
     """Numbers in a name count as numbers: position_10 comes after position_9."""
     return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in re.split(r"(\d+)", column)]
-
-
-def _part(path: Path) -> int:
-    return int("".join(filter(str.isdecimal, path.stem)) or 0)

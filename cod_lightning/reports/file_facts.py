@@ -19,10 +19,11 @@ def file_facts(
 ) -> dict[str, Any]:
     """For the page, and for `notes_of`; `shown`, how many lifecycles fit, is added when that is known."""
     num_sampled = sum(group.num_sampled for group in groups)
+    beside = {} if logprobs is None else {logprobs.path.name: dict(logprobs.left_out)}
     return {
         "label": file.label,
         "lifecycles": sum(len(group.lives) for group in groups),
-        "left_out": {file.path.name: dict(file.left_out)} | _side(logprobs),
+        "left_out": {file.path.name: dict(file.left_out)} | beside,
         "words": num_sampled > 0 and sum(group.num_worded for group in groups) >= _WORDED * num_sampled,
         "advantages": _remark(file, credit, groups),
         "gaps": "" if logprobs is None else _gap_remark(logprobs, groups),
@@ -40,20 +41,18 @@ def _colourings(groups: Sequence[ShortGroup]) -> Iterator[str]:
             yield colouring
 
 
-def _side(logprobs: LogprobFile | None) -> dict[str, dict[str, int]]:
-    return {} if logprobs is None else {logprobs.path.name: dict(logprobs.left_out)}
-
-
 def _gap_remark(logprobs: LogprobFile, groups: Sequence[ShortGroup]) -> str:
     """How many episodes have gaps, and why the others have none."""
     if not logprobs.path.exists():
         return f"No log-prob gaps: there is no lifecycles/{logprobs.path.name}."
     said = [one for group in groups for life in group.lives for one in life["e"] if any(turn[4] for turn in one["t"])]
     without = [one for one in said if one["G"] is None]
-    silent = sum(one["A"] is not None and abs(one["A"]) < _NO_ADVANTAGE for one in without)
+    unmoved = sum(one["A"] is not None and abs(one["A"]) < _NO_ADVANTAGE for one in without)
     known = f"Log-prob gaps are known for {len(said) - len(without):,} of the {len(said):,} episodes of this file."
-    dropped = f" {silent:,} had advantage 0, so that no update put their tokens through the model." if silent else ""
-    lost = f" For {len(without) - silent:,} there is no line in {logprobs.path.name}." if len(without) > silent else ""
+    dropped = f" {unmoved:,} had advantage 0, so that no update put their tokens through the model." if unmoved else ""
+    lost = (
+        f" For {len(without) - unmoved:,} there is no line in {logprobs.path.name}." if len(without) > unmoved else ""
+    )
     return known + dropped + lost
 
 

@@ -41,22 +41,20 @@ class LifecycleFile:
     def groups(self) -> Iterator[PlayedGroup]:
         """Groups in the order of the file; a group ends where the pack, the step or the order of siblings changes."""
         latest: PlayedGroup | None = None
-        for one in self._singles():
-            if latest is not None and _continues(latest, one):
-                joined = (*latest.group.lifecycles, *one.group.lifecycles)
-                latest = replace(latest, group=structs.replace(latest.group, lifecycles=joined))
-                continue
-            if latest is not None:
-                yield latest
-            latest = one
+        with self.path.open("rb") as file:
+            for one in (self._read(line) for line in file if line.strip()):
+                if one is None:
+                    continue
+                if latest is not None:
+                    same = (latest.step, latest.group.pack.id) == (one.step, one.group.pack.id)
+                    if same and latest.group.lifecycles[-1].sibling < one.group.lifecycles[0].sibling:
+                        joined = (*latest.group.lifecycles, *one.group.lifecycles)
+                        latest = replace(latest, group=structs.replace(latest.group, lifecycles=joined))
+                        continue
+                    yield latest
+                latest = one
         if latest is not None:
             yield latest
-
-    def _singles(self) -> Iterator[PlayedGroup]:
-        with self.path.open("rb") as file:
-            for line in file:
-                if line.strip() and (one := self._read(line)) is not None:
-                    yield one
 
     def _read(self, line: bytes) -> PlayedGroup | None:
         try:
@@ -71,8 +69,3 @@ class LifecycleFile:
         except (DataError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             self.left_out["torn or damaged"] += 1
             return None
-
-
-def _continues(latest: PlayedGroup, one: PlayedGroup) -> bool:
-    same = (latest.step, latest.group.pack.id) == (one.step, one.group.pack.id)
-    return same and latest.group.lifecycles[-1].sibling < one.group.lifecycles[0].sibling

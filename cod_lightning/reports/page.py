@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cod_lightning.reports.embedded import embedded
-
 _SCRIPTS = (
     "dom.js", "charts.js", "lake.js", "difference.js", "compared.js", "overview.js", "tokens.js", "details.js", "browser.js",
     "page.js",
 )  # fmt: skip
 """In this order they become one script."""
+_ESCAPED = str.maketrans({one: f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029\x7f"})
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
@@ -43,6 +45,16 @@ def write(path: Path, overview: dict[str, Any], lifecycles: dict[str, Any]) -> i
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(page)
     return len(page)
+
+
+def embedded(data: object) -> str:
+    """JSON without `<`, `>`, `&`, U+2028, U+2029 and lone surrogates: nothing in it can end the element.
+
+    >>> embedded({"said": "</script>"})
+    '{"said":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_ESCAPED)
+    return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _digest(text: str) -> str:

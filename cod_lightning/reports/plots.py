@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cod_lightning.reports.panel_grid import grid
-from cod_lightning.reports.run import Run
-from cod_lightning.reports.suite_plots import change_figure, recovery_figure, regret_figure, success_figure
+from cod_lightning.reports.run import RunFolder
+from cod_lightning.reports.suite_plots import change_figure, grid, recovery_figure, regret_figure, success_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def write_plots(runs: Sequence[Run], beside: Path) -> list[Path]:
+def write_plots(runs: Sequence[RunFolder], beside: Path) -> list[Path]:
     """Write `STEM_success`, `_regret`, `_recovery`, `_change`, `_training` beside the report, those that there is something for."""
     found = {
         "success": success_figure(runs),
@@ -30,7 +29,7 @@ def write_plots(runs: Sequence[Run], beside: Path) -> list[Path]:
     return written
 
 
-def training_figure(runs: Sequence[Run]) -> "Figure | None":
+def training_figure(runs: Sequence[RunFolder]) -> "Figure | None":
     """Every panel of the training curves; None where there are none."""
     titles = list(dict.fromkeys(title for run in runs for title in run.panels))
     if not titles:

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from cod_lightning.reports.advantages import Credited
+from cod_lightning.reports.advantages import GroupCredit
 from cod_lightning.reports.gaps import EpisodeGaps, Gaps
 from cod_lightning.reports.lines import PlayedGroup
-from cod_lightning.reports.strings import StringTable
 from cod_lightning.reports.walk import lake_of, path_of
 from cod_lightning.types import Episode, EpisodeKind, Pack, StopReason, Turn
 
 _LOWEST = -650.0
-"""Lower log-probs are told as this one: its hundredths fit into 16 bits."""
+"""Lower log-probs are shown as this one: its hundredths fit into 16 bits."""
 _TEXTS = ("b", "a", "fb", "er")
 Record = dict[str, Any]
 
@@ -39,12 +38,12 @@ class ShortGroup:
 
     @property
     def size(self) -> int:
-        """About how many characters it is, were no text told twice."""
+        """About how many characters it is, if every text stood there once."""
         turns = [turn for life in self.lives for episode in life["e"] for turn in episode["t"]]
         return sum(len(turn[0]) + len(turn[1]) + 3 * len(turn[4]) + 4 * len(turn[5]) + 30 for turn in turns)
 
 
-def short_group(file: int, played: PlayedGroup, credited: Credited | None, gaps: Gaps | None = None) -> ShortGroup:
+def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, gaps: Gaps | None = None) -> ShortGroup:
     """The group without what the page does not show."""
     group, lives = played.group, []
     pack = _pack(group.pack)
@@ -57,7 +56,29 @@ def short_group(file: int, played: PlayedGroup, credited: Credited | None, gaps:
             _add_gaps(record, found)
         lives.append({"f": file, "s": played.step, "k": life.sibling, "e": episodes})
     turns = [turn for life in group.lifecycles for one in life.episodes for turn in one.turns if turn.action_ids]
-    return ShortGroup(file=file, pack=pack, lives=lives, num_sampled=len(turns), num_worded=sum(map(_is_worded, turns)))
+    worded = sum(len(turn.response.split()) == len(turn.action_ids) - (turn.stop is StopReason.STOP) for turn in turns)
+    return ShortGroup(file=file, pack=pack, lives=lives, num_sampled=len(turns), num_worded=worded)
+
+
+class StringTable:
+    """Texts by number, in the order in which they came; 0 is the empty one. Contexts and observations repeat a lot.
+
+    >>> table = StringTable()
+    >>> table.add("up"), table.add("down"), table.add("up"), table.texts
+    (1, 2, 1, ['', 'up', 'down'])
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {"": 0}
+
+    def add(self, text: str) -> int:
+        """The number of this text."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts, each at its number."""
+        return list(self._numbers)
 
 
 class Shelf:
@@ -95,7 +116,7 @@ def number(value: float | None) -> float | None:
 
 
 def _pack(pack: Pack) -> Record:
-    tasks = [{"id": str(task.id), "spec": _told(task.spec), "lake": lake_of(task.spec)} for task in pack.tasks]
+    tasks = [{"id": str(task.id), "spec": _spec(task.spec), "lake": lake_of(task.spec)} for task in pack.tasks]
     return {"id": str(pack.id), "split": pack.split.value, "tasks": tasks}
 
 
@@ -124,38 +145,28 @@ def _episode(episode: Episode, pack: Record) -> Record:
 
 
 def _turn(turn: Turn) -> list[Any]:
-    """Observation, response, stop reason, policy version, log-probs, gaps; log-probs only where a model sampled."""
+    """Observation, response, stop reason, policy version, log-probs, gaps; log-probs only where a model sampled.
+
+    Log-probs are in hundredths of a nat, without their sign.
+    """
     sampled = turn.behaviour_logprobs if turn.policy_version >= 0 else ()
-    logprobs = array("H", map(_hundredths, sampled))
+    within = (min(0.0, max(_LOWEST, one)) if one == one else _LOWEST for one in sampled)
+    logprobs = array("H", (round(-100 * one) for one in within))
     return [str(turn.observation), str(turn.response), turn.stop.value, int(turn.policy_version), logprobs, array("i")]
 
 
 def _add_gaps(record: Record, found: EpisodeGaps | None) -> None:
-    """Each turn's gaps, and of the episode `G`: updates since it was sampled, mean and largest size of a gap."""
+    """Each turn's gaps in ten thousandths of a nat; `G` of the episode: updates since it was sampled, mean and largest gap."""
     if found is None or not found.gaps:
         return
     sizes, rest = [abs(gap) for gap in found.gaps], iter(found.gaps)
     record["G"] = [found.updates, number(sum(sizes) / len(sizes)), number(max(sizes))]
     for turn in record["t"]:
-        turn[5].extend(_ten_thousandths(gap) for gap in islice(rest, len(turn[4])))
+        turn[5].extend(round(10_000 * min(-_LOWEST, max(_LOWEST, gap))) for gap in islice(rest, len(turn[4])))
 
 
-def _is_worded(turn: Turn) -> bool:
-    return len(turn.response.split()) == len(turn.action_ids) - (turn.stop is StopReason.STOP)
-
-
-def _told(spec: object) -> str:
+def _spec(spec: object) -> str:
     """The spec as text, a line for each of its fields."""
     if isinstance(spec, dict):
         return "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in spec.items())
     return json.dumps(spec, ensure_ascii=False)
-
-
-def _hundredths(logprob: float) -> int:
-    """The log-prob in hundredths of a nat, without its sign."""
-    return round(-100 * min(0.0, max(_LOWEST, logprob))) if logprob == logprob else round(-100 * _LOWEST)
-
-
-def _ten_thousandths(gap: float) -> int:
-    """The gap in ten thousandths of a nat."""
-    return round(10_000 * min(-_LOWEST, max(_LOWEST, gap)))

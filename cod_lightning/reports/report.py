@@ -8,12 +8,12 @@ from typing import Any
 
 from cod_lightning import __version__
 from cod_lightning.reports.advantages import Credit
-from cod_lightning.reports.embedded import embedded
 from cod_lightning.reports.file_facts import file_facts, is_training, notes_of
 from cod_lightning.reports.gaps import LogprobFile
 from cod_lightning.reports.lines import LifecycleFile
+from cod_lightning.reports.page import embedded
 from cod_lightning.reports.records import Shelf, ShortGroup, short_group
-from cod_lightning.reports.run import Run, read_run, run_names
+from cod_lightning.reports.run import RunFolder, read_run, run_names
 
 MOST_BYTES = 18_000_000
 """Of lifecycles in the page; if they are more, whole groups are left out evenly and the report says so."""
@@ -21,13 +21,13 @@ _REPEATED = 5
 """Lifecycles whose texts are longer than so many times that are thinned before repeated texts are counted once."""
 
 
-def read_runs(folders: Sequence[Path]) -> list[Run]:
+def read_runs(folders: Sequence[Path]) -> list[RunFolder]:
     """The runs in these folders."""
     return [read_run(folder, name) for folder, name in zip(folders, run_names(list(folders)), strict=True)]
 
 
-def report_data(runs: Sequence[Run], most_bytes: int = MOST_BYTES) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(what the page draws at once, the lifecycles to browse)."""
+def report_data(runs: Sequence[RunFolder], most_bytes: int = MOST_BYTES) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(what the page draws at once, the lifecycles to browse); `config` has the settings in which the runs differ."""
     files: list[dict[str, Any]] = []
     groups: list[ShortGroup] = []
     for index, run in enumerate(runs):
@@ -39,11 +39,32 @@ def report_data(runs: Sequence[Run], most_bytes: int = MOST_BYTES) -> tuple[dict
     lives, kept = _fitting(groups, most_bytes)
     for number, file in enumerate(files):
         file["shown"] = sum(len(group.lives) for group in kept if group.file == number)
+    keys = dict.fromkeys(chain.from_iterable(run.config for run in runs))
+    settings = [[key, [run.config.get(key, "") for run in runs]] for key in keys]
+    titles = dict.fromkeys(chain.from_iterable(run.panels for run in runs))
     overview = {
         "version": __version__,
-        "runs": [_run(run, index, files) for index, run in enumerate(runs)],
-        "panels": _panels(runs),
-        "config": _differences(runs),
+        "runs": [
+            {
+                "name": run.name,
+                "folder": str(run.folder.resolve()),
+                "notes": [*run.notes, *chain.from_iterable(notes_of(file) for file in files if file["run"] == index)],
+                "suites": run.suites,
+            }
+            for index, run in enumerate(runs)
+        ],
+        "panels": [
+            {
+                "title": title,
+                "series": [
+                    {"run": index, "label": one.label, "x": one.x, "y": one.y}
+                    for index, run in enumerate(runs)
+                    for one in run.panels.get(title, [])
+                ],
+            }
+            for title in titles
+        ],
+        "config": [row for row in settings if len(set(row[1])) > 1],
         "files": files,
     }
     return overview, lives
@@ -68,9 +89,9 @@ def _short_groups(
 
 def _fitting(groups: list[ShortGroup], most_bytes: int) -> tuple[dict[str, Any], list[ShortGroup]]:
     """As many groups as fit, taken evenly from every file, and these."""
-    told = sum(group.size for group in groups)
-    if told > _REPEATED * most_bytes:  # not even worth a try
-        groups = _thinned(groups, _REPEATED * most_bytes / told)
+    size = sum(group.size for group in groups)
+    if size > _REPEATED * most_bytes:  # not even worth a try
+        groups = _thinned(groups, _REPEATED * most_bytes / size)
     while True:
         shelf = Shelf()
         for group in groups:
@@ -92,36 +113,3 @@ def _thinned(groups: list[ShortGroup], share: float) -> list[ShortGroup]:
         if math.floor(place * share) != math.floor((place - 1) * share):
             kept.append(group)
     return kept
-
-
-def _run(run: Run, index: int, files: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    own = [file for file in files if file["run"] == index]
-    return {
-        "name": run.name,
-        "folder": str(run.folder.resolve()),
-        "notes": [*run.notes, *chain.from_iterable(map(notes_of, own))],
-        "suites": run.suites,
-    }
-
-
-def _panels(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The union of all runs' panels, the runs' lines in each."""
-    titles = dict.fromkeys(chain.from_iterable(run.panels for run in runs))
-    return [
-        {
-            "title": title,
-            "series": [
-                {"run": index, "label": one.label, "x": one.x, "y": one.y}
-                for index, run in enumerate(runs)
-                for one in run.panels.get(title, [])
-            ],
-        }
-        for title in titles
-    ]
-
-
-def _differences(runs: Sequence[Run]) -> list[list[Any]]:
-    """Settings in which the runs differ: key, and each run's value; empty for a single run."""
-    keys = dict.fromkeys(chain.from_iterable(run.config for run in runs))
-    rows = [[key, [run.config.get(key, "") for run in runs]] for key in keys]
-    return [row for row in rows if len(set(row[1])) > 1]

@@ -16,7 +16,7 @@ from cod_lightning.rollout import policy_logprobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunFolder:
     """One run; its lifecycles are read from `files` when they are wanted."""
 
     name: str
@@ -31,23 +31,26 @@ class Run:
     notes: list[str]
 
 
-def read_run(folder: Path, name: str) -> Run:
+def read_run(folder: Path, name: str) -> RunFolder:
     """The run in that folder. Raises `ConfigError` where there is none."""
     found = (folder / "lifecycles").glob("*.jsonl")
     lives = sorted((path for path in found if not path.name.startswith(f"{policy_logprobs.NAME}.")), key=_place)
     expected = [folder / file for file in ("config.yaml", "metrics.csv", "evaluation.json")]
     if not lives and not any(path.is_file() for path in expected):
-        raise ConfigError(
-            "report RUN_DIR",
-            folder,
-            "the folder of a run, with config.yaml, metrics.csv, evaluation.json or lifecycles/",
-            "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it.",
-        )
+        known = "the folder of a run, with config.yaml, metrics.csv, evaluation.json or lifecycles/"
+        remedy = "A run of `fit` is in runs/NAME, or where --trainer.default_root_dir put it."
+        raise ConfigError("report RUN_DIR", folder, known, remedy)
     suites, notes = read_suites(folder)
     panels, more = read_curves(folder)
-    config, damage = _config(folder / "config.yaml")
+    config: dict[str, str] = {}
+    damage = ["There is no config.yaml, so settings and advantages are missing."]
+    if (path := folder / "config.yaml").exists():
+        try:
+            config, damage = dict(_flat(yaml.safe_load(path.read_text(encoding="utf-8")), "")), []
+        except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+            damage = [f"config.yaml cannot be read ({type(error).__name__})."]
     none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]
-    return Run(
+    return RunFolder(
         name=name,
         folder=folder,
         suites=suites,
@@ -78,15 +81,6 @@ def _place(path: Path) -> tuple[bool, bool, str]:
     """What the trained policy did on held-out packs first, controls after the training itself."""
     is_trained, is_test = path.stem.endswith("_trained"), path.stem.startswith("test_")
     return not is_trained, is_test, path.name
-
-
-def _config(path: Path) -> tuple[dict[str, str], list[str]]:
-    if not path.exists():
-        return {}, ["There is no config.yaml, so settings and advantages are missing."]
-    try:
-        return dict(_flat(yaml.safe_load(path.read_text(encoding="utf-8")), "")), []
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
-        return {}, [f"config.yaml cannot be read ({type(error).__name__})."]
 
 
 def _flat(value: Any, prefix: str) -> Iterator[tuple[str, str]]:

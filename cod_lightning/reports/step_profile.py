@@ -1,9 +1,11 @@
-"""One page on where the time of a training step went; what is measured, and when, is `callbacks/step_profile.py`'s affair."""
+"""One page on where the time of a training step went; what is measured, and when, is decided in `callbacks/step_profile.py`."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
+
+from cod_lightning.markdown import table
 
 OWN = ("cod_lightning", "modules", "datamodules", "callbacks")
 _ROWS = 15
@@ -71,9 +73,7 @@ def summary(
         f"One step, timed as it is: {phases.total_s:.3f} s for {phases.lifecycles:,} lifecycles, {phases.sampled_tokens:,} sampled "
         f"and {phases.trained_tokens:,} trained tokens.",
         "",
-        "| part | seconds | share |",
-        "| --- | --- | --- |",
-        *(f"| {name} | {seconds:.3f} | {seconds / phases.total_s:.0%} |" for name, seconds in parts.items()),
+        table(["part", "seconds", "share"], [[n, f"{s:.3f}", f"{s / phases.total_s:.0%}"] for n, s in parts.items()]),
         "",
         *(f"- {value:,.0f} {name}" for name, value in speed.items()),
         "",
@@ -83,15 +83,15 @@ def summary(
         "",
         "## Operators (torch's profiler, own time)",
         "",
-        *_table(operators),
+        _table(operators),
         "",
         "## Packages (Python's profiler, own time)",
         "",
-        *_table(packages(functions)),
+        _table(packages(functions)),
         "",
         "## Functions (Python's profiler, own time)",
         "",
-        *_table(sorted(map(_spent, functions), key=lambda one: -one.seconds)),
+        _table(sorted(map(_spent, functions), key=lambda one: -one.seconds)),
         "",
         "`trace.json.gz`, beside this page, opens in ui.perfetto.dev or chrome://tracing.",
         "",
@@ -134,18 +134,13 @@ def _spent(function: Function) -> Spent:
     return Spent(place, function.seconds, function.calls)
 
 
-def _table(rows: Sequence[Spent]) -> list[str]:
+def _table(rows: Sequence[Spent]) -> str:
     total = sum(row.seconds for row in rows) or 1.0
-    shown = rows[:_ROWS]
-    lines = ["| where | seconds | share | calls |", "| --- | --- | --- | --- |"]
-    lines += [
-        f"| `{_safe(row.where)}` | {row.seconds:.3f} | {row.seconds / total:.0%} | {row.calls:,} |" for row in shown
-    ]
-    if len(rows) > len(shown):
-        left = rows[len(shown) :]
-        seconds = sum(row.seconds for row in left)
-        lines.append(f"| {len(left)} more | {seconds:.3f} | {seconds / total:.0%} | {sum(r.calls for r in left):,} |")
-    return lines
+    shown, left = [replace(row, where=f"`{_safe(row.where)}`") for row in rows[:_ROWS]], rows[_ROWS:]
+    if left:
+        shown.append(Spent(f"{len(left)} more", sum(row.seconds for row in left), sum(row.calls for row in left)))
+    lines = [[row.where, f"{row.seconds:.3f}", f"{row.seconds / total:.0%}", f"{row.calls:,}"] for row in shown]
+    return table(["where", "seconds", "share", "calls"], lines)
 
 
 def _safe(text: str) -> str:

@@ -1,10 +1,10 @@
 """What an evaluation found, as matplotlib figures: a panel for each suite."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cod_lightning.reports.panel_grid import grid
-from cod_lightning.reports.run import Run
+from cod_lightning.reports.run import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 _STYLES = {"trained": "-", "context": ":", "warm_start": "--", "reference": "-.", "other": (0, (1, 2))}
 _SIZE = (6.4, 3.6)
 """Of a panel, inches."""
+_COLUMNS = 3
+"""Panels beside each other at most."""
 _WITHIN = 0.12
 """Distance of two runs' marks of one category."""
 
 
-def success_figure(runs: Sequence[Run]) -> "Figure | None":
+def success_figure(runs: Sequence[RunFolder]) -> "Figure | None":
     """Success by position with 95 % intervals; None where nothing was evaluated."""
 
     def draw(axes: "Axes", name: str) -> None:
@@ -29,7 +31,7 @@ def success_figure(runs: Sequence[Run]) -> "Figure | None":
     return _panels(runs, "rows", draw)
 
 
-def regret_figure(runs: Sequence[Run]) -> "Figure | None":
+def regret_figure(runs: Sequence[RunFolder]) -> "Figure | None":
     """Reward of the oracle minus that of the trained policy, by position; None where no oracle played."""
 
     def draw(axes: "Axes", name: str) -> None:
@@ -42,7 +44,7 @@ def regret_figure(runs: Sequence[Run]) -> "Figure | None":
     return _panels(runs, "regret", draw)
 
 
-def recovery_figure(runs: Sequence[Run]) -> "Figure | None":
+def recovery_figure(runs: Sequence[RunFolder]) -> "Figure | None":
     """Success around the first task under the new rule, at 0; None where no rule changed."""
 
     def draw(axes: "Axes", name: str) -> None:
@@ -55,7 +57,7 @@ def recovery_figure(runs: Sequence[Run]) -> "Figure | None":
     return _panels(runs, "recovery", draw)
 
 
-def change_figure(runs: Sequence[Run]) -> "Figure | None":
+def change_figure(runs: Sequence[RunFolder]) -> "Figure | None":
     """What the change does to the trained policy's success, paired within packs; None where no rule changed."""
 
     def draw(axes: "Axes", name: str) -> None:
@@ -72,9 +74,9 @@ def change_figure(runs: Sequence[Run]) -> "Figure | None":
     return _panels(runs, "recovery", draw)
 
 
-def _panels(runs: Sequence[Run], part: str, draw: "Callable[[Axes, str], None]") -> "Figure | None":
+def _panels(runs: Sequence[RunFolder], part: str, draw: "Callable[[Axes, str], None]") -> "Figure | None":
     """A panel, drawn by `draw`, for each suite of which some run has that part; None where there is none."""
-    names = _suites(runs, part)
+    names = list(dict.fromkeys(name for run in runs for name, suite in run.suites.items() if suite[part]))
     if not names:
         return None
     figure, panels = grid(len(names), _SIZE)
@@ -83,19 +85,14 @@ def _panels(runs: Sequence[Run], part: str, draw: "Callable[[Axes, str], None]")
     return figure
 
 
-def _suites(runs: Sequence[Run], part: str) -> list[str]:
-    """Suites of which some run has that part."""
-    return list(dict.fromkeys(name for run in runs for name, suite in run.suites.items() if suite[part]))
-
-
-def _own(runs: Sequence[Run], name: str, part: str) -> Iterator[tuple[int, Run, dict[str, Any]]]:
+def _own(runs: Sequence[RunFolder], name: str, part: str) -> Iterator[tuple[int, RunFolder, dict[str, Any]]]:
     """The runs that have that part of the suite."""
     for number, run in enumerate(runs):
         if name in run.suites and run.suites[name][part]:
             yield number, run, run.suites[name]
 
 
-def _rows(runs: Sequence[Run], name: str, part: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+def _rows(runs: Sequence[RunFolder], name: str, part: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Number of the run, place of the row in its suite's table, and the row."""
     for number, _, suite in _own(runs, name, part):
         labels = [row["label"] for row in suite["rows"]]
@@ -103,7 +100,7 @@ def _rows(runs: Sequence[Run], name: str, part: str) -> Iterator[tuple[int, int,
         yield from sorted(((number, labels.index(row["label"]), row) for row in rows), key=lambda one: one[1])
 
 
-def _style(runs: Sequence[Run], number: int, place: int, row: dict[str, Any]) -> dict[str, Any]:
+def _style(runs: Sequence[RunFolder], number: int, place: int, row: dict[str, Any]) -> dict[str, Any]:
     """A colour for each condition of a single run, for each run of several."""
     label, several = row["label"].replace(" *", " (its best)"), len(runs) > 1
     label = f"{runs[number].name}: {label}" if several else label
@@ -132,3 +129,13 @@ def _finish(axes: "Axes", xlabel: str, ylabel: str, *, whole: bool = True, **set
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(axes.get_legend_handles_labels()[1]) > 1:
         axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def grid(count: int, size: tuple[float, float]) -> "tuple[Figure, list[Axes]]":
+    """A figure with that many panels of that size in inches."""
+    from matplotlib.figure import Figure
+
+    columns = min(count, _COLUMNS)
+    rows = math.ceil(count / columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), dpi=150, layout="constrained")
+    return figure, [figure.add_subplot(rows, columns, index + 1) for index in range(count)]

@@ -8,7 +8,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
-from callbacks.position_curve import PositionCurve, contexts_as_markdown, pixels, position_figure
+from callbacks.tensorboard import PositionCurve, contexts_as_markdown, pixels, position_figure
 from tests.played_run import PlayedData, PlayedModule, trainer
 from tests.records import lifecycle
 

@@ -7,7 +7,7 @@ import yaml
 
 from cod_lightning.cli import main
 from cod_lightning.commands.config_files import composed, find_config
-from cod_lightning.commands.sweep_launch import LAUNCHERS, launch
+from cod_lightning.commands.sweep_job import LAUNCHERS, launch
 from cod_lightning.commands.sweep_plan import plan, warm_starts
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record

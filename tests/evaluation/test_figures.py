@@ -21,7 +21,7 @@ def outcomes(rate: float, seed: int, num_packs: int = NUM_PACKS, missing: float 
     success[gone] = rewards[gone] = np.nan
     order = rng.permutation(num_packs)  # rows come in any order; ids tell
     ids = tuple(f"pack {i}" for i in order)
-    return Outcomes(rewards=rewards, success=success, valid=~gone, pack_ids=ids)
+    return Outcomes(rewards=rewards, success=success, pack_ids=ids)
 
 
 TRAINED = outcomes(0.7, 0)
@@ -115,7 +115,7 @@ def test_intervals_of_many_figures_are_those_of_one() -> None:
 
 def test_a_control_that_never_got_a_reward_has_no_figures_and_spoils_no_others() -> None:
     nothing = np.full((NUM_PACKS, NUM_TASKS), np.nan)
-    broken = Outcomes(rewards=nothing, success=nothing, valid=~np.isnan(nothing), pack_ids=TRAINED.pack_ids)
+    broken = Outcomes(rewards=nothing, success=nothing, pack_ids=TRAINED.pack_ids)
     found = figures(TRAINED, {"blanked_context": broken})
     assert found["differences"]["blanked_context"]["success"] == {"mean": None, "ci95": None, "n": 0}
     assert found["area"]["trained"] == FOUND["area"]["trained"] or found["area"]["trained"]["success"]["mean"]
@@ -128,6 +128,6 @@ def test_a_bundle_gives_each_statistic_its_own_columns() -> None:
     second = bundle.columns(10 * values)
     asked = [bundle.statistic(second, np.eye(3)[n]) for n in range(3)]
     other = bundle.statistic(first, np.ones(3))
-    found = bundle.estimates(seed=1)
-    assert [found[a].mean for a in asked] == pytest.approx([10 * e.mean for e in position_estimates(values)])
-    assert found[other].mean == pytest.approx(values.mean(axis=0).sum())
+    found = bundle.figures(seed=1)
+    assert [found[a]["mean"] for a in asked] == pytest.approx([10 * e.mean for e in position_estimates(values)])
+    assert found[other]["mean"] == pytest.approx(values.mean(axis=0).sum())

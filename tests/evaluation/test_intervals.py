@@ -19,7 +19,7 @@ from cod_lightning.evaluation.outcomes import Outcomes
 
 def outcomes(success: np.ndarray, names: list[str] | None = None) -> Outcomes:
     ids = tuple(names or map(str, range(len(success))))
-    return Outcomes(rewards=success, success=success, valid=~np.isnan(success), pack_ids=ids)
+    return Outcomes(rewards=success, success=success, pack_ids=ids)
 
 
 def test_the_interval_covers_the_truth_about_95_times_in_100() -> None:

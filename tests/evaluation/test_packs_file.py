@@ -15,7 +15,7 @@ FILE = "evaluation_packs.parquet"
 
 
 def with_success(played, success, **changes):
-    outcomes = dataclasses.replace(played.outcomes, success=success, valid=~np.isnan(success))
+    outcomes = dataclasses.replace(played.outcomes, success=success)
     return dataclasses.replace(played, outcomes=outcomes, **changes)
 
 

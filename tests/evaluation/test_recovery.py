@@ -5,16 +5,16 @@ import math
 import numpy as np
 import pytest
 
+from cod_lightning.evaluation.figures import align, recovery
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.evaluation.recovery import align, recovery
 
 RNG = np.random.default_rng(0)
 SUCCESS = (RNG.random((50, 6)) < 0.6).astype(float)
 SUCCESS[3, 2] = np.nan
 CHANGES = [int(at) for at in RNG.integers(1, 6, 50)]
 IDS = tuple(f"pack {i}" for i in range(50))
-TRAINED = Outcomes(rewards=SUCCESS, success=SUCCESS, valid=~np.isnan(SUCCESS), pack_ids=IDS)
-FEW = Outcomes(rewards=SUCCESS[:9], success=SUCCESS[:9], valid=~np.isnan(SUCCESS[:9]), pack_ids=IDS[:9])
+TRAINED = Outcomes(rewards=SUCCESS, success=SUCCESS, pack_ids=IDS)
+FEW = Outcomes(rewards=SUCCESS[:9], success=SUCCESS[:9], pack_ids=IDS[:9])
 FOUND = recovery(TRAINED, {"scripted": FEW}, CHANGES)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.conditions import PolicyLabel
-from cod_lightning.evaluation.results import Played, read_results, results_of, write_results
+from cod_lightning.evaluation.results import PlayedCondition, read_results, results_of, write_results
 from cod_lightning.evaluation.suite import Suite
 from tests.played import NUM_PACKS, play
 
@@ -88,7 +88,7 @@ def test_a_warm_start_alone_is_no_result_yet() -> None:
     assert results_of(play(Suite(name="a"), PolicyLabel.WARM_START)) == {"suites": {}}
 
 
-def named(played: list[Played], checkpoint: str) -> list[Played]:
+def named(played: list[PlayedCondition], checkpoint: str) -> list[PlayedCondition]:
     return [
         dataclasses.replace(one, checkpoint=checkpoint) if one.condition.policy is PolicyLabel.TRAINED else one
         for one in played

@@ -18,8 +18,8 @@ from cod_lightning.evaluation.references import scripted_speaker
 from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward, rewards_of, scored
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.faults import count_faults
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.table import TableWriter, read_lifecycles
 from cod_lightning.rollout.transcript import dump, load

@@ -1,20 +1,55 @@
-"""Cells of a sweep: the runs of one setting, a seed each, and what they started from."""
+"""Cells of a sweep: the finished runs of one setting, a seed each, read from their folders, and what they started from."""
 
+import csv
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.reports.sweeps.record import JobRecord, JobStatus
-from cod_lightning.reports.sweeps.runs import FinishedRun, read_finished
 from cod_lightning.reports.sweeps.statistics import BySeed
 
 AS_CONFIGURED = "as configured"
 """The choice in a key that only others of the sweep have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a training took; evaluation counts in the last three only."""
+
+    updates: int
+    sampled_tokens: float
+    """In training rollouts."""
+    trained_tokens: float
+    """Through forward and backward, once for each update."""
+    train_s: float
+    """In training rollouts and updates."""
+    wall_s: float
+    """Of the whole process."""
+    cpu_s: float
+    """User and system time of the whole process."""
+    peak_mib: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FinishedRun:
+    """A run and what is compared of it."""
+
+    folder: Path
+    record: JobRecord
+    outcomes: Outcomes
+    blanked: Outcomes | None
+    """Of the trained policy with its context hidden."""
+    curve: tuple[tuple[float, float], ...]
+    """Sampled tokens, success on validation packs in the mean over positions; a pair a validation."""
+    cost: Cost
 
 
 @dataclass(kw_only=True, eq=False)
@@ -39,7 +74,13 @@ def cells_of(fits: Mapping[Path, JobRecord], suite: str) -> list[Cell]:
     found: dict[str, Cell] = {}
     for folder, record in sorted(fits.items(), key=lambda item: item[1].order):
         cell = found.setdefault(json.dumps(record.setting, sort_keys=True), Cell(setting=dict(record.setting)))
-        _add(cell, folder, record, suite)
+        cell.records.append(record)
+        run = read_finished(folder, record, suite) if record.status is JobStatus.FINISHED else None
+        if run is None:
+            cell.not_finished.append(record.seed)
+        elif (other := cell.runs.setdefault(record.seed, run)) is not run:
+            both = f"{folder} and {other.folder} have the same setting and seed"
+            raise DataError(f"{both}, but not the same config. Move one away.")
     varied = _varied(list(found.values()))
     for cell in found.values():
         cell.setting = {key: cell.setting.get(key, AS_CONFIGURED) for key in varied}
@@ -71,7 +112,7 @@ def warm_start_outcomes(cell: Cell, suite: str) -> dict[str, BySeed]:
 def _varied(cells: list[Cell]) -> list[str]:
     """Keys in which cells differ, those first that were typed; what only follows from one of these is left out.
 
-    A key that nobody typed and some cells do not have is one that their version of a config did not know: no difference.
+    A key that was not typed and that some cells do not have is one that their version of a config did not know: no difference.
     """
     typed = [line.lstrip("+~").partition("=")[0] for cell in cells for one in cell.records for line in one.overrides]
     keys = dict.fromkeys([*typed, *(key for cell in cells for key in cell.setting)])
@@ -80,24 +121,52 @@ def _varied(cells: list[Cell]) -> list[str]:
     varied = [key for key in keys if len(known[key]) > 1 or (known[key] and key in lacking)]
     kept = [key for key in varied if key in typed]
     for key in varied:
-        if key not in kept and not any(_follows(key, other, cells) for other in kept):
+        follows = False  # whether the choice in one kept key fixes that in this one
+        for other in kept:
+            pairs = {(cell.setting.get(other), cell.setting.get(key)) for cell in cells}
+            follows |= len(pairs) == len({choice for choice, _ in pairs})
+        if key not in kept and not follows:
             kept.append(key)
     return kept
 
 
-def _follows(key: str, other: str, cells: list[Cell]) -> bool:
-    """Whether the choice in one key fixes that in another."""
-    pairs = {(cell.setting.get(other), cell.setting.get(key)) for cell in cells}
-    return len(pairs) == len({choice for choice, _ in pairs})
+def read_finished(folder: Path, record: JobRecord, suite: str) -> FinishedRun | None:
+    """The run, as far as a suite is concerned; None where it was not evaluated on it."""
+    outcomes = read_packs(folder / "evaluation_packs.parquet", suite, "trained")
+    if outcomes is None:
+        return None
+    blanked = read_packs(folder / "evaluation_packs.parquet", suite, "blanked_context")
+    with (folder / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        rows = [{k: float(v) for k, v in row.items() if k and v} for row in csv.DictReader(file)]
+    curve, cost = tuple(_curve(rows)), _cost(rows, record)
+    return FinishedRun(folder=folder, record=record, outcomes=outcomes, blanked=blanked, curve=curve, cost=cost)
 
 
-def _add(cell: Cell, folder: Path, record: JobRecord, suite: str) -> None:
-    cell.records.append(record)
-    run = read_finished(folder, record, suite) if record.status is JobStatus.FINISHED else None
-    if run is None:
-        cell.not_finished.append(record.seed)
-    elif record.seed in cell.runs:
-        other = cell.runs[record.seed].folder
-        raise DataError(f"{folder} and {other} have the same setting and seed, but not the same config. Move one away.")
-    else:
-        cell.runs[record.seed] = run
+def curve_at(run: FinishedRun, tokens: np.ndarray) -> np.ndarray:
+    """Success after so many sampled tokens, between two validations on the line that joins them."""
+    x, y = np.array(run.curve).T
+    return np.interp(tokens, x, y)
+
+
+def _curve(rows: Sequence[dict[str, float]]) -> Iterator[tuple[float, float]]:
+    tokens = 0.0
+    for row in rows:
+        tokens = row.get("tokens/sampled", tokens)
+        success = [v for k, v in row.items() if k.startswith("val/success/position_")]
+        if success:
+            yield tokens, sum(success) / len(success)
+
+
+def _cost(rows: Sequence[dict[str, float]], record: JobRecord) -> Cost:
+    updates = [row for row in rows if "tokens/sampled" in row]
+    rollouts = {row["tokens/sampled"]: row.get("time/wait_s", row["time/rollout_s"]) for row in reversed(updates)}
+    last = updates[-1] if updates else {}
+    return Cost(
+        updates=len(updates),
+        sampled_tokens=last.get("tokens/sampled", math.nan),
+        trained_tokens=last.get("tokens/trained", math.nan),
+        train_s=sum(rollouts.values()) + sum(row["time/train_s"] for row in updates),
+        wall_s=record.wall_s,
+        cpu_s=record.cpu_s,
+        peak_mib=record.peak_mib,
+    )

@@ -10,11 +10,9 @@ import numpy as np
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.results import read_results
-from cod_lightning.reports.sweeps.cells import Cell, cells_of, warm_start_outcomes
-from cod_lightning.reports.sweeps.effects import effects
-from cod_lightning.reports.sweeps.grid import grid_of
+from cod_lightning.reports.sweeps.cells import Cell, Cost, cells_of, curve_at, warm_start_outcomes
+from cod_lightning.reports.sweeps.grid import effects, grid_of
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_jobs
-from cod_lightning.reports.sweeps.runs import Cost, curve_at
 from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, Curve, SweepRecord, SweepResults, WarmStartRecord
 from cod_lightning.reports.sweeps.statistics import BySeed, difference_table, over_seeds, statistics, success_table
 
@@ -32,8 +30,12 @@ def compare(roots: Sequence[Path], reference: str | None = None) -> SweepResults
         if not found:
             raise ConfigError("--table", root, "the folder of a sweep, with */job.json", "Run the sweep first.")
         jobs |= found
-    configs = dict.fromkeys(record.config for record in jobs.values())
-    records = [one for name in configs for one in _sweeps(name, jobs, reference)]
+    records: list[SweepRecord] = []
+    for config in dict.fromkeys(record.config for record in jobs.values()):
+        fits = {f: r for f, r in jobs.items() if r.config == config and r.kind is JobKind.FIT}
+        done = [folder for folder, record in fits.items() if record.status is JobStatus.FINISHED]
+        suites = dict.fromkeys(name for folder in done for name in read_results(folder / "evaluation.json")["suites"])
+        records += [_sweep(config, suite, cells_of(fits, suite), reference) for suite in suites]
     if not records:
         raise ConfigError("--table", roots[0], "a sweep with a finished, evaluated job", "Look into the jobs' log.txt.")
     return SweepResults(sweeps=records)
@@ -45,14 +47,6 @@ def write_results(path: Path, results: SweepResults) -> None:
     path.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def _sweeps(config: str, jobs: Mapping[Path, JobRecord], reference: str | None) -> Iterator[SweepRecord]:
-    fits = {f: r for f, r in jobs.items() if r.config == config and r.kind is JobKind.FIT}
-    done = [folder for folder, record in fits.items() if record.status is JobStatus.FINISHED]
-    suites = dict.fromkeys(name for folder in done for name in read_results(folder / "evaluation.json")["suites"])
-    for suite in suites:
-        yield _sweep(config, suite, cells_of(fits, suite), reference)
-
-
 def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) -> SweepRecord:
     done = [cell for cell in cells if cell.runs]
     first = _reference(done, asked)
@@ -61,6 +55,8 @@ def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) ->
     warm_starts = {cell.label: warm_start_outcomes(cell, suite) for cell in done}
     records = [_cell(cell, first, tokens, warm_starts[cell.label]) for cell in done]
     settings = {cell.label: cell.setting for cell in done}
+    best = _best(warm_starts[first.label])
+    temperatures = {name: statistics(success_table(runs)) for name, runs in warm_starts[first.label].items()}
     return SweepRecord(
         config=config,
         suite=suite,
@@ -71,7 +67,7 @@ def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) ->
         cells=records,
         effects=effects(settings, {cell.label: cell.outcomes for cell in done}, first.setting),
         grid=grid_of(done, first),
-        warm_start=_warm_start_record(warm_starts[first.label]),
+        warm_start=None if best is None else WarmStartRecord(best_temperature=best, temperatures=temperatures),
         notes=list(_notes(cells, records)),
     )
 
@@ -117,14 +113,6 @@ def _cell(cell: Cell, first: Cell, tokens: np.ndarray, warm_starts: Mapping[str,
         minus_warm_start=None if above is None else statistics(above),
         cost=_cost([run.cost for run in cell.runs.values()]),
     )
-
-
-def _warm_start_record(warm_starts: Mapping[str, BySeed]) -> WarmStartRecord | None:
-    best = _best(warm_starts)
-    if best is None:
-        return None
-    every = {name: statistics(success_table(runs)) for name, runs in warm_starts.items()}
-    return WarmStartRecord(best_temperature=best, temperatures=every)
 
 
 def _best(warm_starts: Mapping[str, BySeed]) -> str | None:

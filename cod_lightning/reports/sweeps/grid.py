@@ -1,11 +1,20 @@
-"""Two choices crossed: rows against columns, and each row against the first within the same column."""
+"""Crossed choices: two keys as a grid of rows and columns, and what a choice does on the average over all other keys."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
-from cod_lightning.evaluation.schema import Figure
+import numpy as np
+
 from cod_lightning.reports.sweeps.cells import Cell, label_of
-from cod_lightning.reports.sweeps.schema import Grid, GridRow
-from cod_lightning.reports.sweeps.statistics import difference_table, statistics, success_table
+from cod_lightning.reports.sweeps.schema import Effect, Grid, GridRow
+from cod_lightning.reports.sweeps.statistics import (
+    BySeed,
+    difference_table,
+    shared_packs,
+    shared_seeds,
+    statistics,
+    success_table,
+)
 
 
 def grid_of(cells: Sequence[Cell], first: Cell) -> Grid | None:
@@ -28,19 +37,45 @@ def grid_of(cells: Sequence[Cell], first: Cell) -> Grid | None:
 
 def _row(label: str, row: Mapping[str, Cell], top: Mapping[str, Cell]) -> GridRow:
     shared = [choice for choice in row if choice in top and row is not top]
-    differences = {choice: _difference(row[choice], top[choice]) for choice in shared}
+    tables = {choice: difference_table(row[choice].outcomes, top[choice].outcomes) for choice in shared}
     return GridRow(
         label=label,
         seeds={choice: len(cell.runs) for choice, cell in row.items()},
         success={choice: statistics(success_table(cell.outcomes))["mean"] for choice, cell in row.items()},
-        minus_first={choice: found for choice, found in differences.items() if found is not None},
+        minus_first={choice: statistics(table)["mean"] for choice, table in tables.items() if table is not None},
     )
-
-
-def _difference(cell: Cell, other: Cell) -> Figure | None:
-    table = difference_table(cell.outcomes, other.outcomes)
-    return None if table is None else statistics(table)["mean"]
 
 
 def _rest(setting: Mapping[str, str], along: str) -> str:
     return label_of({key: choice for key, choice in setting.items() if key != along})
+
+
+def effects(
+    settings: Mapping[str, dict[str, str]], outcomes: Mapping[str, BySeed], reference: Mapping[str, str]
+) -> list[Effect]:
+    """Each choice against the reference's; none where one key varies only, or where a combination is missing.
+
+    Cells are weighed alike, and all are cut to the seeds and packs that all have.
+    """
+    axes = {key: list(dict.fromkeys(one[key] for one in settings.values())) for key in reference}
+    by_setting = {tuple(one.values()): label for label, one in settings.items()}
+    if len(axes) < 2 or set(by_setting) != set(product(*axes.values())):
+        return []
+    sides = list(outcomes.values())
+    seeds = shared_seeds(sides)
+    packs = shared_packs([{seed: side[seed] for seed in seeds} for side in sides])
+    if not seeds or not packs:
+        return []
+    tables = {label: success_table(side, seeds, packs) for label, side in outcomes.items()}
+    found: list[Effect] = []
+    for key, choices in axes.items():
+        mean = {
+            choice: np.mean([tables[label] for label, one in settings.items() if one[key] == choice], axis=0)
+            for choice in choices
+        }
+        against, cells = reference[key], len(settings) // len(choices)
+        for choice in choices:
+            if choice != against:
+                difference = statistics(mean[choice] - mean[against])
+                found.append(Effect(key=key, choice=choice, against=against, cells=cells, difference=difference))
+    return found

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cod_lightning.evaluation.schema import Figure
+from cod_lightning.evaluation.view import with_interval
+from cod_lightning.markdown import table
 from cod_lightning.reports.sweeps.schema import CellRecord, Grid, Statistics, SweepRecord, SweepResults
 
 _ABOUT = """Success (share of tasks solved) on held-out packs that are the same for all runs, with 95 % intervals over seeds and
@@ -72,7 +74,7 @@ def _grid(grid: Grid) -> str:
         found = {choice: _signed(figure) for choice, figure in row["minus_first"].items()}
         if found:
             lines.append([f"{row['label']} minus {top}", *(found.get(choice, "") for choice in grid["columns"])])
-    return _lines(["mean success (seeds)", *(f"{grid['key']}={choice}" for choice in grid["columns"])], lines)
+    return table(["mean success (seeds)", *(f"{grid['key']}={choice}" for choice in grid["columns"])], lines)
 
 
 def _outcomes(sweep: SweepRecord) -> str:
@@ -90,7 +92,7 @@ def _outcomes(sweep: SweepRecord) -> str:
         for name, found in warm["temperatures"].items():
             mark = " (its best)" if name == warm["best_temperature"] else ""
             lines.append([f"{name}{mark}", "", *_statistics(found), ""])
-    return _lines(["cell", "seeds", *positions, "mean", "gain", "mean, context hidden"], lines)
+    return table(["cell", "seeds", *positions, "mean", "gain", "mean, context hidden"], lines)
 
 
 def _differences(sweep: SweepRecord) -> str:
@@ -103,7 +105,7 @@ def _differences(sweep: SweepRecord) -> str:
         figures.append(None if above is None else above["mean"])
         lines.append([cell["label"], *("-" if one is None else _signed(one) for one in figures)])
     head = ["minus the reference", "mean", "last position", "gain", "area", "minus the best warm start, mean"]
-    return _lines(head, lines)
+    return table(head, lines)
 
 
 def _costs(sweep: SweepRecord) -> str:
@@ -113,17 +115,8 @@ def _costs(sweep: SweepRecord) -> str:
         names = ("updates", "sampled_tokens", "trained_tokens", "train_s", "wall_s", "cpu_s", "peak_mib")
         values = [cost[name] for name in names]
         lines.append([cell["label"], *("-" if value is None else f"{value:,.0f}" for value in values)])
-    head = [
-        "cost of a run",
-        "updates",
-        "tokens sampled",
-        "tokens trained",
-        "training, s",
-        "process, s",
-        "process, CPU s",
-        "peak, MiB",
-    ]
-    return _lines(head, lines)
+    head = ["updates", "tokens sampled", "tokens trained", "training, s", "process, s", "process, CPU s", "peak, MiB"]
+    return table(["cost of a run", *head], lines)
 
 
 def _dearer(cell: CellRecord, sweep: SweepRecord) -> str:
@@ -154,19 +147,8 @@ def _verdict(figure: Figure) -> str:
 
 
 def _shown(figure: Figure) -> str:
-    return _with(figure, ".3f")
+    return with_interval(figure["mean"], figure["ci95"])
 
 
 def _signed(figure: Figure) -> str:
-    return _with(figure, "+.3f")
-
-
-def _with(figure: Figure, form: str) -> str:
-    mean, ci95 = figure["mean"], figure["ci95"]
-    if mean is None:
-        return "-"
-    return f"{mean:{form}}" + ("" if ci95 is None else f" [{ci95[0]:{form}}, {ci95[1]:{form}}]")
-
-
-def _lines(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *lines])
+    return with_interval(figure["mean"], figure["ci95"], "+.3f")

@@ -1,6 +1,5 @@
 """Statistics of cells: tables over seeds and packs, cut to what both sides share, turned into figures with intervals."""
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -64,8 +63,6 @@ def over_seeds(values: list[float]) -> Figure:
 
 def figure(estimate: Estimate) -> Figure:
     """As it stands in the file."""
-    if math.isnan(estimate.mean):
-        return Figure(mean=None, ci95=None, n=estimate.num)
-    known = not math.isnan(estimate.low)
-    ci95 = [round(estimate.low, 5), round(estimate.high, 5)] if known else None
-    return Figure(mean=round(estimate.mean, 5), ci95=ci95, n=estimate.num)
+    mean, ci95 = estimate.known, estimate.ci95
+    rounded = None if ci95 is None else [round(end, 5) for end in ci95]
+    return Figure(mean=None if mean is None else round(mean, 5), ci95=rounded, n=estimate.num)

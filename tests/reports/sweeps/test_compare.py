@@ -15,7 +15,7 @@ from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.crossed import crossed_estimate
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import write_packs
-from cod_lightning.evaluation.results import Played
+from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.schema import SuiteRecord
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.reports.sweeps.compare import compare
@@ -38,8 +38,8 @@ def evaluated(folder: Path, suite: Suite, by_condition: dict[str, np.ndarray], i
     for condition in conditions(suite):
         success = by_condition[condition.name]
         packs = tuple(ids or [f"pack {n}" for n in range(len(success))])
-        outcomes = Outcomes(rewards=success / 2, success=success, valid=~np.isnan(success), pack_ids=packs)
-        played.append(Played(suite=suite, condition=condition, env="levers", outcomes=outcomes))
+        outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=packs)
+        played.append(PlayedCondition(suite=suite, condition=condition, env="levers", outcomes=outcomes))
     controls = {one.condition.name: [] for one in played[1:]}
     record = dict.fromkeys(SuiteRecord.__required_keys__) | {"controls": controls}
     folder.mkdir(exist_ok=True)

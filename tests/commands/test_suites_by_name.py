@@ -8,8 +8,7 @@ import pytest
 import yaml
 from jsonargparse import ArgumentParser
 
-from cod_lightning.commands.config_files import config_folders, expand
-from cod_lightning.commands.suite_files import chosen, inline, read_suites, suite_names
+from cod_lightning.commands.config_files import chosen, config_folders, expand, inline, read_suites, suite_names
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError

@@ -1,4 +1,4 @@
-"""Shows in TensorBoard what CoD is about: success that rises with position, and the contexts that make it rise."""
+"""What TensorBoard shows after a validation: success by position, the contexts behind it, and one lifecycle as text."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from callbacks.runner import follow, unfollow
+from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.markdown import fenced, visible
 from cod_lightning.rollout import story
 from cod_lightning.rollout.runner import RolloutObserver
@@ -17,7 +18,6 @@ from cod_lightning.types import Group, Lifecycle
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_METRIC = "val/success/position_"
 _LAYOUT = {
     "by position": {
         "success on held-out packs": ["Multiline", [r"^val/success/position_\d+$"]],
@@ -42,16 +42,13 @@ class PositionCurve(Callback, RolloutObserver):
         self._texts: list[str] = []
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Follow rollouts."""
         follow(trainer, self)
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Follow them no more."""
         unfollow(trainer, self)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Draw, where there is a TensorBoard to draw in."""
-        success = success_by_position(trainer.callback_metrics)
+        success = tuple(by_position(trainer.callback_metrics, "val/success/position_"))
         if trainer.sanity_checking or not success:
             return
         step, first = trainer.global_step, not self.history
@@ -71,20 +68,41 @@ class PositionCurve(Callback, RolloutObserver):
             self._texts = [contexts_as_markdown(lifecycle) for lifecycle in lifecycles[: self.num_texts]]
 
     def state_dict(self) -> dict[str, Any]:
-        """The curves so far, in plain containers."""
         return {"history": [[step, list(success)] for step, success in self.history]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the curves of the checkpoint."""
         self.history = [(step, tuple(success)) for step, success in state_dict["history"]]
 
 
-def success_by_position(metrics: dict[str, Any]) -> tuple[float, ...]:
-    """`val/success/position_K` for K = 0, 1, ... as far as they go without a gap."""
-    values: list[float] = []
-    while (name := f"{_METRIC}{len(values)}") in metrics:
-        values.append(float(metrics[name]))
-    return tuple(values)
+class Sample(Callback, RolloutObserver):
+    """Shows as `val/lifecycle` how the policy of that moment lived through one held-out pack, the same one each time.
+
+    Args:
+        pack: Index of the pack among those of a validation; the last one where there are fewer.
+    """
+
+    def __init__(self, pack: int = 0) -> None:
+        self.pack = pack
+        self._text = ""
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        follow(trainer, self)
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        unfollow(trainer, self)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.sanity_checking or not self._text or not trainer.is_global_zero:
+            return
+        for logger in trainer.loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.add_text("val/lifecycle", self._text, trainer.global_step)
+
+    def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
+        """Keep the lifecycle of a validation."""
+        if label == "validation" and groups:
+            chosen = groups[min(self.pack, len(groups) - 1)]
+            self._text = story.as_markdown(chosen.lifecycles[0])
 
 
 def contexts_as_markdown(lifecycle: Lifecycle) -> str:

@@ -1,18 +1,34 @@
-"""How a run is spread over processes: settled and checked before anything is built."""
+"""Keys of `trainer`, settled and checked before anything is built: flags, devices, and how a run is spread over processes."""
 
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from cod_lightning.errors import ConfigError
 
 _SIZES = "trainer.strategy.init_args"
 _LOOPBACK, _GLOO = "127.0.0.1", "GLOO_SOCKET_IFNAME"
+
+
+def refuse_trainer_flags(trainer: Any) -> None:
+    """Refuse what the Trainer offers and the module does itself."""
+    for key in ("gradient_clip_val", "gradient_clip_algorithm"):
+        if (value := getattr(trainer, key)) is not None:
+            expected = "null, since the module clips itself"
+            raise ConfigError(f"trainer.{key}", value, expected, "Set model.gradient_clip_val.")
+    if (value := trainer.accumulate_grad_batches) != 1:
+        expected = "1, since a batch is an optimizer update and the module splits it"
+        remedy = (
+            "Set model.token_budget for memory, data.packs_per_rollout and data.updates_per_rollout for batch size."
+        )
+        raise ConfigError("trainer.accumulate_grad_batches", value, expected, remedy)
 
 
 def check_devices(trainer: Any) -> None:
@@ -79,6 +95,13 @@ def on_loopback(trainer: Any) -> Iterator[None]:
         for name in told:
             os.environ.pop(name, None)
         del store
+
+
+def check_shards(path: str, strategy: Any) -> None:
+    """Refuse to train on from shards with a strategy that does not share them out; everything else reads them as well."""
+    if Path(path).is_dir() and not isinstance(strategy, FSDPStrategy | ModelParallelStrategy):
+        expected = "a checkpoint in one file, or a strategy that shards, since this one holds shards of the optimizer"
+        raise ConfigError("ckpt_path", path, expected, "Choose strategy=fsdp2.")
 
 
 def num_processes(trainer: Any) -> int | None:

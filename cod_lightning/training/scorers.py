@@ -87,7 +87,7 @@ class CheckpointScorer(Scorer):
         if self.weights is None:
             with torch.random.fork_rng(devices=[]):
                 found = AutoModelForCausalLM.from_pretrained(self.path, attn_implementation="sdpa")
-            self.weights = found.eval().requires_grad_(False).to(device)
+            self.weights = found.eval().requires_grad_(False).to(device)  # pyright: ignore[reportArgumentType]
         return forward(self.weights, rows)
 
 

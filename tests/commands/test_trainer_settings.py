@@ -10,7 +10,7 @@ import pytest
 import torch
 from jsonargparse import Namespace
 
-from cod_lightning.commands.strategies import check_devices, num_processes, on_loopback, settle_strategy
+from cod_lightning.commands.trainer_settings import check_devices, num_processes, on_loopback, settle_strategy
 from cod_lightning.errors import ConfigError
 
 FSDP2 = "lightning.pytorch.strategies.ModelParallelStrategy"
@@ -83,7 +83,7 @@ LISTENS = """
 import os, subprocess, sys
 from types import SimpleNamespace
 import torch, torch.distributed as dist
-from cod_lightning.commands.strategies import on_loopback
+from cod_lightning.commands.trainer_settings import on_loopback
 
 def listening():
     mine = {os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")}

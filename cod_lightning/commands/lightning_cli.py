@@ -1,0 +1,215 @@
+"""LightningCLI with the keys and folders of this project; `fit` and its siblings and the warm start build on it."""
+
+import gc
+import logging
+import os
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from jsonargparse import set_parsing_settings
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from transformers.utils import logging as transformers_logging
+
+from callbacks import Progress
+from callbacks.checkpoints import RunCheckpoint, RunConfig
+from callbacks.metrics_file import MetricsFile
+from callbacks.stop_signals import StopSignals, handlers_kept
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
+from cod_lightning.checkpoints.io import ShardReader
+from cod_lightning.commands.changes import check_changes
+from cod_lightning.commands.parser import OneLine, program, refuse_absurd
+from cod_lightning.commands.resume import AUTO, LAST, named, newest
+from cod_lightning.commands.trainer_settings import (
+    check_devices,
+    check_shards,
+    on_loopback,
+    refuse_trainer_flags,
+    settle_strategy,
+)
+from cod_lightning.errors import ConfigError
+from cod_lightning.folder_lock import locked
+
+_NOISE = (
+    ".*isinstance\\(treespec, LeafSpec\\).*",
+    ".*in eval mode at the start of training.*",
+    ".*LightningCLI's args parameter is intended to run from within Python.*",
+    '.*add the following callbacks: \\["RunCheckpoint.*',  # `fit` alone has it
+    ".*Experiment logs directory .* exists and is not empty.*",
+    ".*Checkpoint directory .* exists and is not empty.*",
+    ".*sync_dist=True.*",  # what is logged is the same on all ranks
+    ".*Detected an existing checkpoint in .*",
+    ".*assuming the intent is to load in a single process.*",
+)
+"""Warnings of libraries that are not about this run."""
+
+
+class OneLineParser(OneLine, LightningArgumentParser):
+    """Lightning's parser with errors of one line."""
+
+
+class CodCLI(LightningCLI):
+    """LightningCLI with the keys and folders of this project."""
+
+    run_name: str = "run"
+    command: str | None = None
+    """What the person types where Lightning would say `fit`; None where they type Lightning's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        with ExitStack() as self._held:
+            super().__init__(*args, **kwargs)
+
+    def setup_parser(self, *args: Any, **kwargs: Any) -> None:
+        """Parsers go by the names that the person typed."""
+        super().setup_parser(*args, **kwargs)
+        self.parser.prog = f"{program()} {self.command or ''}".strip()
+        for name, parser in getattr(self, "_subcommand_parsers", {}).items():
+            parser.prog = f"{program()} {self.command or name}"
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Keys beside `model`, `data` and `trainer`."""
+        text = "Threads of torch on the CPU; null leaves torch's choice."
+        parser.add_argument("--torch_threads", type=int | None, default=None, help=text)
+        text = "Let `fit` write into a folder that already holds a run."
+        parser.add_argument("--overwrite", type=bool, default=False, help=text)
+        text = (
+            "Optimizer updates between two checkpoints of `fit`; null: one after every validation. `--ckpt_path last` "
+        )
+        text += "goes on from the newest, `auto` begins where there is none."
+        parser.add_argument("--checkpoint_every", type=int | None, default=None, help=text)
+        text = "Newest checkpoints that `fit` keeps; 2, so that there is one before. null: all."
+        parser.add_argument("--keep_checkpoints", type=int | None, default=2, help=text)
+        text = "Let `fit --ckpt_path` go on with another config than the checkpoint's; it says what changed."
+        parser.add_argument("--accept_changes", type=bool, default=False, help=text)
+        parser.link_arguments("seed_everything", "data.seed")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Look at a named checkpoint before it is loaded."""
+        super().parse_arguments(parser, args)
+        self.subcommand = self.config.get("subcommand")
+        refuse_absurd(self._own())
+        path = self._own().get("ckpt_path")
+        if path is not None and path != LAST and not (path == AUTO and self.subcommand == "fit"):
+            named(path)
+
+    def before_instantiate_classes(self) -> None:
+        """Refuse what this project does elsewhere, settle the run's folder, set threads."""
+        config = self._own()
+        refuse_trainer_flags(config.trainer)
+        check_devices(config.trainer)
+        settle_strategy(config.trainer)
+        self._held.enter_context(on_loopback(config.trainer))
+        if (every := config.checkpoint_every) is not None and every < 1:
+            raise ConfigError("checkpoint_every", every, "at least 1", "Null writes one after every validation.")
+        if (keep := config.keep_checkpoints) is not None and keep < 1:
+            raise ConfigError("keep_checkpoints", keep, "at least 1", "2 keeps one before the newest; null keeps all.")
+        if (threads := config.torch_threads) is not None:
+            torch.set_num_threads(threads)
+        self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
+        config.trainer.default_root_dir = str(self.root)
+        if (wanted := config.get("ckpt_path")) in (LAST, AUTO):
+            found = newest(self.root / "checkpoints", needed=wanted == LAST)
+            config.ckpt_path = found and str(found)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Any:
+        """Loggers, checkpoints and callbacks that every run has."""
+        fitting = self.subcommand == "fit"
+        own: list[Any] = list(self._get(self.config_init, "trainer").callbacks or [])
+        extra: list[Any] = [c for c in self.house_callbacks() if type(c) not in map(type, own)]
+        logger: Any = False
+        if fitting:
+            self._held.enter_context(locked(self.root, "trainer.default_root_dir", "fit"))
+            _run_folder(self._own(), self.run_name, fitting=True)  # another `fit` may have ended there meanwhile
+        if fitting and self._get(self.config_init, "trainer").logger is not False:
+            path = self._own().ckpt_path
+            resumed_at = read_checkpoint(path).global_step if path else None
+            logger = [
+                TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=resumed_at),
+                MetricsFile(self.root, resumed_at),
+            ]
+        if not fitting:
+            tester: Any = super().instantiate_trainer(logger=logger, callbacks=[*own, *extra, StopSignals()], **kwargs)
+            if type(tester.strategy.checkpoint_io) is TorchCheckpointIO:
+                tester.strategy.checkpoint_io = ShardReader()
+            return tester
+        kept = self._own().clone()
+        kept.accept_changes = False  # that changes were accepted once is no part of the config that is kept
+        resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
+        checkpoint = RunCheckpoint(self.root, self._own().checkpoint_every, self._own().keep_checkpoints)
+        extra += [RunConfig(resolved, self.root), checkpoint, StopSignals(checkpoint)]
+        trainer: Any = super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
+        if path := self._own().ckpt_path:
+            count = trainer.num_devices * trainer.num_nodes
+            check_changes(read_checkpoint(path), resolved, count, accepted=self._own().accept_changes)
+            check_shards(path, trainer.strategy)
+        return trainer
+
+    def house_callbacks(self) -> list[Callback]:
+        """Callbacks of every run; one given in the config replaces its own kind."""
+        return [Progress()]
+
+    def _own(self) -> Any:
+        return self.config[self.subcommand] if self.subcommand else self.config
+
+
+def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], *, execute: bool = True) -> Any:
+    """Instantiate a CLI with this project's defaults."""
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    if not gc.get_freeze_count():
+        gc.freeze()  # half a million objects of libraries, which every full collection would look through again
+    with handlers_kept():
+        return cli(
+            module,
+            data,
+            save_config_callback=None,
+            parser_class=OneLineParser,
+            seed_everything_default=1,
+            trainer_defaults={
+                "log_every_n_steps": 1,
+                "num_sanity_val_steps": 0,
+                "accelerator": "auto",
+                "devices": 1,
+                "enable_model_summary": False,
+            },
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            args=list(argv),
+            run=execute,
+        )
+
+
+def quieten() -> None:
+    """Lightning's hints about hardware and other products are not about this run."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    for message in _NOISE:
+        warnings.filterwarnings("ignore", message=message)
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
+
+
+def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
+    """Where the run writes: as configured, else where its checkpoint lies, else runs/NAME, numbered on if taken."""
+    given = config.trainer.default_root_dir
+    resuming = bool(config.get("ckpt_path"))
+    if given is not None:
+        root = Path(given)
+        if fitting and (root / "config.yaml").exists() and not (config.overwrite or resuming):
+            remedy = "Name another one, or add --overwrite true."
+            raise ConfigError("trainer.default_root_dir", given, "a folder without a run", remedy)
+        return root
+    folder = Path(config.get("ckpt_path") or "").parent
+    if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file():
+        return folder.parent
+    root = Path("runs") / name
+    if not fitting or config.overwrite or resuming:
+        return root
+    names = (name, *(f"{name}-{i}" for i in range(2, 1_000_000)))
+    return next(folder for folder in map(Path("runs").joinpath, names) if not (folder / "config.yaml").exists())

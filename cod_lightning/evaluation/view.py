@@ -1,0 +1,115 @@
+"""A suite's results as rows: the one view that the terminal's table, Markdown pages, report, plots and model card read."""
+
+import re
+from dataclasses import dataclass
+
+from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
+
+_NAMES = {
+    Control.BLANKED_CONTEXT: ("context blanked", "context hidden"),
+    Control.NO_CONTEXT: ("no context", "no context at all"),
+    Control.SHUFFLED_CONTEXT: ("another pack's context", "context of another pack"),
+    Control.ORACLE_CONTEXT: ("the oracle's context", "context of the oracle"),
+    Control.NO_WORLD_MEMORY: ("no world memory", "no memory in the world"),
+    Control.RANDOM: ("random reference", "random play"),
+    Control.MEMORYLESS: ("memoryless reference", "scripted, context hidden"),
+    Control.SCRIPTED: ("scripted reference", "scripted reference"),
+    Control.ORACLE: ("oracle reference", "oracle"),
+}
+"""Label of a narrow table, and title beside a curve."""
+_FOLDED = (Control.RANDOM, Control.MEMORYLESS)
+_WARM_START = re.compile(r"warm_start(?:_t([0-9.]+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One condition of a suite."""
+
+    key: str
+    """`trained`, or the key among the controls."""
+    kind: str
+    """trained, context, warm_start, reference or other."""
+    label: str
+    """For a narrow table."""
+    title: str
+    """For a report."""
+    positions: list[PositionRecord]
+    main: bool = True
+    """False for rows that a reader needs second."""
+    best: bool = False
+    """The warm start at its best temperature."""
+
+    @property
+    def mean(self) -> float | None:
+        """Success in the mean over positions; None where one is missing."""
+        present = [p["success"] for p in self.positions if p["success"] is not None]
+        return sum(present) / len(present) if len(present) == len(self.positions) else None
+
+    @property
+    def gain(self) -> float | None:
+        """Success at the last minus the first position."""
+        first, last = self.positions[0]["success"], self.positions[-1]["success"]
+        return None if first is None or last is None else last - first
+
+
+def rows(record: SuiteRecord) -> list[Row]:
+    """Trained, its controls, warm starts from cold to hot, references, then whatever else there is.
+
+    Warm starts that are neither the best nor at the suite's own temperature are folded, as are the weakest references.
+    """
+    order = ("trained", "context", "warm_start", "reference", "other")
+    places = {control: place for place, control in enumerate(_NAMES)}
+    found: list[tuple[tuple[int, float], Row]] = []
+    for key, positions in {"trained": record["positions"], **record["controls"]}.items():
+        row, within = _row(key, positions, record), float(places.get(key, 0))  # pyright: ignore  (a key is a StrEnum's value)
+        found.append(((order.index(row.kind), _warmth(key, record) if row.kind == "warm_start" else within), row))
+    return [row for _, row in sorted(found, key=lambda one: one[0])]
+
+
+def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
+    if key == "trained":
+        heat = f"T={record['temperature']:g}"
+        return Row(key=key, kind=key, label=f"trained {heat}", title=f"trained, {heat}", positions=positions)
+    if _WARM_START.fullmatch(key):
+        difference = (record.get("paired") or {}).get("trained_minus_best_warm_start")
+        warm = _warmth(key, record)
+        best = difference is not None and warm == difference["best_temperature"]
+        heat, main = f"T={warm:g}{' *' if best else ''}", best or warm == record["temperature"]
+        label, title = f"warm start {heat}", f"warm start, {heat}"
+        return Row(key=key, kind="warm_start", label=label, title=title, positions=positions, main=main, best=best)
+    if key not in list(_NAMES):
+        name = key.replace("_", " ")
+        return Row(key=key, kind="other", label=name, title=name, positions=positions)
+    control = Control(key)
+    kind, (label, title) = "reference" if control.is_reference else "context", _NAMES[control]
+    return Row(key=key, kind=kind, label=label, title=title, positions=positions, main=control not in _FOLDED)
+
+
+def _warmth(key: str, record: SuiteRecord) -> float:
+    """Temperature of a warm start; one that names none was played at the suite's own."""
+    match = _WARM_START.fullmatch(key)
+    return float(match[1]) if match and match[1] else record["temperature"]
+
+
+def shown_positions(pack_size: int) -> list[int]:
+    """All positions of a short pack; of a long one the first four, then 7, 15, 31, ... and the last.
+
+    >>> shown_positions(4), shown_positions(16)
+    ([0, 1, 2, 3], [0, 1, 2, 3, 7, 15])
+    """
+    if pack_size <= 8:
+        return list(range(pack_size))
+    doubling = [2**k - 1 for k in range(3, pack_size.bit_length())]
+    return sorted({0, 1, 2, 3, *(n for n in doubling if n < pack_size), pack_size - 1})
+
+
+def with_interval(mean: float | None, ci95: Interval, form: str = ".3f") -> str:
+    """A number with its interval in brackets, if it has one; a dash where it is missing.
+
+    >>> with_interval(0.5, [0.4, 0.6], "+.2f"), with_interval(None, None)
+    ('+0.50 [+0.40, +0.60]', '-')
+    """
+    if mean is None:
+        return "-"
+    return f"{mean:{form}}" + ("" if ci95 is None else f" [{ci95[0]:{form}}, {ci95[1]:{form}}]")

@@ -1,0 +1,49 @@
+"""A class has a name of its own: no two of them share one, wherever they are."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("cod_lightning", "datamodules", "modules", "callbacks")
+SHARED = {
+    "Answer", "Attempt", "Belief", "Command", "CompactOracle", "CompactTeacher", "Item", "Labels", "Player", "Ranges", "Route",
+    "Seen", "View", "_Turn",
+}  # fmt: skip
+"""Names that two classes still have; the list only gets shorter."""
+CALLABLES = {"GroupListener", "Run"}
+"""Types of functions that still share their name with another, or with a class."""
+
+
+def definitions() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Files by the name of a class, and by the name of a type of functions."""
+    classes: dict[str, list[str]] = defaultdict(list)
+    aliases: dict[str, list[str]] = defaultdict(list)
+    for path in (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(str(path.relative_to(ROOT)))
+        for node in tree.body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            if isinstance(target, ast.Name) and ast.unparse(node.value).startswith("Callable["):
+                aliases[target.id].append(str(path.relative_to(ROOT)))
+    return classes, aliases
+
+
+def test_two_classes_never_share_a_name() -> None:
+    classes, _ = definitions()
+    assert len(classes) > 300
+    assert {name: files for name, files in classes.items() if len(files) > 1 and name not in SHARED} == {}
+
+
+def test_a_name_that_is_no_longer_shared_leaves_the_list() -> None:
+    classes, aliases = definitions()
+    assert {name for name in SHARED if len(classes[name]) < 2} == set()
+    assert {name for name in CALLABLES if len(aliases[name]) + len(classes[name]) < 2} == set()
+
+
+def test_two_types_of_functions_never_share_a_name() -> None:
+    classes, aliases = definitions()
+    shared = {name: files for name, files in aliases.items() if len(files) + len(classes.get(name, [])) > 1}
+    assert {name: files for name, files in shared.items() if name not in CALLABLES} == {}
