@@ -91,17 +91,7 @@ class StepProfile(Callback, RolloutObserver):
             self._python.disable()
         self._seconds.append(time.perf_counter() - self._begun)
         if self._stage == 1:
-            data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-            rollout = data.last_rollout
-            self._phases = Phases(
-                total_s=self._seconds[0],
-                rollout_s=rollout.seconds if data.waited_s is None else data.waited_s,
-                training_s=self._training_s,
-                sync_s=float(trainer.callback_metrics["time/sync_s"]),
-                sampled_tokens=rollout.num_generated_tokens,
-                trained_tokens=self._trained_tokens,
-                lifecycles=rollout.num_lifecycles,
-            )
+            self._phases = self._timed(trainer)
         if self._torch is not None and self._stage == 2:
             self._torch.stop()
         if self._stage == 3:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, Tokens, UpdateDialogue
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.rollout.runner import RolloutObserver
@@ -69,7 +69,7 @@ class PlainContext(ContextMechanism):
     def prepare(self, state: TextState, rules: str, observation: str) -> Prepared:
         return Prepared(f"{rules} {state.text}".strip(), state)
 
-    def update(self, state: TextState, rules: str, episode: Episode, tokens: Tokens) -> UpdateDialogue:
+    def update(self, state: TextState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         response = (yield Message(Role.SYSTEM, "w2"), Message(Role.USER, episode.feedback)).response
         if any(token in response for token in tokens.special_tokens) or not response:
             return ContextUpdate(state=state, reward=-0.1, parsed=False, reason="special token")

@@ -7,11 +7,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cod_lightning", "datamodules", "modules", "callbacks")
 SHARED = {
-    "Answer", "Attempt", "Belief", "Command", "CompactOracle", "CompactTeacher", "Item", "Labels", "Player", "Ranges", "Route",
+    "Answer", "Attempt", "Belief", "Command", "CompactOracle", "CompactTeacher", "Item", "Labels", "Ranges", "Route",
     "Seen", "View", "_Turn",
 }  # fmt: skip
 """Names that two classes still have; the list only gets shorter."""
-CALLABLES = {"GroupListener", "Run"}
+CALLABLES = {"Run"}
 """Types of functions that still share their name with another, or with a class."""
 
 

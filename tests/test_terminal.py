@@ -112,8 +112,8 @@ def state(tmp_path):
             )
             for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE)
         )
-        store.add_solve(f"t{n}", solve, 0.0)
-        store.add_update(f"t{n}", update, 0.0)
+        store.add(f"t{n}", solve, 0.0, None)
+        store.add(f"t{n}", update, 0.0, "{}")
     store.close()
     return tmp_path
 
@@ -177,10 +177,10 @@ def test_what_is_refused_is_only_shown(argv, capsys, tmp_path, monkeypatch):
     [errors.EngineRefused, errors.EngineFailure, errors.DataError, errors.TooManyFailures, errors.SaveFailed],
 )
 def test_what_an_endpoint_or_a_file_said_is_only_shown_when_it_ends_the_run(error, capsys, monkeypatch):
-    def fails(args):
+    def fails():
         raise error(ALL)
 
-    monkeypatch.setattr(cli, "_dispatch", fails)
+    monkeypatch.setattr(cli, "guard_packages", fails)
     shown = output(capsys, ["fit"])
     assert "error: " in shown
     assert not RAW.search(shown)
@@ -188,7 +188,7 @@ def test_what_an_endpoint_or_a_file_said_is_only_shown_when_it_ends_the_run(erro
 
 def test_a_traceback_is_only_shown(tmp_path):
     code = "from cod_lightning import cli; from tests.hostile_texts import ALL\n"
-    code += "def fails(args): raise RuntimeError(ALL)\ncli._dispatch = fails\ncli.main(['fit'])"
+    code += "def fails(): raise RuntimeError(ALL)\ncli.guard_packages = fails\ncli.main(['fit'])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, timeout=60)
     shown = ran.stderr.decode()
     assert "RuntimeError: ␛]52" in shown

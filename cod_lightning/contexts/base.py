@@ -25,7 +25,7 @@ class TextState(Struct, frozen=True):
     text: str = ""
 
 
-class Tokens(Protocol):
+class TokenView(Protocol):
     """What a mechanism may ask about the policy's tokenizer."""
 
     @property
@@ -34,7 +34,7 @@ class Tokens(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """Tokens that the text takes in a prompt."""
+        """TokenView that the text takes in a prompt."""
         ...
 
 
@@ -106,7 +106,7 @@ class ContextMechanism(ABC):
         """The system text of a solve episode in an environment of these rules, whose task begins with this observation."""
 
     @abstractmethod
-    def update(self, state: Any, rules: str, episode: Episode, tokens: Tokens) -> UpdateDialogue:
+    def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         """The dialogue that rewrites the context, given the solve episode that has just ended.
 
         `episode` has the turns as text, the reward, the feedback, and as `context_before` the text of the context.
@@ -120,7 +120,7 @@ class ContextMechanism(ABC):
     def write(self, note: str, messages: Sequence[Message]) -> str:
         """A well-formed answer in this dialogue after which the context holds the note; for scripted policies."""
 
-    def on_turn(self, state: Any, response: str, tokens: Tokens) -> Intervention | None:
+    def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
         """Called with each response of a solve episode before the environment sees it; None leaves the turn alone."""
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Literal
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, Tokens, UpdateDialogue
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
 from cod_lightning.contexts.hint_wording import WORDINGS
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode, Message, Role
@@ -24,9 +24,9 @@ class HintContext(ContextMechanism):
         on_failure: What an unparsable rewrite leaves: the previous hint (keep), or none, as in the reference (lose).
         penalty: Reward of an unparsable or too short rewrite is minus this; also the bottom of the length ramp.
         min_length: Fewest tokens of a response; below it the reward is minus the penalty. Null sets no bound.
-        soft_length: Tokens up to which a response costs nothing; set together with hard_length, or null for no ramp.
-        hard_length: Tokens from which a response costs the whole penalty.
-        response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
+        soft_length: TokenView up to which a response costs nothing; set together with hard_length, or null for no ramp.
+        hard_length: TokenView from which a response costs the whole penalty.
+        response_limit: TokenView suggested to the policy in natural prompts; null says nothing.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -69,7 +69,7 @@ class HintContext(ContextMechanism):
         """The rules, and the hint where there is one."""
         return Prepared(self.wording.inject(rules, state.text, self.response_limit), state)
 
-    def update(self, state: TextState, rules: str, episode: Episode, tokens: Tokens) -> UpdateDialogue:
+    def update(self, state: TextState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         """One answer: the text between the delimiters, each of which occurs once and in order, with nothing after the second."""
         answer = yield self.wording.ask(rules, episode, self.response_limit)
         hint, reason = self._parse(answer.response, tokens.special_tokens)

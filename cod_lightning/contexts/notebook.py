@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, Tokens, UpdateDialogue
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TokenView, UpdateDialogue
 from cod_lightning.contexts.notebook_wording import WORDINGS, Operation, OperationKind
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode, Message, Role
@@ -48,7 +48,7 @@ class NotebookContext(ContextMechanism):
         max_entries: Most entries.
         corrections: Further answers that the policy may give in one update after operations of it were refused.
         penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
-        response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
+        response_limit: TokenView suggested to the policy in natural prompts; null says nothing.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -100,7 +100,7 @@ class NotebookContext(ContextMechanism):
         """The rules, and all entries where there are any."""
         return Prepared(self.wording.inject(rules, [entry.text for entry in state.entries]), state)
 
-    def update(self, state: NotebookState, rules: str, episode: Episode, tokens: Tokens) -> UpdateDialogue:
+    def update(self, state: NotebookState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         """Operations, carried out one by one; with `corrections`, the policy hears which were refused and may send others."""
         numbered = [(entry.number, entry.text) for entry in state.entries]
         answer = yield self.wording.ask(rules, episode, numbered, state.refused, self.budget)
@@ -142,7 +142,7 @@ class NotebookContext(ContextMechanism):
         return self.wording.words()
 
     def _carried_out(
-        self, state: NotebookState, operations: Sequence[Operation], position: int, tokens: Tokens
+        self, state: NotebookState, operations: Sequence[Operation], position: int, tokens: TokenView
     ) -> tuple[NotebookState, tuple[str, ...]]:
         """The state after these operations, and those that were refused, each with its reason."""
         entries = {entry.number: entry for entry in state.entries}
@@ -158,7 +158,7 @@ class NotebookContext(ContextMechanism):
                 entries[number] = Entry(number, operation.text, position)
         return NotebookState(tuple(entries[number] for number in sorted(entries))), tuple(refused)
 
-    def _refusal(self, entries: dict[int, Any], operation: Operation, tokens: Tokens) -> str:
+    def _refusal(self, entries: dict[int, Any], operation: Operation, tokens: TokenView) -> str:
         """Why the operation cannot be carried out; empty where it can."""
         if operation.malformed:
             return operation.malformed
@@ -176,7 +176,7 @@ class NotebookContext(ContextMechanism):
             return f"the entries would have {total} tokens of {self.budget}; delete or shorten one first"
         return ""
 
-    def _faults(self, text: str, tokens: Tokens) -> Iterator[str]:
+    def _faults(self, text: str, tokens: TokenView) -> Iterator[str]:
         """What no entry may hold: nothing at all, control characters, special tokens, the wording's own marks."""
         if not text.strip():
             yield "the entry is empty"

@@ -1,17 +1,60 @@
-"""A chat in bytes, for scripted players."""
+"""A chat in bytes, for scripted players and people: no tokenizer to load, and any text survives encoding and decoding."""
 
+import re
+from collections.abc import Sequence
 from functools import lru_cache
 
-from cod_lightning.byte_tokenizer import byte_tokenizer
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.types import Message
+
+_SPECIAL = {"<|end|>": 256, "<|system|>": 257, "<|user|>": 258, "<|assistant|>": 259}
+_END = _SPECIAL["<|end|>"]
+_SPELLED = re.compile("|".join(map(re.escape, _SPECIAL)))
+_NAMES = {number: name.encode() for name, number in _SPECIAL.items()}
+
+
+class ByteChat(Chat):
+    """A token for each byte of UTF-8, and one for the beginning of each role and the end of a message."""
+
+    def __init__(self) -> None:
+        self.num_ids = 256 + len(_SPECIAL)
+        self.rewrite_history = self.enable_thinking = False
+        self.special_tokens, self._specials = frozenset(_SPECIAL), _SPELLED
+        self.end_of_turn, self.stop_ids, self.stop_id, self.pad_id = _END, frozenset({_END}), _END, 0
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Bytes, and the ids of special tokens where they are spelled."""
+        ids: list[int] = []
+        at = 0
+        for found in _SPELLED.finditer(text):
+            ids += text[at : found.start()].encode()
+            ids.append(_SPECIAL[found[0]])
+            at = found.end()
+        ids += text[at:].encode()
+        return tuple(ids)
+
+    def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Each message between its role and its end, then the assistant's beginning."""
+        said = "".join(f"<|{message.role}|>{self.neutral(message.content)}<|end|>" for message in messages)
+        return self.encode(f"{said}<|assistant|>")
+
+    def continuation(self, user_text: str, last_action_id: int | None) -> tuple[int, ...]:
+        """The end of the assistant's message where it has none, the user's message, the assistant's beginning."""
+        ended = "" if last_action_id == _END else "<|end|>"
+        return self.encode(f"{ended}<|user|>{self.neutral(user_text)}<|end|><|assistant|>")
+
+    def decode(self, action_ids: tuple[int, ...]) -> str:
+        """The text without its final end; any other special token stays visible."""
+        ids = action_ids[:-1] if action_ids[-1:] == (_END,) else action_ids
+        return b"".join(_NAMES.get(i) or bytes((i,)) for i in ids).decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=1)
 def byte_chat() -> Chat:
-    """The chat of the `byte_tokenizer`.
+    """The one chat in bytes.
 
     >>> chat = byte_chat()
     >>> chat.decode(chat.encode("caf\\u00e9 1=up"))
     'café 1=up'
     """
-    return Chat(byte_tokenizer())
+    return ByteChat()

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from jsonargparse import ArgumentParser
 
+from cod_lightning.byte_tokenizer import byte_tokenizer
 from cod_lightning.commands.config_files import chosen, config_folders, expand, inline, read_suites, suite_names
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
@@ -15,7 +16,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.controls import DEFAULT_CONTROLS
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.rollout.chat import Chat
 
 SHIPPED = ["cross_domain", "harder", "in_domain", "longer_packs", "non_stationary", "ralph_loop"]
 
@@ -117,7 +118,7 @@ def test_a_file_that_is_no_suite_is_refused(tmp_path: Path, text: str, said: str
 def test_a_shipped_suite_can_be_played_beside_a_training_on_lakes_in_sentences(name: str) -> None:
     world = FrozenLakeObscure()
     for suite in built(read_suites(name)):
-        settled = ready(suite, world, 4, HintContext(), byte_chat())
+        settled = ready(suite, world, 4, HintContext(), Chat(byte_tokenizer()))
         assert settled.controls == DEFAULT_CONTROLS
         assert settled.env is not None
         tiny = dataclasses.replace(settled, num_packs=2)

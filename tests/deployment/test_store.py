@@ -90,23 +90,6 @@ def test_a_task_is_stored_once(tmp_path):
         store.add("t0", _solve(0), 0.0, None)
 
 
-def test_a_store_of_schema_1_opens_with_every_text_and_goes_on(tmp_path):
-    _lived(tmp_path, 2).close()
-    old = sqlite3.connect(tmp_path / "agent.sqlite")
-    old.execute("ALTER TABLE contexts DROP COLUMN state")
-    for table in ("identity", "episodes", "contexts"):
-        old.execute(f"ALTER TABLE {table} DROP COLUMN digest")
-    old.execute("DELETE FROM identity WHERE key = 'rows'")
-    old.execute("UPDATE identity SET value = '1' WHERE key = 'schema'")
-    old.commit()
-    old.close()
-    store = ContextStore(tmp_path)
-    assert [(v.text, v.state) for v in store.versions()] == [("", ""), ("note 0", ""), ("note 1", "")]
-    store.add("t2", _update(2, "note 2"), 0.0, "{}")
-    store.close()
-    assert ContextStore(tmp_path).current().state == "{}"
-
-
 def test_another_world_is_refused_with_what_differs(tmp_path):
     store = ContextStore(tmp_path)
     store.claim({"world": "levers-4", "stream": "test/0"})
@@ -178,6 +161,7 @@ def test_an_emptied_file_is_not_taken_for_a_new_agent(tmp_path, create):
 def test_a_store_of_the_schema_before_goes_on_and_is_guarded_from_then_on(tmp_path):
     _lived(tmp_path, 2).close()
     old = sqlite3.connect(tmp_path / "agent.sqlite")
+    old.execute("ALTER TABLE contexts DROP COLUMN state")
     for table in ("identity", "episodes", "contexts"):
         old.execute(f"ALTER TABLE {table} DROP COLUMN digest")
     old.execute("DELETE FROM identity WHERE key = 'rows'")
@@ -185,10 +169,11 @@ def test_a_store_of_the_schema_before_goes_on_and_is_guarded_from_then_on(tmp_pa
     old.commit()
     old.close()
     store = ContextStore(tmp_path)
-    assert [v.text for v in store.versions()] == ["", "note 0", "note 1"]
+    assert [(v.text, v.state) for v in store.versions()] == [("", ""), ("note 0", ""), ("note 1", "")]
     assert (store.num_solved(), len(store.episodes()), store.current().reward) == (2, 4, 0.1)
-    store.add_solve("t2", _solve(2), began=0.0)
-    assert store.add_update("t2", _update(2, "x"), began=0.0) == 3
+    store.add("t2", _solve(2), 0.0, None)
+    store.add("t2", _update(2, "x"), 0.0, "{}")
+    assert store.current().version == 3
     store.close()
     other = sqlite3.connect(tmp_path / "agent.sqlite")
     other.execute("UPDATE contexts SET text = 'another' WHERE version = 1")
@@ -211,15 +196,15 @@ def test_a_store_stays_where_it_is_when_a_world_goes_elsewhere(tmp_path, monkeyp
     store = ContextStore("ada")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    store.add_solve("t0", _solve(0), began=0.0)
+    store.add("t0", _solve(0), 0.0, None)
     assert store.path == tmp_path / "ada" / "agent.sqlite"
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_a_context_with_lone_surrogates_is_kept_without_them(tmp_path):
     store = ContextStore(tmp_path)
-    store.add_solve("t\ud800", _solve(0), began=0.0)
-    store.add_update("t0", _update(0, "a\ud800b"), began=0.0)
+    store.add("t\ud800", _solve(0), 0.0, None)
+    store.add("t0", _update(0, "a\ud800b"), 0.0, "{}")
     assert store.current().text == "a?b"
 
 
@@ -243,7 +228,7 @@ def test_a_commit_that_fails_leaves_the_store_as_it_was_and_usable(tmp_path):
 
     store._db = Failing(store._db)
     with pytest.raises(DataError, match=r"cannot be used [(]database or disk is full"):
-        store.add_solve("t1", _solve(1), began=0.0)
+        store.add("t1", _solve(1), 0.0, None)
     assert store.num_solved() == 1
-    store.add_solve("t1", _solve(1), began=0.0)
+    store.add("t1", _solve(1), 0.0, None)
     assert store.num_solved() == 2

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cod_lightning.byte_tokenizer import byte_tokenizer
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
@@ -14,7 +15,6 @@ from cod_lightning.evaluation.controls import DEFAULT_CONTROLS, Control
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
-from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.chat import Chat
 from tests.stubs import PlainContext, WordWorld
 
@@ -22,7 +22,7 @@ LEVERS, COMPACT = Levers(protocol="compact"), HintContext("compact")
 
 
 def settled(suite: Suite, world: Any = LEVERS, context: Any = COMPACT, chat: Chat | None = None) -> Suite:
-    return ready(suite, world, 5, context, chat or byte_chat())
+    return ready(suite, world, 5, context, chat or Chat(byte_tokenizer()))
 
 
 def tiny_chat() -> Chat:

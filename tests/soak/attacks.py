@@ -47,7 +47,7 @@ def lived(folder: Path) -> ContextStore:
                 feedback=f"what came of task {n} " * 20,
                 context_after=f"note {n} " * 50 if kind is EpisodeKind.UPDATE else "",
             )
-            (store.add_solve if kind is EpisodeKind.SOLVE else store.add_update)(f"task-{n}", episode, float(n))
+            store.add(f"task-{n}", episode, float(n), None if kind is EpisodeKind.SOLVE else "{}")
     return store
 
 
@@ -62,7 +62,6 @@ def told(store: ContextStore) -> list[Any]:
         newest,
         store.episodes(),
         store.num_solved(),
-        store.awaiting_update(),
     ]
 
 
@@ -104,7 +103,7 @@ def damaged_stores(num: int) -> dict[str, int]:
                 store = ContextStore(folder, create=number % 2 == 0)
                 try:
                     same = told(store) == expected
-                    store.add_solve("next", Episode(**_next()), 0.0)
+                    store.add("next", Episode(**_next()), 0.0, None)
                     counts["unchanged" if same else "changed"] += 1
                 finally:
                     store.close()
@@ -184,9 +183,9 @@ def hostile_texts(num: int) -> dict[str, int]:
             text += rng.choice(HOSTILE)
             text = text.encode("utf-8", "replace").decode()
             store = ContextStore(Path(root) / str(number))
-            store.add_solve("t", Episode(**(_next() | {"position": 0, "feedback": text})), 0.0)
+            store.add("t", Episode(**(_next() | {"position": 0, "feedback": text})), 0.0, None)
             update = _next() | {"kind": EpisodeKind.UPDATE, "position": 0, "context_after": text}
-            store.add_update("t", Episode(**update), 0.0)
+            store.add("t", Episode(**update), 0.0, "{}")
             store.close()
             state = ["--state", str(Path(root) / str(number))]
             for argv in (["context", "log", *state], ["context", "show", *state], ["context", "diff", *state], [text]):
