@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
@@ -120,7 +120,7 @@ class GymnasiumWorld(TextEnv):
             spec = GymnasiumTask(options=chosen, seed=int(self.np_random.integers(2**31)))
         return self.env.reset(seed=spec.seed, options=json.loads(spec.options))[0], {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """The environment's step; its info is left out."""
         assert not self._ended, "the task is over; call reset()"
         observation, reward, terminated, truncated, _ = self.env.step(action)

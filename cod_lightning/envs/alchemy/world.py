@@ -18,7 +18,7 @@ from cod_lightning.envs.alchemy.policies import AlchemyOracle, AlchemyTeacher, R
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
 from cod_lightning.envs.alchemy.wording import AlchemyWording, Attempt, Rules, View
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
@@ -182,7 +182,7 @@ class Alchemy(TextEnv):
             self._start(self.drawing.draw(int(self.np_random.integers(2**62)), None, 1)[0])
         return self.wording.observation(self._view()), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """Read the answer, combine, and tell what came of it."""
         assert not self._outcome, "the task is over; call reset()"
         names, complaint = _names_in(action)
@@ -201,7 +201,7 @@ class Alchemy(TextEnv):
             return self._end("late")
         return self.wording.observation(self._view()), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def render(self) -> str:
         """Target, what is at hand, and what was tried, as text."""
         have = " ".join(f"{name}:{count}" for name, count in self._have.items())
         tried = " ".join(f"{a}+{b}={result or 0}" for (a, b), result in self._tried)
@@ -251,7 +251,7 @@ class Alchemy(TextEnv):
             tried=self._tried,
         )
 
-    def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 1 - self.length_penalty * self._turn / self.max_turns if outcome == "win" else 0.0
         words = self.wording.feedback(outcome, self._view(), complaint)

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.control.belief import Belief, Ranges
 from cod_lightning.envs.control.draws import MOST_DRAWS, Draws
 from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
@@ -176,7 +176,7 @@ class OptimalControl(TextEnv):
             self._start(self._draws.task(own, self.ranges.draw(rng), self._draws.symbols(rng)))
         return self._observed(), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """Read the formula, run it, and tell what happened."""
         assert not self._over, "the task is over; call reset()"
         text, complaint = self.wording.formula_in(action, self._task.symbols)
@@ -197,7 +197,7 @@ class OptimalControl(TextEnv):
             self._memory = _memory(self._task, formula.text, self._run)
         return self.wording.finished(self._task, self._run), self._run.reward, True, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def render(self) -> str:
         """The task, and the run if there was one, as sentences."""
         sentences = NaturalControl(self.ranges)
         done = f"\n{sentences.finished(self._task, self._run)}" if self._run else ""
@@ -236,7 +236,7 @@ class OptimalControl(TextEnv):
     def _observed(self) -> str:
         return self.wording.observation(self._task, self._memory.earlier if self._memory else None)
 
-    def _unreadable(self, complaint: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _unreadable(self, complaint: str) -> Stepped:
         self._turn += 1
         symbols = self._task.symbols
         if self._turn < self.max_turns:

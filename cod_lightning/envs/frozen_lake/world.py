@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import structs
 
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.code_labels import NUMBERS
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
@@ -154,7 +154,7 @@ class FrozenLakeObscure(TextEnv):
             self._start(draw_task(self.parameters, own, None, mapping, draw_labels(self.parameters, own)))
         return self._observed(), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """Read the answer, move, and tell what happened."""
         assert not self._outcome, "the task is over; call reset()"
         code, complaint = self._read(action)
@@ -172,7 +172,7 @@ class FrozenLakeObscure(TextEnv):
             return self._end("late")
         return self._observed(), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def render(self) -> str:
         """The lake as text, the player on it."""
         return NaturalLake(self._task.labels).drawn(self._view)
 
@@ -196,7 +196,7 @@ class FrozenLakeObscure(TextEnv):
         moves = (*view.moves, LastMove(code, direction, before, after))
         self._view = LakeView(view.lake, after, view.turn + 1, view.max_turns, moves)
 
-    def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         penalty = self.parameters.length_penalty * self._view.turn / self.max_turns
         words = self.wording.feedback(outcome, self._view, self.parameters.names_effects, complaint)

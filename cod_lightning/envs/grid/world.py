@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.compact import CompactGrid
@@ -171,7 +171,7 @@ class GridNavigation(TextEnv):
             self._start(self._draw(int(self.np_random.integers(2**62))))
         return self.wording.observation(self._view), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """Read the answer, move, and show what was entered and what lies around it."""
         assert not self._outcome, "the task is over; call reset()"
         view = self._view
@@ -191,7 +191,7 @@ class GridNavigation(TextEnv):
             return self._end("goal" if cell == view.task.goal else "miss")
         return self.wording.observation(view), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def render(self) -> str:
         """Position, target and the observed map as text."""
         view = self._view
         cell = view.task.labels.cell
@@ -226,7 +226,7 @@ class GridNavigation(TextEnv):
             return None, "that is not in your row or column"
         return cell, ""
 
-    def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 1 - self._view.loss if outcome == "goal" else 0.0
         return self.wording.feedback(outcome, self._view, complaint), reward, True, False, {}

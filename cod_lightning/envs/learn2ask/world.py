@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import gymnasium
 
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
@@ -192,7 +192,7 @@ class Learn2Ask(TextEnv):
             self._start(self._any_task(int(self.np_random.integers(2**62))))
         return self._observation(), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """Read the answer, have it judged, and tell the scores. Raises `EnvironmentFailure` where the judge does."""
         assert not self._outcome, "the task is over; call reset()"
         answer = self.wording.read(action)
@@ -214,7 +214,7 @@ class Learn2Ask(TextEnv):
         self._outcome = outcome
         return self.wording.feedback(judged), points / self._best if self.normalise else points, True, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def render(self) -> str:
         """The dialogue, and how the task ended."""
         return f"{self._observation()}\n{self._outcome}"
 

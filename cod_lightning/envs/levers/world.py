@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import CodeLabels, drawn_names
 from cod_lightning.envs.facts import QuotingDials
@@ -136,7 +136,7 @@ class Levers(TextEnv):
             self._start(LeverTask(goal=goal, colours=colours, labels=self._draw_labels(derive_seed(own, "labels"))))
         return self.wording.observation(self._task.goal, self._pulls, self.max_turns), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """Pull, and tell what came."""
         assert not self._outcome, "the task is over; call reset()"
         code, complaint = self._task.labels.code_of(action)
@@ -149,7 +149,7 @@ class Levers(TextEnv):
             return self._end("miss")
         return self.wording.observation(self._task.goal, self._pulls, self.max_turns), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def render(self) -> str:
         """Goal and pulls as text."""
         return f"want {self._task.goal}; " + ", ".join(f"{code} gave {colour}" for code, colour in self._pulls)
 
@@ -187,7 +187,7 @@ class Levers(TextEnv):
         self._task, self._outcome, self.wording = task, "", self._worded(task)
         self._pulls: tuple[tuple[int, str], ...] = ()
 
-    def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 1 - self.length_penalty * len(self._pulls) / self.max_turns if outcome == "win" else 0.0
         words = self.wording.feedback(outcome, self._task.goal, self._pulls, complaint)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import CompactOracle, CompactTeacher, RandomCompact, ScriptedCompact
@@ -30,8 +30,6 @@ from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UN
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
-
-Stepped = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 class PDEDiscovery(TextEnv):
@@ -209,7 +207,7 @@ class PDEDiscovery(TextEnv):
             return self._compact_step(answer) if self.protocol == "compact" else self._natural_step(answer)
         return self._unreadable(complaint)
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def render(self) -> str:
         """The hidden equation, the state's height, and what was gathered, as text."""
         told = f"; finalised {written(self._final.equation)}" if self._final else ""
         return (

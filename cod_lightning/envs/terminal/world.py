@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.splits import split_of_text
@@ -176,7 +176,7 @@ class Terminal(TextEnv):
         self._restart()
         return self.wording.observation(self._view()), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """Read the answer, carry it out, and tell what came of it."""
         assert self._task is not None, "call reset() first"
         assert not self._outcome, "the task is over; call reset()"
@@ -194,7 +194,7 @@ class Terminal(TextEnv):
             return self._end("late", self._lack)
         return self.wording.observation(self._view()), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def render(self) -> str:
         """Task and terminal as text."""
         return NaturalTerminal().observation(self._view()) if self._task else "no task"
 
@@ -236,7 +236,7 @@ class Terminal(TextEnv):
             warning=self._warning,
         )
 
-    def _end(self, outcome: str, reason: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, reason: str = "") -> Stepped:
         self._outcome = outcome
         reward = max(0.0, 1 - self.length_penalty * self._turn / self.max_turns) if outcome == "win" else 0.0
         told = reason if outcome == "malformed" or self.feedback == "reason" else ""
