@@ -47,6 +47,7 @@ class DelegatingWorld(TextEnv):
     blocking = delegated("inside.blocking")
     observation_space = delegated("inside.observation_space")
     action_space = delegated("inside.action_space")
+    _np_random = delegated("inside._np_random")
     reset = delegated("inside.reset")
     step = delegated("inside.step")
     render = delegated("inside.render")
