@@ -78,7 +78,6 @@ class GymnasiumWorld(TextEnv):
 
     @property
     def rules(self) -> str:
-        """As given."""
         return self._rules
 
     @property
@@ -107,7 +106,6 @@ class GymnasiumWorld(TextEnv):
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=listed)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the adapter's own generator."""
         super().reset(seed=seed)
         self._restart()
         if options and "task" in options:
@@ -131,11 +129,9 @@ class GymnasiumWorld(TextEnv):
         return observation, self._reward if self._ended else 0.0, terminated, self._truncated, {}
 
     def render(self) -> Any:
-        """As the environment renders."""
         return self.env.render()
 
     def close(self) -> None:
-        """Close the environment."""
         self.env.close()
 
     def _restart(self) -> None:

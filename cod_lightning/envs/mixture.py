@@ -50,7 +50,6 @@ class Mixture(DelegatingWorld):
 
     @property
     def inside(self) -> TextEnv:
-        """The world of the present task."""
         return self.worlds[self._here]
 
     @property
@@ -59,11 +58,9 @@ class Mixture(DelegatingWorld):
         return any(world.blocking for world in self.worlds.values())
 
     def categories(self) -> tuple[str, ...]:
-        """The keys of the worlds."""
         return tuple(self.worlds)
 
     def of_category(self, category: str) -> TextEnv:
-        """The mixture that always draws this world."""
         assert category in self.worlds, f"{category} is none of {self.categories()}"
         twin = copy.copy(self)
         twin.weights = {category: 1.0}
@@ -90,12 +87,10 @@ class Mixture(DelegatingWorld):
         return self.inside.reset(seed=seed, options={"task": replace(task, spec=_spec(task).spec)})
 
     def close(self) -> None:
-        """All of them."""
         for world in self.worlds.values():
             world.close()
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """As the pack's world changes it."""
         key, inner = self._inner(pack)
         return self._mixed(key, self.worlds[key].changed(inner, at, seed))
 
@@ -109,12 +104,10 @@ class Mixture(DelegatingWorld):
         return twin
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """The reference of the pack's world."""
         key, inner = self._inner(pack)
         return self.worlds[key].reference(kind, inner)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """The demonstrator of the pack's world."""
         key, inner = self._inner(pack)
         return self.worlds[key].demonstrator(inner)
 

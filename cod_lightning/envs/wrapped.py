@@ -76,7 +76,6 @@ class WrappedWorld(DelegatingWorld):
     demonstrator = delegated("world.demonstrator")
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """A pack of the world inside."""
         return self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
 
     def of_category(self, category: str) -> TextEnv:

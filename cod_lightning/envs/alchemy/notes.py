@@ -102,7 +102,6 @@ class NaturalNotes(RecipeNotes):
     equals = " = "
 
     def write(self, facts: Facts) -> str:
-        """A line for each fact, recipes first."""
         known = sorted(facts.items(), key=lambda fact: (not fact[1], fact[0]))
         lines = [f"- {self.fact(pair, result)}" for pair, result in known]
         return "\n".join(

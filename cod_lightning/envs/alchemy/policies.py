@@ -20,11 +20,9 @@ class RandomAlchemist(TextPolicy):
     wording: AlchemyWording
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         return self.wording.respond("", _any_pair(self.wording.read(messages), rng))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
         return self.wording.notes.write({})
 
 
@@ -38,11 +36,9 @@ class ScriptedAlchemist(TextPolicy):
     wording: AlchemyWording
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next attempt, with what the context says and what was seen in this task."""
         return attempt(self.wording, messages, rng, trust_context=True)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, overruled by what was seen."""
         return self.wording.notes.write(self.wording.notes.recorded(messages))
 
 
@@ -54,11 +50,9 @@ class AlchemyOracle(TextPolicy):
     truth: Facts
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next step of a shortest plan."""
         return _play(self.wording, self.wording.read(messages), self.truth, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
         return self.wording.notes.write(self.truth)
 
 
@@ -72,7 +66,6 @@ class AlchemyTeacher(Demonstrator):
     dials: TeacherDials
 
     def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
         draw = rng.random()
         if draw < self.dials.context_true:
             return self.wording.notes.noisy(self.truth, self.levels, self.dials.context_accuracy, rng)
@@ -81,11 +74,9 @@ class AlchemyTeacher(Demonstrator):
         return ""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next attempt."""
         return attempt(self.wording, messages, rng, trust_context=rng.random() < self.dials.follow)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each fact as the record has it with probability `note_accuracy`, else anything."""
         recorded = self.wording.notes.recorded(messages)
         return self.wording.notes.noisy(recorded, self.levels, self.dials.note_accuracy, rng)
 

@@ -131,7 +131,6 @@ class Alchemy(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(
             Rules(
                 listed=self._task.tiers if self.show_tiers else (),
@@ -146,7 +145,6 @@ class Alchemy(TextEnv):
 
     @property
     def success(self) -> bool:
-        """True once the target is made."""
         return self._outcome == "win"
 
     @property
@@ -156,7 +154,6 @@ class Alchemy(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     # ------------------------------------------------------------------ packs
@@ -174,7 +171,6 @@ class Alchemy(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -183,7 +179,6 @@ class Alchemy(TextEnv):
         return self.wording.observation(self._view()), {}
 
     def step(self, action: str) -> Stepped:
-        """Read the answer, combine, and tell what came of it."""
         assert not self._outcome, "the task is over; call reset()"
         names, complaint = _names_in(action)
         if complaint and (not self.lenient or self._warned):
@@ -202,7 +197,6 @@ class Alchemy(TextEnv):
         return self.wording.observation(self._view()), 0.0, False, False, {}
 
     def render(self) -> str:
-        """Target, what is at hand, and what was tried, as text."""
         have = " ".join(f"{name}:{count}" for name, count in self._have.items())
         tried = " ".join(f"{a}+{b}={result or 0}" for (a, b), result in self._tried)
         return f"round {self._turn} of {self.max_turns}, target {self._task.target} | {have} | {tried}"
@@ -268,7 +262,6 @@ class Alchemy(TextEnv):
         return replace(pack, tasks=(*pack.tasks[:at], *changed))
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the recipes."""
         if kind is Reference.RANDOM:
             return RandomAlchemist(self.wording)
         if kind is Reference.SCRIPTED:
@@ -276,7 +269,6 @@ class Alchemy(TextEnv):
         return AlchemyOracle(self.wording, self._truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's recipes."""
         return AlchemyTeacher(self.wording, self._truth(pack), levels(_spec(pack.tasks[0]).tiers), self.teacher)
 
     def _truth(self, pack: Pack) -> Facts:

@@ -21,7 +21,6 @@ class RandomControlPolicy(TextPolicy):
     wording: ControlWording
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         if isinstance(self.wording, CompactControl):
             return self.wording.respond(rng.choice(LAWS))
         x, v = self.wording.symbols_in(messages[0].content)[:2]
@@ -29,7 +28,6 @@ class RandomControlPolicy(TextPolicy):
         return self.wording.respond(f"{sign}({pull:.2f}*({x}_target - {x}) - {brake:.2f}*{v})")
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
         symbols = self.wording.symbols_in("\n".join(message.content for message in messages))
         return self.wording.write(self.wording.ranges.prior, symbols)
 
@@ -45,7 +43,6 @@ class ScriptedControlPolicy(TextPolicy):
     wording: ControlWording
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The law for this task."""
         task, earlier = self.wording.seen(messages)
         belief = self.wording.noted(messages[0].content)
         if not belief.knows_b and earlier:
@@ -53,7 +50,6 @@ class ScriptedControlPolicy(TextPolicy):
         return self.wording.chosen(belief, task, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, sharpened by what was seen."""
         return _note(self.wording, messages, self.wording.recorded(messages))
 
 
@@ -65,11 +61,9 @@ class ControlOracle(TextPolicy):
     truth: Belief
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The optimum."""
         return self.wording.chosen(self.truth, self.wording.seen(messages)[0], rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
         return _note(self.wording, messages, self.truth)
 
 
@@ -83,7 +77,6 @@ class ControlTeacher(Demonstrator):
     dials: TeacherDials
 
     def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
         draw, dials = rng.random(), self.dials
         if draw >= dials.context_true + dials.context_junk:
             return ""
@@ -91,14 +84,12 @@ class ControlTeacher(Demonstrator):
         return self.wording.write(noisy(self.truth, self.wording.ranges, accuracy, rng), self.symbols)
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The law for this task, mostly trusting the context."""
         trusting = rng.random() < self.dials.follow
         task, _ = self.wording.seen(messages)
         belief = self.wording.noted(messages[0].content) if trusting else self.wording.ranges.prior
         return self.wording.chosen(belief, task, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each number as the record has it with probability `note_accuracy`, else anything."""
         belief = self.wording.recorded(messages)
         return _note(self.wording, messages, noisy(belief, self.wording.ranges, self.dials.note_accuracy, rng))
 

@@ -116,7 +116,6 @@ class OptimalControl(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text, with the pack's symbols."""
         return self.wording.rules(self._task.symbols, self.max_turns)
 
     @property
@@ -130,7 +129,6 @@ class OptimalControl(TextEnv):
         return EpisodeStatus.MALFORMED if self._malformed else EpisodeStatus.COMPLETED
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     # ------------------------------------------------------------------ packs
@@ -166,7 +164,6 @@ class OptimalControl(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -177,7 +174,6 @@ class OptimalControl(TextEnv):
         return self._observed(), {}
 
     def step(self, action: str) -> Stepped:
-        """Read the formula, run it, and tell what happened."""
         assert not self._over, "the task is over; call reset()"
         text, complaint = self.wording.formula_in(action, self._task.symbols)
         formula = None
@@ -198,7 +194,6 @@ class OptimalControl(TextEnv):
         return self.wording.finished(self._task, self._run), self._run.reward, True, False, {}
 
     def render(self) -> str:
-        """The task, and the run if there was one, as sentences."""
         sentences = NaturalControl(self.ranges)
         done = f"\n{sentences.finished(self._task, self._run)}" if self._run else ""
         return sentences.observation(self._task, None) + done
@@ -214,7 +209,6 @@ class OptimalControl(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the two numbers."""
         if kind is Reference.RANDOM:
             return RandomControlPolicy(self.wording)
         if kind is Reference.SCRIPTED:
@@ -222,7 +216,6 @@ class OptimalControl(TextEnv):
         return ControlOracle(self.wording, _truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows the two numbers."""
         return ControlTeacher(self.wording, _truth(pack), _spec(pack.tasks[0]).symbols, self.teacher)
 
     # ------------------------------------------------------------------ own matters

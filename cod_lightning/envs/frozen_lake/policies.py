@@ -23,11 +23,9 @@ class RandomLakePolicy(TextPolicy):
     wording: LakeWording
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         return self.wording.respond(rng.choice(DIRECTIONS), rng.choice(self.wording.facts.codes))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
         return self.wording.facts.write({})
 
 
@@ -64,7 +62,6 @@ class ScriptedLakePolicy(TextPolicy):
     """False where every task has a mapping of its own, so that a context says nothing."""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next step."""
         wording = self.player.wording
         seen = Seen.of(messages, wording)
         prior = context_belief(wording, messages) if self.remembers else ALL
@@ -96,7 +93,6 @@ class LakeOracle(TextPolicy):
         return cls(player, beliefs, facts_of(everywhere))
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A step of a shortest path."""
         seen = Seen.of(messages, self.player.wording)
         belief = seen.belief(self.beliefs.get(seen.shore, told(self.shared)))
         if belief.bit_count() == 1:
@@ -118,19 +114,16 @@ class LakeTeacher(Demonstrator):
     dials: QuotingDials
 
     def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
         truth = self.truths[0] if len(self.truths) == 1 else rng.choice(self.truths)
         return demonstrated_context(self.wording.facts, truth, self.dials, rng)
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next step."""
         trusting = rng.random() < self.dials.follow
         known = known_facts(self.wording.facts, messages, trust_context=trusting)
         direction, code = stepped(self.wording, Seen.of(messages, self.wording), known, rng)
         return self.dials.said(self.wording.respond(direction, code), known, code)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each entry as the record has it with probability `note_accuracy`, else anything."""
         return self.dials.note(self.wording.facts, messages, rng)
 
 

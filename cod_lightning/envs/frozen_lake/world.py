@@ -113,12 +113,10 @@ class FrozenLakeObscure(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(self.max_turns)
 
     @property
     def success(self) -> bool:
-        """True on the goal."""
         return self._outcome == "goal"
 
     @property
@@ -128,7 +126,6 @@ class FrozenLakeObscure(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words(self.size_max)
 
     # ------------------------------------------------------------------ packs
@@ -144,7 +141,6 @@ class FrozenLakeObscure(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a lake drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(spec_of(options["task"]))
@@ -155,7 +151,6 @@ class FrozenLakeObscure(TextEnv):
         return self._observed(), {}
 
     def step(self, action: str) -> Stepped:
-        """Read the answer, move, and tell what happened."""
         assert not self._outcome, "the task is over; call reset()"
         code, complaint = self._read(action)
         if not code and (self._warned or not self.parameters.lenient):
@@ -173,7 +168,6 @@ class FrozenLakeObscure(TextEnv):
         return self._observed(), 0.0, False, False, {}
 
     def render(self) -> str:
-        """The lake as text, the player on it."""
         return NaturalLake(self._task.labels).drawn(self._view)
 
     def _start(self, task: LakeTask) -> None:
@@ -205,7 +199,6 @@ class FrozenLakeObscure(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the mapping of every task."""
         wording = self._worded(spec_of(pack.tasks[0]))
         player = LakePlayer(wording=wording, max_turns=self.max_turns, length_penalty=self.parameters.length_penalty)
         if kind is Reference.RANDOM:

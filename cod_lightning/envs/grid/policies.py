@@ -27,7 +27,6 @@ class RandomGridPolicy(TextPolicy):
         return self.wording.respond(to, labels, {})
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
         return self.wording.write({}, self.wording.labels(messages))
 
 
@@ -42,11 +41,9 @@ class ScriptedGridPolicy(TextPolicy):
     prior: Prior
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next move of the best route."""
         return go(self.wording, messages, self._known(messages), self.prior)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known and what was seen."""
         return self.wording.write(self._known(messages), self.wording.labels(messages))
 
     def _known(self, messages: Sequence[Message]) -> dict[Cell, int]:
@@ -64,11 +61,9 @@ class GridOracle(TextPolicy):
     truth: Mapping[Cell, int]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next move of the cheapest route."""
         return go(self.wording, messages, {**self.truth, **self.wording.seen(messages)}, self.prior)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
         return self.wording.write(self.truth, self.wording.labels(messages))
 
 
@@ -83,7 +78,6 @@ class GridTeacher(Demonstrator):
     dials: TeacherDials
 
     def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
         draw = rng.random()
         if draw < self.dials.context_true:
             return self.wording.write(self._noisy(self.truth, self.dials.context_accuracy, rng), self.names)
@@ -92,13 +86,11 @@ class GridTeacher(Demonstrator):
         return ""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next move."""
         trusting = rng.random() < self.dials.follow
         told = self.wording.told(messages) if trusting else {}
         return go(self.wording, messages, {**told, **self.wording.seen(messages)}, self.prior)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each cost as the record has it with probability `note_accuracy`, else anything or unknown."""
         recorded = {**self.wording.told(messages), **self.wording.seen(messages)}
         return self.wording.write(self._noisy(recorded, self.dials.note_accuracy, rng), self.wording.labels(messages))
 

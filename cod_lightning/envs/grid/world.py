@@ -104,12 +104,10 @@ class GridNavigation(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(self._view.task)
 
     @property
     def success(self) -> bool:
-        """True on the target after the last move."""
         return self._outcome == "goal"
 
     @property
@@ -118,7 +116,6 @@ class GridNavigation(TextEnv):
         return EpisodeStatus.MALFORMED if self._outcome == "malformed" else EpisodeStatus.COMPLETED
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     def optimum(self, task: Task) -> float:
@@ -163,7 +160,6 @@ class GridNavigation(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -172,7 +168,6 @@ class GridNavigation(TextEnv):
         return self.wording.observation(self._view), {}
 
     def step(self, action: str) -> Stepped:
-        """Read the answer, move, and show what was entered and what lies around it."""
         assert not self._outcome, "the task is over; call reset()"
         view = self._view
         cell, complaint = self._read(action)
@@ -192,7 +187,6 @@ class GridNavigation(TextEnv):
         return self.wording.observation(view), 0.0, False, False, {}
 
     def render(self) -> str:
-        """Position, target and the observed map as text."""
         view = self._view
         cell = view.task.labels.cell
         return f"at {cell(view.here)}, target {cell(view.task.goal)}, move {view.done} of {view.task.rounds}\n{view.chart.text()}"
@@ -252,7 +246,6 @@ class GridNavigation(TextEnv):
         return GridOracle(self.wording, prior_of(self.parameters), truth_of(_spec(pack.tasks[0]).costs))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's map."""
         spec = _spec(pack.tasks[0])
         return GridTeacher(self.wording, prior_of(self.parameters), truth_of(spec.costs), spec.labels, self.teacher)
 

@@ -56,11 +56,9 @@ class RandomClinicPolicy(TextPolicy):
     play: Play
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         return self.play.wording.respond(rng.choice([None, *self.play.clinics.items]))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
         return self.play.wording.facts.write({})
 
 
@@ -75,11 +73,9 @@ class ScriptedClinicPolicy(TextPolicy):
     play: Play
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The best answer for this task."""
         return self.play.answer(messages[1].content, self.play.known(messages), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, overruled by what was seen."""
         return self.play.wording.facts.write(self.play.recorded(messages))
 
 
@@ -91,11 +87,9 @@ class ClinicOracle(TextPolicy):
     truth: Mapping[str, bool]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A right answer."""
         return self.play.answer(messages[1].content, self.truth, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
         return self.play.wording.facts.write(self.truth)
 
 
@@ -108,15 +102,12 @@ class ClinicTeacher(Demonstrator):
     dials: TeacherDials
 
     def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
         return demonstrated(self.play.wording.facts, self.truth, self.dials, rng)
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The best answer, with or without trust in the context."""
         known = self.play.known(messages) if rng.random() < self.dials.follow else {}
         return self.play.answer(messages[1].content, known, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each entry as the record has it with probability `note_accuracy`, else anything."""
         table = self.play.wording.facts
         return table.write(noisy(table, self.play.recorded(messages), self.dials.note_accuracy, rng))

@@ -139,7 +139,6 @@ class Learn2Ask(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self._speech.rules(self._task) if isinstance(self._task, ClinicTask) else self._words.rules()
 
     @property
@@ -153,7 +152,6 @@ class Learn2Ask(TextEnv):
         return EpisodeStatus.MALFORMED if self._outcome == "malformed" else EpisodeStatus.COMPLETED
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self._speech.words()
 
     # ------------------------------------------------------------------ packs
@@ -184,7 +182,6 @@ class Learn2Ask(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -215,7 +212,6 @@ class Learn2Ask(TextEnv):
         return self.wording.feedback(judged), points / self._best if self.normalise else points, True, False, {}
 
     def render(self) -> str:
-        """The dialogue, and how the task ended."""
         return f"{self._observation()}\n{self._outcome}"
 
     def _start(self, task: AnyTask) -> None:
@@ -232,7 +228,6 @@ class Learn2Ask(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told what is right."""
         if self.records is not None:
             if kind is Reference.RANDOM:
                 return RandomRecordPolicy(self._words)

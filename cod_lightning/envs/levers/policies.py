@@ -17,11 +17,9 @@ class RandomLeverPolicy(TextPolicy):
     wording: LeverWording
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         return self.wording.respond(rng.choice(COLOURS), rng.choice(self.wording.facts.codes))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
         return self.wording.facts.write({})
 
 
@@ -32,11 +30,9 @@ class ScriptedLeverPolicy(TextPolicy):
     wording: LeverWording
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next pull."""
         return pull(self.wording, messages, known_facts(self.wording.facts, messages, trust_context=True), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, overruled by what was seen."""
         return self.wording.facts.write(recorded_facts(self.wording.facts, messages))
 
 
@@ -48,11 +44,9 @@ class LeverOracle(TextPolicy):
     truth: Mapping[int, str]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The right pull."""
         return pull(self.wording, messages, self.truth, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
         return self.wording.facts.write(self.truth)
 
 
@@ -65,18 +59,15 @@ class LeverTeacher(Demonstrator):
     dials: QuotingDials
 
     def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
         return demonstrated_context(self.wording.facts, self.truth, self.dials, rng)
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next pull."""
         trusting = rng.random() < self.dials.follow
         known = known_facts(self.wording.facts, messages, trust_context=trusting)
         goal, code = chosen(self.wording, messages, known, rng)
         return self.dials.said(self.wording.respond(goal, code), known, code)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each entry as the record has it with probability `note_accuracy`, else anything."""
         return self.dials.note(self.wording.facts, messages, rng)
 
 

@@ -80,12 +80,10 @@ class Levers(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(self.max_turns)
 
     @property
     def success(self) -> bool:
-        """True once the goal colour has come."""
         return self._outcome == "win"
 
     @property
@@ -95,7 +93,6 @@ class Levers(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
@@ -125,7 +122,6 @@ class Levers(TextEnv):
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -137,7 +133,6 @@ class Levers(TextEnv):
         return self.wording.observation(self._task.goal, self._pulls, self.max_turns), {}
 
     def step(self, action: str) -> Stepped:
-        """Pull, and tell what came."""
         assert not self._outcome, "the task is over; call reset()"
         code, complaint = self._task.labels.code_of(action)
         if not code:
@@ -150,7 +145,6 @@ class Levers(TextEnv):
         return self.wording.observation(self._task.goal, self._pulls, self.max_turns), 0.0, False, False, {}
 
     def render(self) -> str:
-        """Goal and pulls as text."""
         return f"want {self._task.goal}; " + ", ".join(f"{code} gave {colour}" for code, colour in self._pulls)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
@@ -165,7 +159,6 @@ class Levers(TextEnv):
         )
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the order."""
         wording = self._worded(_spec(pack.tasks[0]))
         if kind is Reference.RANDOM:
             return RandomLeverPolicy(wording)
@@ -174,7 +167,6 @@ class Levers(TextEnv):
         return LeverOracle(wording, _truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's order."""
         return LeverTeacher(self._worded(_spec(pack.tasks[0])), _truth(pack), self.teacher)
 
     def _draw_labels(self, seed: int) -> CodeLabels:

@@ -43,11 +43,9 @@ class RandomCompact(TextPolicy):
     listed: tuple[str, ...]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         return _answer(f"f={rng.choice(self.listed)}" if _probed(messages) else rng.choice(list(PROBES)))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Nothing."""
         return ""
 
 
@@ -58,11 +56,9 @@ class ScriptedCompact(TextPolicy):
     listed: tuple[str, ...]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next answer."""
         return play(self.listed, messages, verdicts_in(messages[0].content), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, and what was seen."""
         return _written(self.listed, _record(messages, self.listed))
 
 

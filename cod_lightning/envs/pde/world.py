@@ -125,7 +125,6 @@ class PDEDiscovery(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         if self.protocol == "compact":
             return self._words.rules()
         return self._natural.rules(self._task.library, self._task.actions)
@@ -142,7 +141,6 @@ class PDEDiscovery(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self._words.words() if self.protocol == "compact" else ()
 
     # ------------------------------------------------------------------ packs
@@ -182,7 +180,6 @@ class PDEDiscovery(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         before = self._task.equation
         if options and "task" in options:
@@ -199,7 +196,6 @@ class PDEDiscovery(TextEnv):
         return self._natural.observation(0, self._desk, ""), {}
 
     def step(self, action: str) -> Stepped:
-        """Read the answer, carry it out, and tell what came of it."""
         assert not self._outcome, "the task is over; call reset()"
         answer, complaint = answer_of(action)
         self._turn += 1
@@ -208,7 +204,6 @@ class PDEDiscovery(TextEnv):
         return self._unreadable(complaint)
 
     def render(self) -> str:
-        """The hidden equation, the state's height, and what was gathered, as text."""
         told = f"; finalised {written(self._final.equation)}" if self._final else ""
         return (
             f"{written(self._task.equation)}; amplitude {self._task.amplitude:.3f}; step {self._turn} of {self.max_turns}; "
@@ -305,7 +300,6 @@ class PDEDiscovery(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the equation."""
         spec = _spec(pack.tasks[0])
         if self.protocol == "compact":
             if kind is Reference.RANDOM:
@@ -320,7 +314,6 @@ class PDEDiscovery(TextEnv):
         return PDEOracle(spec.equation)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's equation."""
         spec = _spec(pack.tasks[0])
         if self.protocol == "compact":
             return CompactTeacher(self._worlds.listed, _word(spec), self.teacher)

@@ -102,7 +102,6 @@ class CompactTerminal(TerminalWording):
     """Fused words."""
 
     def rules(self, max_turns: int, max_commands: int) -> str:
-        """One word."""
         del max_turns, max_commands
         return "shell"
 
@@ -119,7 +118,6 @@ class CompactTerminal(TerminalWording):
         return " ".join([outcome, *dict.fromkeys(shown)])
 
     def words(self) -> tuple[str, ...]:
-        """Goals, effects, answers, thoughts, outcomes."""
         ways = tuple(SLOT_OF_WAY)
         effects = tuple(effect(way, ok=ok) for way in ways for ok in (True, False))
         answers = tuple(f"<answer>{way}</answer>" for way in ways)

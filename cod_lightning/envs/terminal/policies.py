@@ -48,7 +48,6 @@ class RandomShellPolicy(TextPolicy):
     """Any usual command with places that the task names; notes nothing."""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         task = messages[1].content.partition("Task: ")[2].partition("\n")[0]
         places = re.findall(r"[\w%~.-]*[\\/][\w./\\-]*\w", task) or ["."]
         name = rng.choice(("ls", "cat", "cp", "mv", "rm", "mkdir -p", "scp", "tar -xf", "unzip", "touch", "cd"))
@@ -57,7 +56,6 @@ class RandomShellPolicy(TextPolicy):
         return f"<answer>{name} {rng.choice(places)}</answer>"
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Nothing."""
         return "- Nothing is known."
 
 
@@ -68,7 +66,6 @@ class ScriptedShellPolicy(TextPolicy):
     most: int
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next line, with what the context says and what was seen."""
         return next_line(messages, self.most, read_facts(messages[0].content))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -84,11 +81,9 @@ class ShellOracle(TextPolicy):
     truth: Quirks
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next line of the right way."""
         return next_line(messages, self.most, self.truth)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
         return _noted(self.truth)
 
 
@@ -104,7 +99,6 @@ class ShellTeacher(Demonstrator):
     dials: TeacherDials
 
     def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
         draw = rng.random()
         if draw < self.dials.context_true:
             return _noted(self._noisy(self.site.quirks, self.dials.context_accuracy, rng))
@@ -113,12 +107,10 @@ class ShellTeacher(Demonstrator):
         return ""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next line."""
         trusting = rng.random() < self.dials.follow
         return next_line(messages, self.most, read_facts(messages[0].content) if trusting else Quirks())
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each fact as found with probability `note_accuracy`, else anything or nothing."""
         return _noted(self._noisy(recorded(messages), self.dials.note_accuracy, rng))
 
     def _noisy(self, facts: Quirks, accuracy: float, rng: random.Random) -> Quirks:
@@ -174,11 +166,9 @@ class CompactRandom(TextPolicy):
     """Any way of the needed operation; notes nothing."""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         return compact.respond(rng.choice(compact.WAYS[_slot(messages)]))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Nothing."""
         return ""
 
 
@@ -191,7 +181,6 @@ class CompactScripted(TextPolicy):
         return _choose(messages, compact.Known.read([m.content for m in (messages[0], *messages[2:])]), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, overruled by what was seen."""
         return compact.Known.read([m.content for m in messages]).write()
 
 
@@ -202,11 +191,9 @@ class CompactOracle(TextPolicy):
     truth: Mapping[str, str]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The right word."""
         return compact.respond(self.truth[_slot(messages)])
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
         return compact.Known(dict.fromkeys(self.truth.values(), True)).write()
 
 
@@ -218,17 +205,14 @@ class CompactTeacher(Demonstrator):
     dials: TeacherDials
 
     def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
         return compact.demonstrated(self.truth, self.dials, rng)
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next word."""
         trusting = rng.random() < self.dials.follow
         shown = [m.content for m in ((messages[0],) if trusting else ())] + [m.content for m in messages[2:]]
         return _choose(messages, compact.Known.read(shown), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each operation as the record has it with probability `note_accuracy`, else anything."""
         return compact.noisy(compact.Known.read([m.content for m in messages]), self.dials.note_accuracy, rng).write()
 
 

@@ -91,12 +91,10 @@ class Terminal(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(self.max_turns, self.max_commands)
 
     @property
     def success(self) -> bool:
-        """True once every test of the goal holds."""
         return self._outcome == "win"
 
     @property
@@ -106,7 +104,6 @@ class Terminal(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     # ------------------------------------------------------------------ packs
@@ -165,7 +162,6 @@ class Terminal(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._task = _spec(options["task"])
@@ -177,7 +173,6 @@ class Terminal(TextEnv):
         return self.wording.observation(self._view()), {}
 
     def step(self, action: str) -> Stepped:
-        """Read the answer, carry it out, and tell what came of it."""
         assert self._task is not None, "call reset() first"
         assert not self._outcome, "the task is over; call reset()"
         self._warning = ""
@@ -195,7 +190,6 @@ class Terminal(TextEnv):
         return self.wording.observation(self._view()), 0.0, False, False, {}
 
     def render(self) -> str:
-        """Task and terminal as text."""
         return NaturalTerminal().observation(self._view()) if self._task else "no task"
 
     def _complaint(self, said: str) -> str:
@@ -269,7 +263,6 @@ class Terminal(TextEnv):
         return policies.reference(kind, self.compact, self.max_commands, _sites(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's quirks."""
         return policies.demonstrator(self.compact, self.max_commands, _sites(pack), self.teacher)
 
     # ------------------------------------------------------------------ checks
