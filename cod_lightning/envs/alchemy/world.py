@@ -14,13 +14,14 @@ from cod_lightning.envs.alchemy.graph import Ranges, book_of, fits_symbols, leve
 from cod_lightning.envs.alchemy.natural import NaturalAlchemy
 from cod_lightning.envs.alchemy.notes import Facts
 from cod_lightning.envs.alchemy.plan import Pair, pair_of
-from cod_lightning.envs.alchemy.policies import AlchemyOracle, AlchemyTeacher, RandomAlchemist, ScriptedAlchemist
+from cod_lightning.envs.alchemy.policies import AlchemyPlay
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
 from cod_lightning.envs.alchemy.wording import AlchemyWording, Attempt, Rules, View
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -262,14 +263,13 @@ class Alchemy(TextEnv):
         return replace(pack, tasks=(*pack.tasks[:at], *changed))
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        if kind is Reference.RANDOM:
-            return RandomAlchemist(self.wording)
-        if kind is Reference.SCRIPTED:
-            return ScriptedAlchemist(self.wording)
-        return AlchemyOracle(self.wording, self._truth(pack))
+        return reference(kind, self._play(pack), self._truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        return AlchemyTeacher(self.wording, self._truth(pack), levels(_spec(pack.tasks[0]).tiers), self.teacher)
+        return Teacher(self._play(pack), self._truth(pack), self.teacher)
+
+    def _play(self, pack: Pack) -> AlchemyPlay:
+        return AlchemyPlay(self.wording, levels(_spec(pack.tasks[0]).tiers))
 
     def _truth(self, pack: Pack) -> Facts:
         """Recipes; in compact words, where a note has a word for every pair, also the failures."""

@@ -16,16 +16,12 @@ from cod_lightning.envs.control.draws import MOST_DRAWS, Draws
 from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
 from cod_lightning.envs.control.fused import CompactControl, Grids, class_words
 from cod_lightning.envs.control.plant import ControlTask, Run
-from cod_lightning.envs.control.policies import (
-    ControlOracle,
-    ControlTeacher,
-    RandomControlPolicy,
-    ScriptedControlPolicy,
-)
+from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.control.wording import ControlWording
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -209,14 +205,13 @@ class OptimalControl(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        if kind is Reference.RANDOM:
-            return RandomControlPolicy(self.wording)
-        if kind is Reference.SCRIPTED:
-            return ScriptedControlPolicy(self.wording)
-        return ControlOracle(self.wording, _truth(pack))
+        return reference(kind, self._play(pack), _truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        return ControlTeacher(self.wording, _truth(pack), _spec(pack.tasks[0]).symbols, self.teacher)
+        return Teacher(replace(self._play(pack), goes_by_earlier=False), _truth(pack), self.teacher)
+
+    def _play(self, pack: Pack) -> ControlPlay:
+        return ControlPlay(self.wording, _spec(pack.tasks[0]).symbols)
 
     # ------------------------------------------------------------------ own matters
 

@@ -29,13 +29,14 @@ from cod_lightning.envs.frozen_lake.packs import (
 from cod_lightning.envs.frozen_lake.parameters import LakeParameters, Scope
 from cod_lightning.envs.frozen_lake.policies import (
     LakeOracle,
+    LakePlay,
     LakePlayer,
-    LakeTeacher,
-    RandomLakePolicy,
+    ManyLakesTeacher,
     ScriptedLakePolicy,
 )
 from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
+from cod_lightning.envs.players import RandomPlayer, Teacher
 from cod_lightning.types import EpisodeStatus, Pack, Split
 
 
@@ -202,7 +203,7 @@ class FrozenLakeObscure(TextEnv):
         wording = self._worded(spec_of(pack.tasks[0]))
         player = LakePlayer(wording=wording, max_turns=self.max_turns, length_penalty=self.parameters.length_penalty)
         if kind is Reference.RANDOM:
-            return RandomLakePolicy(wording)
+            return RandomPlayer(LakePlay(wording, self.teacher))
         if kind is Reference.SCRIPTED:
             return ScriptedLakePolicy(player, remembers=self.parameters.mapping_scope != "per_task")
         return LakeOracle.of(player, map(spec_of, pack.tasks))
@@ -213,11 +214,16 @@ class FrozenLakeObscure(TextEnv):
         Where every task has a mapping of its own, earlier tasks left contexts about any of them, and so does the teacher.
         """
         first = spec_of(pack.tasks[0])
-        own = self.parameters.mapping_scope == "per_task"
-        truths = [MAPPINGS[i] for i in self.parameters.allowed] if own else [first.mapping]
-        return LakeTeacher(self._worded(first), [dict(enumerate(m, start=1)) for m in truths], self.teacher)
+        play, truth = LakePlay(self._worded(first), self.teacher), _facts(first.mapping)
+        if self.parameters.mapping_scope != "per_task" or len(self.parameters.allowed) == 1:
+            return Teacher(play, truth, self.teacher)
+        return ManyLakesTeacher(play, truth, self.teacher, [_facts(MAPPINGS[i]) for i in self.parameters.allowed])
 
     def _worded(self, task: LakeTask) -> LakeWording:
         if self.parameters.protocol == "natural":
             return NaturalLake(task.labels, self.parameters.mapping_scope == "per_task")
         return CompactLake(self.parameters.fixed_size, self.parameters.lenient, self.parameters.names_effects)
+
+
+def _facts(mapping: Sequence[str]) -> dict[int, str]:
+    return dict(enumerate(mapping, start=1))

@@ -20,10 +20,11 @@ from cod_lightning.envs.grid.compact import CompactGrid
 from cod_lightning.envs.grid.draws import draw_map, draw_names, draw_task, prior_of
 from cod_lightning.envs.grid.field import Cell
 from cod_lightning.envs.grid.parameters import GridParameters
-from cod_lightning.envs.grid.policies import GridOracle, GridTeacher, RandomGridPolicy, ScriptedGridPolicy, truth_of
+from cod_lightning.envs.grid.policies import GridPlay, truth_of
 from cod_lightning.envs.grid.rook import entered, optimal_loss
 from cod_lightning.envs.grid.task import GridTask, GridView
 from cod_lightning.envs.grid.wording import GridWording, NaturalGrid
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
@@ -238,16 +239,14 @@ class GridNavigation(TextEnv):
         return replace(pack, tasks=tasks)
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, planning on what is known, or told the map."""
-        if kind is Reference.RANDOM:
-            return RandomGridPolicy(self.wording)
-        if kind is Reference.SCRIPTED:
-            return ScriptedGridPolicy(self.wording, prior_of(self.parameters))
-        return GridOracle(self.wording, prior_of(self.parameters), truth_of(_spec(pack.tasks[0]).costs))
+        return reference(kind, self._play(pack), truth_of(_spec(pack.tasks[0]).costs))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        spec = _spec(pack.tasks[0])
-        return GridTeacher(self.wording, prior_of(self.parameters), truth_of(spec.costs), spec.labels, self.teacher)
+        truth = truth_of(_spec(pack.tasks[0]).costs)
+        return Teacher(replace(self._play(pack), drops=False), truth, self.teacher)
+
+    def _play(self, pack: Pack) -> GridPlay:
+        return GridPlay(self.wording, prior_of(self.parameters), _spec(pack.tasks[0]).labels)
 
 
 def _spec(task: Task) -> GridTask:

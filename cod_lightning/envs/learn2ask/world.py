@@ -21,18 +21,13 @@ from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
 from cod_lightning.envs.learn2ask.judge import Judge, RuleJudge
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
 from cod_lightning.envs.learn2ask.packs import ClinicPacks, record_specs, requiring
-from cod_lightning.envs.learn2ask.policies import (
-    ClinicOracle,
-    ClinicTeacher,
-    Play,
-    RandomClinicPolicy,
-    ScriptedClinicPolicy,
-)
+from cod_lightning.envs.learn2ask.policies import ClinicPlay
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.record_policies import Habits, RandomRecordPolicy, RecordOracle, ScriptedRecordPolicy
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.scoring import MAXIMA, Fusion
 from cod_lightning.envs.learn2ask.wording import Judged, Wording
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -234,18 +229,16 @@ class Learn2Ask(TextEnv):
             if kind is Reference.SCRIPTED:
                 return ScriptedRecordPolicy(self._words, Habits.of(self.records.by_split[Split.TRAIN]))
             return RecordOracle.of(self._words, pack)
-        play = Play(self.clinics, self.fusion, self._speech)
-        if kind is Reference.RANDOM:
-            return RandomClinicPolicy(play)
-        if kind is Reference.SCRIPTED:
-            return ScriptedClinicPolicy(play)
-        return ClinicOracle(play, self._truth(pack))
+        return reference(kind, self._play(), self._truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher that knows this pack's protocol (or, of prepared dialogues, what is right in one of two)."""
         if self.records is not None:
             return RecordOracle.of(self._words, pack, skill=0.5)
-        return ClinicTeacher(Play(self.clinics, self.fusion, self._speech), self._truth(pack), self.teacher)
+        return Teacher(self._play(), self._truth(pack), self.teacher)
+
+    def _play(self) -> ClinicPlay:
+        return ClinicPlay(self.clinics, self.fusion, self._speech)
 
     def _truth(self, pack: Pack) -> Facts:
         spec = pack.tasks[0].spec

@@ -11,8 +11,9 @@ from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, T
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import CodeLabels, drawn_names
 from cod_lightning.envs.facts import QuotingDials
-from cod_lightning.envs.levers.policies import LeverOracle, LeverTeacher, RandomLeverPolicy, ScriptedLeverPolicy
+from cod_lightning.envs.levers.policies import LeverPlay
 from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
@@ -159,15 +160,10 @@ class Levers(TextEnv):
         )
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        wording = self._worded(_spec(pack.tasks[0]))
-        if kind is Reference.RANDOM:
-            return RandomLeverPolicy(wording)
-        if kind is Reference.SCRIPTED:
-            return ScriptedLeverPolicy(wording)
-        return LeverOracle(wording, _truth(pack))
+        return reference(kind, LeverPlay(self._worded(_spec(pack.tasks[0]))), _truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        return LeverTeacher(self._worded(_spec(pack.tasks[0])), _truth(pack), self.teacher)
+        return Teacher(LeverPlay(self._worded(_spec(pack.tasks[0])), self.teacher), _truth(pack), self.teacher)
 
     def _draw_labels(self, seed: int) -> CodeLabels:
         return FIXED if self.labels == "fixed" else CodeLabels(*drawn_names(random.Random(seed), NOUNS))

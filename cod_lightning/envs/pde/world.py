@@ -17,7 +17,7 @@ from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
-from cod_lightning.envs.pde.compact_policies import CompactOracle, CompactTeacher, RandomCompact, ScriptedCompact
+from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
 from cod_lightning.envs.pde.desk import Desk, Refused
 from cod_lightning.envs.pde.library import TERMS, Equation, loss, support, written
 from cod_lightning.envs.pde.limits import check_parameters
@@ -28,6 +28,7 @@ from cod_lightning.envs.pde.regression import Fit, Reading
 from cod_lightning.envs.pde.templates import eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
+from cod_lightning.envs.players import reference
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
@@ -302,11 +303,7 @@ class PDEDiscovery(TextEnv):
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         spec = _spec(pack.tasks[0])
         if self.protocol == "compact":
-            if kind is Reference.RANDOM:
-                return RandomCompact(self._worlds.listed)
-            if kind is Reference.SCRIPTED:
-                return ScriptedCompact(self._worlds.listed)
-            return CompactOracle(self._worlds.listed, _word(spec))
+            return reference(kind, VerdictPlay(self._worlds.listed), self._verdict(spec))
         if kind is Reference.RANDOM:
             return RandomPDE(self.max_terms, self.point_budget)
         if kind is Reference.SCRIPTED:
@@ -316,8 +313,14 @@ class PDEDiscovery(TextEnv):
     def demonstrator(self, pack: Pack) -> Demonstrator:
         spec = _spec(pack.tasks[0])
         if self.protocol == "compact":
-            return CompactTeacher(self._worlds.listed, _word(spec), self.teacher)
+            return VerdictTeacher(VerdictPlay(self._worlds.listed), self._verdict(spec), self.teacher)
         return PDETeacher(self._scripted(), spec.equation, self.teacher)
+
+    def _verdict(self, spec: PDETask) -> dict[str, bool]:
+        """Of each listed equation, whether it is the task's."""
+        truth = {(term, 1 if value > 0 else -1) for term, value in spec.equation}
+        word = next(word for word, template in CANDIDATES.items() if set(template) == truth)
+        return {listed: listed == word for listed in self._worlds.listed}
 
     def _scripted(self) -> ScriptedPDE:
         return ScriptedPDE(self.min_terms, self.max_terms, self.max_turns, self.point_budget, self.show_samples)
@@ -326,9 +329,3 @@ class PDEDiscovery(TextEnv):
 def _spec(task: Task) -> PDETask:
     assert isinstance(task.spec, PDETask), f"task {task.id} is not about a reaction"
     return task.spec
-
-
-def _word(spec: PDETask) -> str:
-    """The compact word for a task's equation."""
-    truth = {(term, 1 if value > 0 else -1) for term, value in spec.equation}
-    return next(word for word, template in CANDIDATES.items() if set(template) == truth)

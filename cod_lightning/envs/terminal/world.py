@@ -14,10 +14,12 @@ from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Play, Teacher, reference
 from cod_lightning.envs.splits import split_of_text
-from cod_lightning.envs.terminal import compact, policies
+from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.goals import missing
 from cod_lightning.envs.terminal.plans import num_lines
+from cod_lightning.envs.terminal.policies import play_of
 from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quirks
 from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.shell import Shell
@@ -259,11 +261,14 @@ class Terminal(TextEnv):
         return with_quirks(site, rng, self.quirks, self.labels == "random")
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the quirks (of each task's own site where a pack has several)."""
-        return policies.reference(kind, self.compact, self.max_commands, _sites(pack))
+        """Of the first task's site, where a pack has several."""
+        return reference(kind, *self._play(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        return policies.demonstrator(self.compact, self.max_commands, _sites(pack), self.teacher)
+        return Teacher(*self._play(pack), self.teacher)
+
+    def _play(self, pack: Pack) -> tuple[Play[Any], Any]:
+        return play_of(self.compact, self.max_commands, _spec(pack.tasks[0]).site)
 
     # ------------------------------------------------------------------ checks
 
@@ -292,7 +297,3 @@ class Terminal(TextEnv):
 def _spec(task: Task) -> TerminalTask:
     assert isinstance(task.spec, TerminalTask), f"task {task.id} is not at a terminal"
     return task.spec
-
-
-def _sites(pack: Pack) -> tuple[Site, ...]:
-    return tuple(_spec(task).site for task in pack.tasks)
