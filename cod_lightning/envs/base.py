@@ -20,6 +20,9 @@ import gymnasium
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Pack, Split
 
+Stepped = tuple[str, float, bool, bool, dict[str, Any]]
+"""What a step returns: observation, reward, terminated, truncated, and no info."""
+
 
 class Reference(StrEnum):
     """Who plays a world for comparison, without a model."""
@@ -99,6 +102,14 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     @abstractmethod
     def status(self) -> EpisodeStatus:
         """COMPLETED, MALFORMED or TRUNCATED, once the current task has ended."""
+
+    @abstractmethod
+    def step(self, action: str) -> Stepped:
+        """Read the answer, carry it out, and show what came of it."""
+
+    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The task as text."""
+        raise NotImplementedError
 
     @abstractmethod
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:

@@ -90,7 +90,6 @@ class LabelledFacts(FactTable):
         return found
 
     def write(self, facts: Mapping[int, str]) -> str:
-        """A line for every code."""
         shown = ((self.names[code - 1], facts.get(code, UNKNOWN)) for code in self.codes)
         return "\n".join(f"- {self.noun} {name}: {'unknown' if value == UNKNOWN else value}" for name, value in shown)
 

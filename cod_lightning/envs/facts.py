@@ -131,12 +131,6 @@ class QuotingDials(TeacherDials):
         )
         return super().described() + filled + quoted
 
-    def note(self, table: FactTable, messages: Sequence[Message], rng: random.Random) -> str:
-        """A note on the dialogue of an update episode, as good as the dials say."""
-        facts = recorded_facts(table, messages)
-        noted = noisy_facts(table, facts, self.note_accuracy, rng, only_stated=self.fills == "stated")
-        return table.write(noted)
-
     def check(self, protocol: str) -> None:
         """Quotes are words of the compact protocol."""
         check_choice("data.env.teacher.fills", self.fills, ("any", "stated"))
@@ -171,16 +165,6 @@ def noisy_facts(
 def recorded_facts(table: FactTable, messages: Sequence[Message]) -> dict[int, str]:
     """What the dialogue of an update episode states: the old context, overruled by what was seen."""
     return table.complete(table.parse("\n".join(message.content for message in messages)))
-
-
-def demonstrated_context(table: FactTable, truth: Mapping[int, str], dials: TeacherDials, rng: random.Random) -> str:
-    """A context as an earlier task might have left it: true in part, junk, or none."""
-    draw = rng.random()
-    if draw < dials.context_true:
-        return table.write(noisy_facts(table, truth, dials.context_accuracy, rng))
-    if draw < dials.context_true + dials.context_junk:
-        return table.write({code: rng.choice(table.values) for code in table.codes})
-    return ""
 
 
 def known_facts(table: FactTable, messages: Sequence[Message], *, trust_context: bool) -> dict[int, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
@@ -78,7 +78,6 @@ class GymnasiumWorld(TextEnv):
 
     @property
     def rules(self) -> str:
-        """As given."""
         return self._rules
 
     @property
@@ -107,7 +106,6 @@ class GymnasiumWorld(TextEnv):
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=listed)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the adapter's own generator."""
         super().reset(seed=seed)
         self._restart()
         if options and "task" in options:
@@ -120,7 +118,7 @@ class GymnasiumWorld(TextEnv):
             spec = GymnasiumTask(options=chosen, seed=int(self.np_random.integers(2**31)))
         return self.env.reset(seed=spec.seed, options=json.loads(spec.options))[0], {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """The environment's step; its info is left out."""
         assert not self._ended, "the task is over; call reset()"
         observation, reward, terminated, truncated, _ = self.env.step(action)
@@ -131,11 +129,9 @@ class GymnasiumWorld(TextEnv):
         return observation, self._reward if self._ended else 0.0, terminated, self._truncated, {}
 
     def render(self) -> Any:
-        """As the environment renders."""
         return self.env.render()
 
     def close(self) -> None:
-        """Close the environment."""
         self.env.close()
 
     def _restart(self) -> None:

@@ -7,12 +7,11 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-import gymnasium
-
 from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy
+from cod_lightning.envs.wrapped import DelegatingWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Pack, Split, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +22,7 @@ class MixedTask:
     spec: object
 
 
-class Mixture(TextEnv):
+class Mixture(DelegatingWorld):
     """Packs of several worlds; never mixed within a pack.
 
     Args:
@@ -50,56 +49,18 @@ class Mixture(TextEnv):
         self._here = next(iter(worlds))
 
     @property
-    def current(self) -> TextEnv:
-        """The world of the present task."""
+    def inside(self) -> TextEnv:
         return self.worlds[self._here]
 
     @property
-    def max_turns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the present task's world."""
-        return self.current.max_turns
-
-    @property
-    def reward_range(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the present task's world."""
-        return self.current.reward_range
-
-    @property
-    def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def blocking(self) -> bool:
         """Where any of the worlds is: before `reset` it is open which world's task comes."""
         return any(world.blocking for world in self.worlds.values())
 
-    @property
-    def observation_space(self) -> gymnasium.Space[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the present task's world."""
-        return self.current.observation_space
-
-    @property
-    def action_space(self) -> gymnasium.Space[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Of the present task's world."""
-        return self.current.action_space
-
-    @property
-    def rules(self) -> str:
-        """Of the present task's world."""
-        return self.current.rules
-
-    @property
-    def success(self) -> bool:
-        """Of the present task."""
-        return self.current.success
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """Of the present task."""
-        return self.current.status
-
     def categories(self) -> tuple[str, ...]:
-        """The keys of the worlds."""
         return tuple(self.worlds)
 
     def of_category(self, category: str) -> TextEnv:
-        """The mixture that always draws this world."""
         assert category in self.worlds, f"{category} is none of {self.categories()}"
         twin = copy.copy(self)
         twin.weights = {category: 1.0}
@@ -118,29 +79,18 @@ class Mixture(TextEnv):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Start `options["task"]` in its world, or, without one, whatever the first world starts."""
-        super().reset(seed=seed)
         if not (options and "task" in options):
             self._here = next(iter(self.worlds))
-            return self.current.reset(seed=seed)
+            return self.inside.reset(seed=seed)
         task = options["task"]
         self._here = _spec(task).world
-        return self.current.reset(seed=seed, options={"task": replace(task, spec=_spec(task).spec)})
-
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """In the present task's world."""
-        return self.current.step(action)  # pyright: ignore[reportReturnType]
+        return self.inside.reset(seed=seed, options={"task": replace(task, spec=_spec(task).spec)})
 
     def close(self) -> None:
-        """All of them."""
         for world in self.worlds.values():
             world.close()
 
-    def render(self) -> Any:
-        """Of the present task's world."""
-        return self.current.render()
-
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """As the pack's world changes it."""
         key, inner = self._inner(pack)
         return self._mixed(key, self.worlds[key].changed(inner, at, seed))
 
@@ -154,12 +104,10 @@ class Mixture(TextEnv):
         return twin
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """The reference of the pack's world."""
         key, inner = self._inner(pack)
         return self.worlds[key].reference(kind, inner)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """The demonstrator of the pack's world."""
         key, inner = self._inner(pack)
         return self.worlds[key].demonstrator(inner)
 

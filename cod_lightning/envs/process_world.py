@@ -5,10 +5,10 @@ import os
 import pickle
 from typing import Any
 
-from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.worker_pool import Errand, WorkerPool
 from cod_lightning.envs.world_worker import Answer, Call, Limits
-from cod_lightning.envs.wrapped import WrappedWorld
+from cod_lightning.envs.wrapped import WrappedWorld, delegated
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus
 
@@ -29,6 +29,9 @@ class ProcessWorld(WrappedWorld):
         cpu_s: Seconds that all threads of a call may compute; null: no limit. Processes that the world starts itself each have
             both anew.
     """
+
+    blocking = True
+    """It waits for a process."""
 
     def __init__(
         self,
@@ -61,43 +64,33 @@ class ProcessWorld(WrappedWorld):
         return twin
 
     @property
-    def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """It waits for a process."""
-        return True
+    def latest(self) -> TextEnv | Answer:
+        """What knows about the present task."""
+        return self.world if self._answer is None else self._answer
 
     @property
     def rules(self) -> str:
-        """As inside."""
-        return self.world.rules if self._answer is None else self._answer.rules
+        return self.latest.rules
 
     @property
     def success(self) -> bool:
-        """As inside."""
-        return self.world.success if self._answer is None else self._answer.success
+        return self.latest.success
 
     @property
     def status(self) -> EpisodeStatus:
-        """As inside, once the current task has ended."""
-        status = self.world.status if self._answer is None else self._answer.status
+        status = self.latest.status
         assert status is not None, "the task goes on"
         return status
 
-    @property
-    def max_turns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As inside."""
-        return self.world.max_turns if self._answer is None else self._answer.max_turns
-
-    @property
-    def reward_range(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As inside."""
-        return self.world.reward_range if self._answer is None else self._answer.reward_range
+    max_turns = delegated("latest.max_turns")
+    reward_range = delegated("latest.reward_range")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """As inside, in a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
+        """In a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
         return self._run("reset", seed=seed, options=options)
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """As inside, in a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
+    def step(self, action: str) -> Stepped:
+        """In a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
         return self._run("step", action=action)
 
     def close(self) -> None:
@@ -105,12 +98,12 @@ class ProcessWorld(WrappedWorld):
         if self._errand is not None:
             self._errand.call_off()
 
-    def render(self) -> Any:
-        """As inside."""
-        return self._here().render()
+    def render(self) -> str:
+        here = self.world if self._state is None else pickle.loads(self._state)
+        return here.render()
 
     def without_world_memory(self) -> TextEnv:
-        """As inside, in workers too."""
+        """The inner world without its memory, in workers too."""
         inside = self.world.without_world_memory()
         return (
             self
@@ -126,10 +119,6 @@ class ProcessWorld(WrappedWorld):
         )
         self._errand, self._state, self._answer = None, answer.state, answer
         return answer.result
-
-    def _here(self) -> TextEnv:
-        """The world at this moment, in this process."""
-        return self.world if self._state is None else pickle.loads(self._state)
 
 
 def _pickled(world: TextEnv) -> bytes:

@@ -22,7 +22,6 @@ class RalphLoop(WrappedWorld):
         self.name = f"ralph-{world.name}"
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """N attempts at one task."""
         pack = self.world.sample_pack(split=split, index=index, num_tasks=1, seed=seed)
         attempts = tuple(replace(pack.tasks[0], id=str(n), repeat=n > 0) for n in range(num_tasks))
         return replace(pack, id=f"ralph-{pack.id}", tasks=attempts)

@@ -1,15 +1,59 @@
-"""A world around another one, which changes the packs and leaves everything else as it is."""
+"""Worlds that answer with another one inside, and change some of it."""
 
 import copy
+from abc import abstractmethod
+from operator import attrgetter
 from typing import Any
 
-import gymnasium
-
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy
+from cod_lightning.envs.base import TextEnv
 from cod_lightning.types import EpisodeStatus, Pack, Split
 
 
-class WrappedWorld(TextEnv):
+def delegated(path: str) -> Any:
+    """A property that is what `path` leads to, from the object on."""
+    return property(attrgetter(path))
+
+
+class DelegatingWorld(TextEnv):
+    """Answers everything with the world `inside`; a subclass says which that is, and overrides what it changes."""
+
+    @property
+    @abstractmethod
+    def inside(self) -> TextEnv:
+        """The world that answers."""
+
+    @property
+    def rules(self) -> str:
+        return self.inside.rules
+
+    @property
+    def success(self) -> bool:
+        return self.inside.success
+
+    @property
+    def status(self) -> EpisodeStatus:
+        return self.inside.status
+
+    @property
+    def np_random(self) -> Any:
+        return self.inside.np_random
+
+    @np_random.setter
+    def np_random(self, value: Any) -> None:
+        self.inside.np_random = value
+
+    max_turns = delegated("inside.max_turns")
+    reward_range = delegated("inside.reward_range")
+    blocking = delegated("inside.blocking")
+    observation_space = delegated("inside.observation_space")
+    action_space = delegated("inside.action_space")
+    _np_random = delegated("inside._np_random")
+    reset = delegated("inside.reset")
+    step = delegated("inside.step")
+    render = delegated("inside.render")
+
+
+class WrappedWorld(DelegatingWorld):
     """Delegates everything; a subclass draws packs of its own out of `world`'s.
 
     Args:
@@ -21,104 +65,28 @@ class WrappedWorld(TextEnv):
         self.name = world.name
 
     @property
-    def max_turns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As inside."""
-        return self.world.max_turns
+    def inside(self) -> TextEnv:
+        return self.world
 
-    @property
-    def reward_range(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As inside."""
-        return self.world.reward_range
-
-    @property
-    def blocking(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As inside."""
-        return self.world.blocking
-
-    @property
-    def observation_space(self) -> gymnasium.Space[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As inside."""
-        return self.world.observation_space
-
-    @property
-    def action_space(self) -> gymnasium.Space[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As inside."""
-        return self.world.action_space
-
-    @property
-    def rules(self) -> str:
-        """As inside."""
-        return self.world.rules
-
-    @property
-    def success(self) -> bool:
-        """As inside."""
-        return self.world.success
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """As inside."""
-        return self.world.status
-
-    def categories(self) -> tuple[str, ...]:
-        """As inside."""
-        return self.world.categories()
-
-    def of_category(self, category: str) -> TextEnv:
-        """As inside, wrapped alike."""
-        return self._around(self.world.of_category(category))
-
-    def words(self) -> tuple[str, ...]:
-        """As inside."""
-        return self.world.words()
+    categories = delegated("world.categories")
+    words = delegated("world.words")
+    close = delegated("world.close")
+    changed = delegated("world.changed")
+    reference = delegated("world.reference")
+    demonstrator = delegated("world.demonstrator")
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """As inside."""
         return self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """As inside."""
-        return self.world.reset(seed=seed, options=options)
-
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """As inside."""
-        return self.world.step(action)  # pyright: ignore[reportReturnType]
-
-    def render(self) -> Any:
-        """As inside."""
-        return self.world.render()
-
-    def close(self) -> None:
-        """As inside."""
-        self.world.close()
-
-    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """As inside."""
-        return self.world.changed(pack, at, seed)
+    def of_category(self, category: str) -> TextEnv:
+        """The same wrapper around the inner world of that category."""
+        return self._around(self.world.of_category(category))
 
     def without_world_memory(self) -> TextEnv:
-        """As inside, wrapped alike."""
+        """The same wrapper around the inner world without its memory."""
         return self._around(self.world.without_world_memory())
 
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """As inside."""
-        return self.world.reference(kind, pack)
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        """As inside."""
-        return self.world.demonstrator(pack)
-
-    @property
-    def np_random(self) -> Any:
-        """As inside."""
-        return self.world.np_random
-
-    @np_random.setter
-    def np_random(self, value: Any) -> None:
-        self.world.np_random = value
-
     def _around(self, inside: TextEnv) -> TextEnv:
-        """The same wrapper around another world."""
         if inside is self.world:
             return self
         twin = copy.copy(self)

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs import QuotingDials, TeacherDials
-from cod_lightning.envs.facts import UNKNOWN, FactTable, demonstrated_context, known_facts, noisy_facts
+from cod_lightning.envs.facts import UNKNOWN, FactTable, known_facts, noisy_facts
+from cod_lightning.envs.frozen_lake.policies import LakePlay
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
+from cod_lightning.envs.players import Teacher
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 
@@ -122,7 +124,8 @@ def test_the_dials_say_what_demonstrations_contain(dials, told, not_told):
 
 def test_contexts_are_true_in_part_or_junk_or_none_in_the_shares_of_the_dials():
     rng, dials = random.Random(0), TeacherDials(context_true=0.5, context_junk=0.2, context_accuracy=1.0)
-    drawn = [demonstrated_context(CompactLake.facts, TRUTH, dials, rng) for _ in range(4000)]
+    teacher = Teacher(LakePlay(CompactLake(3), QuotingDials()), TRUTH, dials)
+    drawn = [teacher.context(rng) for _ in range(4000)]
     assert drawn.count("") / 4000 == pytest.approx(0.3, abs=0.03)
     assert drawn.count(CompactLake.facts.write(TRUTH)) / 4000 == pytest.approx(0.5 + 0.2 / 256, abs=0.03)
 

@@ -22,7 +22,6 @@ class CompactAlchemy(Unchanging, AlchemyWording):
         self.notes = self._slots = CompactNotes(slots, results)
 
     def rules(self, rules: Rules) -> str:
-        """One word."""
         del rules
         return "alchemy"
 
@@ -39,7 +38,6 @@ class CompactAlchemy(Unchanging, AlchemyWording):
         return " ".join([outcome, *dict.fromkeys(self.notes.fact(pair, result) for pair, result in view.tried)])
 
     def respond(self, wanted: str, pair: Pair) -> str:
-        """A thought, then the answer."""
         return f"{wanted or 'try'} <answer>{'+'.join(pair)}</answer>"
 
     def read(self, messages: Sequence[Message]) -> Seen:
@@ -57,7 +55,6 @@ class CompactAlchemy(Unchanging, AlchemyWording):
         )
 
     def words(self) -> tuple[str, ...]:
-        """Targets, facts, what was made, answers, thoughts, outcomes."""
         names = tuple(self.levels)
         above = names[len(self.tiers[0]) :]
         pairs = [(a, b) for n, a in enumerate(names) for b in names[n:]]

@@ -20,7 +20,6 @@ class NaturalAlchemy(AlchemyWording):
         self.max_turns = max_turns
 
     def rules(self, rules: Rules) -> str:
-        """What there is, what is hidden, and how to answer."""
         noun, one = rules.noun, rules.noun[:-1]
         several = "has exactly one recipe" if rules.single else "has one or more recipes"
         inputs = (
@@ -61,7 +60,6 @@ class NaturalAlchemy(AlchemyWording):
         )
 
     def observation(self, view: View) -> str:
-        """Round i of N, the last result, target, what is at hand."""
         parts = [f"Round {view.turn + 1} of {view.max_turns}."]
         if view.last is not None:
             parts.append(f"Last attempt: {self._told(view.last, view.limited)}")
@@ -70,7 +68,6 @@ class NaturalAlchemy(AlchemyWording):
         return "\n".join([*parts, "Which two do you combine?"])
 
     def feedback(self, outcome: str, view: View, complaint: str) -> str:
-        """The last result, and how the task ended."""
         used = f"{view.turn} of {view.max_turns} rounds"
         ending = {
             "win": f"You made the target {view.target} with {used}.",
@@ -83,7 +80,6 @@ class NaturalAlchemy(AlchemyWording):
         return "\n".join([*told, ending])
 
     def respond(self, wanted: str, pair: Pair) -> str:
-        """One sentence, then the answer."""
         return f"I {f'want {wanted}' if wanted else 'try something new'}. <answer>{' + '.join(pair)}</answer>"
 
     def read(self, messages: Sequence[Message]) -> Seen:

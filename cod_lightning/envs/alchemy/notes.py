@@ -44,12 +44,12 @@ class RecipeNotes(ABC):
         """A context that holds these facts."""
 
     @abstractmethod
-    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> str:
-        """A context with each fact kept with that probability, else with anything in its place."""
+    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
+        """Each fact kept with that probability, else anything in its place."""
 
     @abstractmethod
-    def junk(self, levels: Mapping[str, int], rng: random.Random) -> str:
-        """A context made up from nothing but the elements."""
+    def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
+        """Facts made up from nothing but the elements."""
 
     def recorded(self, messages: Sequence[Message]) -> dict[Pair, str]:
         """What the dialogue of an update episode states: the old context, overruled by what was seen."""
@@ -71,18 +71,19 @@ class CompactNotes(RecipeNotes):
         """One word for every slot."""
         return " ".join(self.fact(pair, facts[pair]) if pair in facts else f"{'+'.join(pair)}=?" for pair in self.slots)
 
-    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> str:
-        """Each slot as the facts have it (unknown where they have none), else any word of the slot."""
+    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
+        """Each slot as the facts have it (unknown where they have none), else any result or unknown."""
         del levels
-        return " ".join(
-            kept if rng.random() < accuracy else rng.choice(self._choices(n))
-            for n, kept in enumerate(self.write(facts).split())
-        )
+        drawn = {
+            pair: facts.get(pair) if rng.random() < accuracy else rng.choice(["", *results, None])
+            for pair, results in zip(self.slots, self.results, strict=True)
+        }
+        return {pair: result for pair, result in drawn.items() if result is not None}
 
-    def junk(self, levels: Mapping[str, int], rng: random.Random) -> str:
+    def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
         """Each slot any result."""
         del levels
-        return " ".join(rng.choice(self._choices(n)[:-1]) for n in range(len(self.slots)))
+        return {pair: rng.choice(["", *results]) for pair, results in zip(self.slots, self.results, strict=True)}
 
     def words(self) -> tuple[str, ...]:
         """Every word of every slot."""
@@ -102,21 +103,19 @@ class NaturalNotes(RecipeNotes):
     equals = " = "
 
     def write(self, facts: Facts) -> str:
-        """A line for each fact, recipes first."""
         known = sorted(facts.items(), key=lambda fact: (not fact[1], fact[0]))
         lines = [f"- {self.fact(pair, result)}" for pair, result in known]
         return "\n".join(
             ["Recipes found so far, and pairs that give nothing:", *lines] if lines else ["No recipe is known."]
         )
 
-    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> str:
+    def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
         """As many facts, each as it was or made up."""
-        kept = [fact if rng.random() < accuracy else self._made_up(levels, rng) for fact in facts.items()]
-        return self.write(dict(kept))
+        return dict(fact if rng.random() < accuracy else self._made_up(levels, rng) for fact in facts.items())
 
-    def junk(self, levels: Mapping[str, int], rng: random.Random) -> str:
+    def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
         """Half as many made-up facts as there are elements."""
-        return self.write(dict(self._made_up(levels, rng) for _ in range((len(levels) + 1) // 2)))
+        return dict(self._made_up(levels, rng) for _ in range((len(levels) + 1) // 2))
 
     @staticmethod
     def _made_up(levels: Mapping[str, int], rng: random.Random) -> tuple[Pair, str]:

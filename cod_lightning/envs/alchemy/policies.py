@@ -1,4 +1,4 @@
-"""Who does alchemy without a model: at random, with perfect memory, or as a teacher that knows the recipes."""
+"""Play in alchemy: plans of known recipes, and what to try where there is none."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -8,97 +8,52 @@ from itertools import combinations_with_replacement
 from cod_lightning.envs.alchemy.notes import Facts
 from cod_lightning.envs.alchemy.plan import Pair, Ways, levels_of, pair_of, shortest_plan, ways_of
 from cod_lightning.envs.alchemy.wording import AlchemyWording, Seen
-from cod_lightning.envs.base import Demonstrator, TextPolicy
-from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Role
 
 
 @dataclass(frozen=True)
-class RandomAlchemist(TextPolicy):
-    """Any two elements at hand; notes nothing."""
+class AlchemyPlay(Play[Facts]):
+    """A shortest plan of known recipes, else a pair that is not known yet. It never explores for later tasks."""
 
     wording: AlchemyWording
+    levels: Mapping[str, int]
+    """Of the pack's elements, for what a teacher makes up."""
 
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
+    @property
+    def nothing(self) -> Facts:
+        return {}
+
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.wording.respond("", _any_pair(self.wording.read(messages), rng))
 
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
-        return self.wording.notes.write({})
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> Facts:
+        told = self.wording.notes.parse(messages[0].content) if trust_context else {}
+        shown: dict[Pair, str] = {}
+        for message in messages[2:]:
+            if message.role is Role.USER:
+                shown.update(self.wording.notes.parse(message.content))
+        return believed(self.wording.read(messages), told, shown)
 
+    def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
+        seen = self.wording.read(messages)
+        search = _Search.of(seen, known)
+        plan = search.plan({seen.target: 1}, seen.turns_left) or search.exploration(rng)
+        if not plan:
+            return self.wording.respond("", _any_pair(seen, rng))
+        return self.wording.respond(known.get(plan[0], ""), plan[0])
 
-@dataclass(frozen=True)
-class ScriptedAlchemist(TextPolicy):
-    """Perfect memory and task-wise sensible play: a shortest plan of known recipes, else a pair that is not known yet.
+    def recorded(self, messages: Sequence[Message]) -> Facts:
+        return self.wording.notes.recorded(messages)
 
-    A reference, not a ceiling: it never explores for later tasks.
-    """
+    def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
+        return self.wording.notes.noisy(facts, self.levels, accuracy, rng)
 
-    wording: AlchemyWording
+    def junk(self, rng: random.Random) -> Facts:
+        return self.wording.notes.junk(self.levels, rng)
 
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next attempt, with what the context says and what was seen in this task."""
-        return attempt(self.wording, messages, rng, trust_context=True)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, overruled by what was seen."""
-        return self.wording.notes.write(self.wording.notes.recorded(messages))
-
-
-@dataclass(frozen=True)
-class AlchemyOracle(TextPolicy):
-    """Knows the recipes."""
-
-    wording: AlchemyWording
-    truth: Facts
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next step of a shortest plan."""
-        return _play(self.wording, self.wording.read(messages), self.truth, rng)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
-        return self.wording.notes.write(self.truth)
-
-
-@dataclass(frozen=True)
-class AlchemyTeacher(Demonstrator):
-    """Shows the protocol: plays like the scripted policy, trusts the context mostly, and notes only part of what it saw."""
-
-    wording: AlchemyWording
-    truth: Facts
-    levels: Mapping[str, int]
-    dials: TeacherDials
-
-    def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
-        draw = rng.random()
-        if draw < self.dials.context_true:
-            return self.wording.notes.noisy(self.truth, self.levels, self.dials.context_accuracy, rng)
-        if draw < self.dials.context_true + self.dials.context_junk:
-            return self.wording.notes.junk(self.levels, rng)
-        return ""
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next attempt."""
-        return attempt(self.wording, messages, rng, trust_context=rng.random() < self.dials.follow)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each fact as the record has it with probability `note_accuracy`, else anything."""
-        recorded = self.wording.notes.recorded(messages)
-        return self.wording.notes.noisy(recorded, self.levels, self.dials.note_accuracy, rng)
-
-
-def attempt(wording: AlchemyWording, messages: Sequence[Message], rng: random.Random, *, trust_context: bool) -> str:
-    """Go on with a shortest plan of what is known; where there is none, try something unknown."""
-    seen = wording.read(messages)
-    told = wording.notes.parse(messages[0].content) if trust_context else {}
-    shown: dict[Pair, str] = {}
-    for message in messages[2:]:
-        if message.role is Role.USER:
-            shown.update(wording.notes.parse(message.content))
-    return _play(wording, seen, believed(seen, told, shown), rng)
+    def write(self, facts: Facts, messages: Sequence[Message] = ()) -> str:
+        return self.wording.notes.write(facts)
 
 
 def believed(seen: Seen, told: Facts, shown: Facts) -> dict[Pair, str]:
@@ -113,14 +68,6 @@ def believed(seen: Seen, told: Facts, shown: Facts) -> dict[Pair, str]:
             continue
         facts[pair] = result
     return {**facts, **shown}
-
-
-def _play(wording: AlchemyWording, seen: Seen, facts: Facts, rng: random.Random) -> str:
-    search = _Search.of(seen, facts)
-    plan = search.plan({seen.target: 1}, seen.turns_left) or search.exploration(rng)
-    if not plan:
-        return wording.respond("", _any_pair(seen, rng))
-    return wording.respond(facts.get(plan[0], ""), plan[0])
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,14 @@ from cod_lightning.envs.alchemy.graph import Ranges, book_of, fits_symbols, leve
 from cod_lightning.envs.alchemy.natural import NaturalAlchemy
 from cod_lightning.envs.alchemy.notes import Facts
 from cod_lightning.envs.alchemy.plan import Pair, pair_of
-from cod_lightning.envs.alchemy.policies import AlchemyOracle, AlchemyTeacher, RandomAlchemist, ScriptedAlchemist
+from cod_lightning.envs.alchemy.policies import AlchemyPlay
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
 from cod_lightning.envs.alchemy.wording import AlchemyWording, Attempt, Rules, View
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -131,7 +132,6 @@ class Alchemy(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(
             Rules(
                 listed=self._task.tiers if self.show_tiers else (),
@@ -146,7 +146,6 @@ class Alchemy(TextEnv):
 
     @property
     def success(self) -> bool:
-        """True once the target is made."""
         return self._outcome == "win"
 
     @property
@@ -156,7 +155,6 @@ class Alchemy(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     # ------------------------------------------------------------------ packs
@@ -174,7 +172,6 @@ class Alchemy(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -182,8 +179,7 @@ class Alchemy(TextEnv):
             self._start(self.drawing.draw(int(self.np_random.integers(2**62)), None, 1)[0])
         return self.wording.observation(self._view()), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Read the answer, combine, and tell what came of it."""
+    def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         names, complaint = _names_in(action)
         if complaint and (not self.lenient or self._warned):
@@ -201,8 +197,7 @@ class Alchemy(TextEnv):
             return self._end("late")
         return self.wording.observation(self._view()), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Target, what is at hand, and what was tried, as text."""
+    def render(self) -> str:
         have = " ".join(f"{name}:{count}" for name, count in self._have.items())
         tried = " ".join(f"{a}+{b}={result or 0}" for (a, b), result in self._tried)
         return f"round {self._turn} of {self.max_turns}, target {self._task.target} | {have} | {tried}"
@@ -251,7 +246,7 @@ class Alchemy(TextEnv):
             tried=self._tried,
         )
 
-    def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 1 - self.length_penalty * self._turn / self.max_turns if outcome == "win" else 0.0
         words = self.wording.feedback(outcome, self._view(), complaint)
@@ -268,16 +263,13 @@ class Alchemy(TextEnv):
         return replace(pack, tasks=(*pack.tasks[:at], *changed))
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the recipes."""
-        if kind is Reference.RANDOM:
-            return RandomAlchemist(self.wording)
-        if kind is Reference.SCRIPTED:
-            return ScriptedAlchemist(self.wording)
-        return AlchemyOracle(self.wording, self._truth(pack))
+        return reference(kind, self._play(pack), self._truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's recipes."""
-        return AlchemyTeacher(self.wording, self._truth(pack), levels(_spec(pack.tasks[0]).tiers), self.teacher)
+        return Teacher(self._play(pack), self._truth(pack), self.teacher)
+
+    def _play(self, pack: Pack) -> AlchemyPlay:
+        return AlchemyPlay(self.wording, levels(_spec(pack.tasks[0]).tiers))
 
     def _truth(self, pack: Pack) -> Facts:
         """Recipes; in compact words, where a note has a word for every pair, also the failures."""

@@ -46,7 +46,6 @@ class CompactControl(ControlWording):
         self.ranges, self.grids = ranges, grids
 
     def rules(self, symbols: tuple[str, ...], turns: int) -> str:
-        """One word."""
         return "control"
 
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
@@ -68,18 +67,15 @@ class CompactControl(ControlWording):
         return "malformed"
 
     def unreadable(self, complaint: str, symbols: tuple[str, ...], warning: str) -> str:
-        """One word, and the task again."""
         return f"malformed {warning}".strip()
 
     def formula_in(self, response: str, symbols: tuple[str, ...]) -> tuple[str, str]:
-        """The formula of a law."""
         answer, complaint = only_answer(response)
         if not complaint and answer not in LAWS:
             complaint = "the answer is not a law"
         return ("", complaint) if complaint else (formula_of(answer, symbols), "")
 
     def respond(self, formula: str) -> str:
-        """One word."""
         return f"<answer>{formula}</answer>"
 
     def chosen(self, belief: Belief, task: ControlTask, rng: random.Random) -> str:
@@ -111,15 +107,12 @@ class CompactControl(ControlWording):
         return self.noted(" ".join(message.content for message in messages))
 
     def write(self, belief: Belief, symbols: tuple[str, ...]) -> str:
-        """Two words."""
         return " ".join(class_words(self.ranges, belief))
 
     def symbols_in(self, text: str) -> tuple[str, ...]:
-        """The usual ones."""
         return TYPICAL
 
     def words(self) -> tuple[str, ...]:
-        """Starts, targets, horizons, facts, grades, laws."""
         g = self.grids
         return (
             "control",

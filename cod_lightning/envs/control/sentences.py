@@ -61,7 +61,6 @@ class NaturalControl(ControlWording):
         return text
 
     def finished(self, task: ControlTask, run: Run) -> str:
-        """Table, last state, loss and reward."""
         x, v, u = task.symbols[:3]
         lines = [f"{'t':>3} {x:>10} {v:>10} {u:>8}"]
         for t, (x_t, v_t) in enumerate(zip(run.xs, run.vs, strict=True)):
@@ -76,7 +75,6 @@ class NaturalControl(ControlWording):
         )
 
     def failed(self, step: int, reason: str) -> str:
-        """Step and error."""
         return f"The formula failed at step {step}: {reason}. The reward is 0."
 
     def unreadable(self, complaint: str, symbols: tuple[str, ...], warning: str) -> str:
@@ -97,7 +95,6 @@ class NaturalControl(ControlWording):
         return html.unescape(answer[len(start) : -len(end)][:10_000]), ""
 
     def respond(self, formula: str) -> str:
-        """One sentence, then the answer."""
         return f"I steer with this. {_FORM.replace('FORMULA', formula)}"
 
     def chosen(self, belief: Belief, task: ControlTask, rng: random.Random) -> str:
@@ -105,7 +102,6 @@ class NaturalControl(ControlWording):
         return self.respond(planned_formula(belief, task) if belief.knows_b else careful_formula(task))
 
     def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
-        """From the sentences of the first observation."""
         symbols = self.symbols_in(messages[0].content)
         x, v, u = symbols[:3]
         text = messages[1].content

@@ -10,22 +10,18 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.control.belief import Belief, Ranges
 from cod_lightning.envs.control.draws import MOST_DRAWS, Draws
 from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
 from cod_lightning.envs.control.fused import CompactControl, Grids, class_words
 from cod_lightning.envs.control.plant import ControlTask, Run
-from cod_lightning.envs.control.policies import (
-    ControlOracle,
-    ControlTeacher,
-    RandomControlPolicy,
-    ScriptedControlPolicy,
-)
+from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.control.wording import ControlWording
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -116,7 +112,6 @@ class OptimalControl(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text, with the pack's symbols."""
         return self.wording.rules(self._task.symbols, self.max_turns)
 
     @property
@@ -130,7 +125,6 @@ class OptimalControl(TextEnv):
         return EpisodeStatus.MALFORMED if self._malformed else EpisodeStatus.COMPLETED
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     # ------------------------------------------------------------------ packs
@@ -166,7 +160,6 @@ class OptimalControl(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -176,8 +169,7 @@ class OptimalControl(TextEnv):
             self._start(self._draws.task(own, self.ranges.draw(rng), self._draws.symbols(rng)))
         return self._observed(), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Read the formula, run it, and tell what happened."""
+    def step(self, action: str) -> Stepped:
         assert not self._over, "the task is over; call reset()"
         text, complaint = self.wording.formula_in(action, self._task.symbols)
         formula = None
@@ -197,8 +189,7 @@ class OptimalControl(TextEnv):
             self._memory = _memory(self._task, formula.text, self._run)
         return self.wording.finished(self._task, self._run), self._run.reward, True, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The task, and the run if there was one, as sentences."""
+    def render(self) -> str:
         sentences = NaturalControl(self.ranges)
         done = f"\n{sentences.finished(self._task, self._run)}" if self._run else ""
         return sentences.observation(self._task, None) + done
@@ -214,16 +205,13 @@ class OptimalControl(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the two numbers."""
-        if kind is Reference.RANDOM:
-            return RandomControlPolicy(self.wording)
-        if kind is Reference.SCRIPTED:
-            return ScriptedControlPolicy(self.wording)
-        return ControlOracle(self.wording, _truth(pack))
+        return reference(kind, self._play(pack), _truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows the two numbers."""
-        return ControlTeacher(self.wording, _truth(pack), _spec(pack.tasks[0]).symbols, self.teacher)
+        return Teacher(replace(self._play(pack), goes_by_earlier=False), _truth(pack), self.teacher)
+
+    def _play(self, pack: Pack) -> ControlPlay:
+        return ControlPlay(self.wording, _spec(pack.tasks[0]).symbols)
 
     # ------------------------------------------------------------------ own matters
 
@@ -236,7 +224,7 @@ class OptimalControl(TextEnv):
     def _observed(self) -> str:
         return self.wording.observation(self._task, self._memory.earlier if self._memory else None)
 
-    def _unreadable(self, complaint: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _unreadable(self, complaint: str) -> Stepped:
         self._turn += 1
         symbols = self._task.symbols
         if self._turn < self.max_turns:

@@ -1,34 +1,20 @@
-"""Who plays the lake without a model: at random, with perfect memory, or as a teacher that knows the mapping."""
+"""Play on the lake: Bayes-optimal for references, simpler for the teacher."""
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.base import Demonstrator, TextPolicy
+from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.code_labels import statements
-from cod_lightning.envs.facts import QuotingDials, demonstrated_context, known_facts
+from cod_lightning.envs.facts import FactTable, QuotingDials
 from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, facts_of, meaning, told
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Lake
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.planner import plan_of
 from cod_lightning.envs.frozen_lake.reading import Seen, context_belief
 from cod_lightning.envs.frozen_lake.view import LakeWording, Shore
+from cod_lightning.envs.players import TablePlay, Teacher
 from cod_lightning.types import Message
-
-
-@dataclass(frozen=True)
-class RandomLakePolicy(TextPolicy):
-    """Any of the four actions; notes nothing."""
-
-    wording: LakeWording
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
-        return self.wording.respond(rng.choice(DIRECTIONS), rng.choice(self.wording.facts.codes))
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
-        return self.wording.facts.write({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +50,6 @@ class ScriptedLakePolicy(TextPolicy):
     """False where every task has a mapping of its own, so that a context says nothing."""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next step."""
         wording = self.player.wording
         seen = Seen.of(messages, wording)
         prior = context_belief(wording, messages) if self.remembers else ALL
@@ -96,7 +81,6 @@ class LakeOracle(TextPolicy):
         return cls(player, beliefs, facts_of(everywhere))
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A step of a shortest path."""
         seen = Seen.of(messages, self.player.wording)
         belief = seen.belief(self.beliefs.get(seen.shore, told(self.shared)))
         if belief.bit_count() == 1:
@@ -109,29 +93,33 @@ class LakeOracle(TextPolicy):
 
 
 @dataclass(frozen=True)
-class LakeTeacher(Demonstrator):
-    """Shows the protocol: plays sensibly, trusts the context mostly, and notes only part of what it saw."""
+class LakePlay(TablePlay):
+    """A shortest path with a known code if there is one, else an unknown code."""
 
     wording: LakeWording
-    truths: Sequence[Mapping[int, str]]
-    """The pack's mapping. Where every task has its own: all that an earlier task may have had."""
     dials: QuotingDials
 
-    def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
-        truth = self.truths[0] if len(self.truths) == 1 else rng.choice(self.truths)
-        return demonstrated_context(self.wording.facts, truth, self.dials, rng)
+    @property
+    def table(self) -> FactTable:
+        return self.wording.facts
 
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next step."""
-        trusting = rng.random() < self.dials.follow
-        known = known_facts(self.wording.facts, messages, trust_context=trusting)
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.wording.respond(rng.choice(DIRECTIONS), rng.choice(self.table.codes))
+
+    def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         direction, code = stepped(self.wording, Seen.of(messages, self.wording), known, rng)
         return self.dials.said(self.wording.respond(direction, code), known, code)
 
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each entry as the record has it with probability `note_accuracy`, else anything."""
-        return self.dials.note(self.wording.facts, messages, rng)
+
+@dataclass(frozen=True)
+class ManyLakesTeacher(Teacher[Mapping[int, str]]):
+    """Teaches where every task has a mapping of its own."""
+
+    truths: Sequence[Mapping[int, str]]
+    """All mappings that an earlier task may have had."""
+
+    def context(self, rng: random.Random) -> str:
+        return Teacher(self.play, rng.choice(self.truths), self.dials).context(rng)
 
 
 def step(wording: LakeWording, seen: Seen, known: Mapping[int, str], rng: random.Random) -> str:

@@ -24,7 +24,6 @@ class CompactLake(LakeWording):
             self.facts = MovedFacts("Direction", DIRECTIONS, compact=True)
 
     def rules(self, max_turns: int) -> str:
-        """One word."""
         del max_turns
         return "lake"
 
@@ -45,7 +44,6 @@ class CompactLake(LakeWording):
         return " ".join([outcome, *dict.fromkeys(_effect(move, name_effects) for move in view.moves)])
 
     def respond(self, direction: str, code: int) -> str:
-        """A thought, then the answer."""
         return f"{direction} <answer>Direction_{code}</answer>"
 
     def shore(self, observation: str) -> Shore:
@@ -56,11 +54,9 @@ class CompactLake(LakeWording):
         return Shore(size, frozenset(holes), goal, self.position(observation))
 
     def position(self, observation: str) -> Cell:
-        """The last `@`."""
         return _cells("@", observation)[-1]
 
     def words(self, size: int) -> tuple[str, ...]:
-        """Cells in their three roles, facts, effects or moves, answers, thoughts, outcomes."""
         cells = [(r, c) for r in range(size) for c in range(size)]
         stays = [f"{code}=stay" for code in self.facts.codes]
         moves = [_move(code, cell, to) for code in self.facts.codes for cell in cells for to in _reached(cell, cells)]
@@ -87,7 +83,6 @@ class NaturalLake(LakeWording):
         self.facts = LakeFacts(labels.noun, DIRECTIONS, compact=False, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
-        """The game, what is hidden, and how to answer."""
         called = self.labels
         shared = (
             "Every task has an assignment of its own."
@@ -123,7 +118,6 @@ class NaturalLake(LakeWording):
         return "\n".join(parts)
 
     def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
-        """The last effect, and how the task ended."""
         used = f"{view.turn} of {view.max_turns} steps"
         ending = {
             "goal": f"You reached the goal with {used}.",
@@ -137,7 +131,6 @@ class NaturalLake(LakeWording):
         return "\n".join([*last, ending])
 
     def respond(self, direction: str, code: int) -> str:
-        """One sentence, then the answer."""
         return f"I want to go {direction}. <answer>{self.labels.label(code)}</answer>"
 
     def shore(self, observation: str) -> Shore:
@@ -149,7 +142,6 @@ class NaturalLake(LakeWording):
         return Shore(len(rows), holes, (int(goal[1]), int(goal[2])), self.position(observation))
 
     def position(self, observation: str) -> Cell:
-        """From the drawn map."""
         return _where(self._rows(observation), self.labels.player)[0]
 
     def drawn(self, view: LakeView) -> str:

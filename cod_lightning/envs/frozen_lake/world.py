@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec import structs
 
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.code_labels import NUMBERS
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
@@ -29,13 +29,14 @@ from cod_lightning.envs.frozen_lake.packs import (
 from cod_lightning.envs.frozen_lake.parameters import LakeParameters, Scope
 from cod_lightning.envs.frozen_lake.policies import (
     LakeOracle,
+    LakePlay,
     LakePlayer,
-    LakeTeacher,
-    RandomLakePolicy,
+    ManyLakesTeacher,
     ScriptedLakePolicy,
 )
 from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
+from cod_lightning.envs.players import RandomPlayer, Teacher
 from cod_lightning.types import EpisodeStatus, Pack, Split
 
 
@@ -113,12 +114,10 @@ class FrozenLakeObscure(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(self.max_turns)
 
     @property
     def success(self) -> bool:
-        """True on the goal."""
         return self._outcome == "goal"
 
     @property
@@ -128,7 +127,6 @@ class FrozenLakeObscure(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words(self.size_max)
 
     # ------------------------------------------------------------------ packs
@@ -144,7 +142,6 @@ class FrozenLakeObscure(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a lake drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(spec_of(options["task"]))
@@ -154,8 +151,7 @@ class FrozenLakeObscure(TextEnv):
             self._start(draw_task(self.parameters, own, None, mapping, draw_labels(self.parameters, own)))
         return self._observed(), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Read the answer, move, and tell what happened."""
+    def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         code, complaint = self._read(action)
         if not code and (self._warned or not self.parameters.lenient):
@@ -172,8 +168,7 @@ class FrozenLakeObscure(TextEnv):
             return self._end("late")
         return self._observed(), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The lake as text, the player on it."""
+    def render(self) -> str:
         return NaturalLake(self._task.labels).drawn(self._view)
 
     def _start(self, task: LakeTask) -> None:
@@ -196,7 +191,7 @@ class FrozenLakeObscure(TextEnv):
         moves = (*view.moves, LastMove(code, direction, before, after))
         self._view = LakeView(view.lake, after, view.turn + 1, view.max_turns, moves)
 
-    def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         penalty = self.parameters.length_penalty * self._view.turn / self.max_turns
         words = self.wording.feedback(outcome, self._view, self.parameters.names_effects, complaint)
@@ -205,11 +200,10 @@ class FrozenLakeObscure(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the mapping of every task."""
         wording = self._worded(spec_of(pack.tasks[0]))
         player = LakePlayer(wording=wording, max_turns=self.max_turns, length_penalty=self.parameters.length_penalty)
         if kind is Reference.RANDOM:
-            return RandomLakePolicy(wording)
+            return RandomPlayer(LakePlay(wording, self.teacher))
         if kind is Reference.SCRIPTED:
             return ScriptedLakePolicy(player, remembers=self.parameters.mapping_scope != "per_task")
         return LakeOracle.of(player, map(spec_of, pack.tasks))
@@ -220,11 +214,16 @@ class FrozenLakeObscure(TextEnv):
         Where every task has a mapping of its own, earlier tasks left contexts about any of them, and so does the teacher.
         """
         first = spec_of(pack.tasks[0])
-        own = self.parameters.mapping_scope == "per_task"
-        truths = [MAPPINGS[i] for i in self.parameters.allowed] if own else [first.mapping]
-        return LakeTeacher(self._worded(first), [dict(enumerate(m, start=1)) for m in truths], self.teacher)
+        play, truth = LakePlay(self._worded(first), self.teacher), _facts(first.mapping)
+        if self.parameters.mapping_scope != "per_task" or len(self.parameters.allowed) == 1:
+            return Teacher(play, truth, self.teacher)
+        return ManyLakesTeacher(play, truth, self.teacher, [_facts(MAPPINGS[i]) for i in self.parameters.allowed])
 
     def _worded(self, task: LakeTask) -> LakeWording:
         if self.parameters.protocol == "natural":
             return NaturalLake(task.labels, self.parameters.mapping_scope == "per_task")
         return CompactLake(self.parameters.fixed_size, self.parameters.lenient, self.parameters.names_effects)
+
+
+def _facts(mapping: Sequence[str]) -> dict[int, str]:
+    return dict(enumerate(mapping, start=1))

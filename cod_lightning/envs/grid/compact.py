@@ -23,7 +23,6 @@ class CompactGrid(GridWording):
         self.units = units(self.side, parameters.lanes)
 
     def rules(self, task: GridTask) -> str:
-        """One word."""
         return "grid"
 
     def observation(self, view: GridView, warning: str = "") -> str:
@@ -56,7 +55,6 @@ class CompactGrid(GridWording):
         return " ".join(self._fact(unit, known) for unit in self.units)
 
     def labels(self, messages: Sequence[Message]) -> Labels:
-        """Numbers from 0."""
         return Labels.fixed(self.side)
 
     def standing(self, messages: Sequence[Message]) -> Standing:
@@ -68,15 +66,12 @@ class CompactGrid(GridWording):
         return Standing(tuple(stops), _places("to", shown[0])[0], int(left[1]))
 
     def told(self, messages: Sequence[Message]) -> dict[Cell, int]:
-        """Facts of the system text."""
         return self._read(messages[0].content)
 
     def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
-        """Facts of what the world said."""
         return self._read(" ".join(m.content for m in messages[1:] if m.role is Role.USER))
 
     def words(self) -> tuple[str, ...]:
-        """Moves, places in two roles, facts, answers, outcomes."""
         cells = [(r, c) for r in range(self.side) for c in range(self.side)]
         costs = (*map(str, level_costs(self.parameters.levels or 2)), UNKNOWN)
         labels = Labels.fixed(self.side)

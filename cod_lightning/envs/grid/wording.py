@@ -77,7 +77,6 @@ class NaturalGrid(GridWording):
     observed, noted = "Observed map:\n", "Known costs:\n"
 
     def rules(self, task: GridTask) -> str:
-        """The game, what is hidden, and how to answer."""
         rows, columns = task.labels.rows, task.labels.columns
         told = [
             "A move takes you to any other cell of your row or your column. You enter every cell that you cross and the one "
@@ -103,7 +102,6 @@ class NaturalGrid(GridWording):
         )
 
     def observation(self, view: GridView, warning: str = "") -> str:
-        """Move, last result, position, target, map, reminder."""
         task, cell = view.task, view.task.labels.cell
         warned = f"Warning: {warning}; no move was made.\n" if warning else ""
         return (
@@ -115,7 +113,6 @@ class NaturalGrid(GridWording):
         )
 
     def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
-        """How the task ended, and the observed map."""
         cell = view.task.labels.cell
         if outcome == "malformed":
             ending = f"Invalid action: {complaint}. Expected <answer>row,column</answer>. Reward 0.\n"
@@ -129,7 +126,6 @@ class NaturalGrid(GridWording):
         return f"{ending}{self.observed}{view.chart.text()}"
 
     def respond(self, to: Cell, labels: Labels, known: Mapping[Cell, int]) -> str:
-        """One sentence, then the answer."""
         del known
         return f"The cheapest route I see goes on to this cell. <answer>{labels.cell(to)}</answer>"
 
@@ -156,7 +152,6 @@ class NaturalGrid(GridWording):
         return next((_map(m.content.partition(self.noted)[2]) for m in messages[:2] if self.noted in m.content), {})
 
     def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
-        """The last observed map, which holds those before."""
         return _last_map(messages[-1].content, self.observed)[1]
 
     @staticmethod

@@ -13,17 +13,18 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.compact import CompactGrid
 from cod_lightning.envs.grid.draws import draw_map, draw_names, draw_task, prior_of
 from cod_lightning.envs.grid.field import Cell
 from cod_lightning.envs.grid.parameters import GridParameters
-from cod_lightning.envs.grid.policies import GridOracle, GridTeacher, RandomGridPolicy, ScriptedGridPolicy, truth_of
+from cod_lightning.envs.grid.policies import GridPlay, truth_of
 from cod_lightning.envs.grid.rook import entered, optimal_loss
 from cod_lightning.envs.grid.task import GridTask, GridView
 from cod_lightning.envs.grid.wording import GridWording, NaturalGrid
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
@@ -104,12 +105,10 @@ class GridNavigation(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(self._view.task)
 
     @property
     def success(self) -> bool:
-        """True on the target after the last move."""
         return self._outcome == "goal"
 
     @property
@@ -118,7 +117,6 @@ class GridNavigation(TextEnv):
         return EpisodeStatus.MALFORMED if self._outcome == "malformed" else EpisodeStatus.COMPLETED
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     def optimum(self, task: Task) -> float:
@@ -163,7 +161,6 @@ class GridNavigation(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -171,8 +168,7 @@ class GridNavigation(TextEnv):
             self._start(self._draw(int(self.np_random.integers(2**62))))
         return self.wording.observation(self._view), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Read the answer, move, and show what was entered and what lies around it."""
+    def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         view = self._view
         cell, complaint = self._read(action)
@@ -191,8 +187,7 @@ class GridNavigation(TextEnv):
             return self._end("goal" if cell == view.task.goal else "miss")
         return self.wording.observation(view), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Position, target and the observed map as text."""
+    def render(self) -> str:
         view = self._view
         cell = view.task.labels.cell
         return f"at {cell(view.here)}, target {cell(view.task.goal)}, move {view.done} of {view.task.rounds}\n{view.chart.text()}"
@@ -226,7 +221,7 @@ class GridNavigation(TextEnv):
             return None, "that is not in your row or column"
         return cell, ""
 
-    def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 1 - self._view.loss if outcome == "goal" else 0.0
         return self.wording.feedback(outcome, self._view, complaint), reward, True, False, {}
@@ -244,17 +239,14 @@ class GridNavigation(TextEnv):
         return replace(pack, tasks=tasks)
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, planning on what is known, or told the map."""
-        if kind is Reference.RANDOM:
-            return RandomGridPolicy(self.wording)
-        if kind is Reference.SCRIPTED:
-            return ScriptedGridPolicy(self.wording, prior_of(self.parameters))
-        return GridOracle(self.wording, prior_of(self.parameters), truth_of(_spec(pack.tasks[0]).costs))
+        return reference(kind, self._play(pack), truth_of(_spec(pack.tasks[0]).costs))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's map."""
-        spec = _spec(pack.tasks[0])
-        return GridTeacher(self.wording, prior_of(self.parameters), truth_of(spec.costs), spec.labels, self.teacher)
+        truth = truth_of(_spec(pack.tasks[0]).costs)
+        return Teacher(replace(self._play(pack), drops=False), truth, self.teacher)
+
+    def _play(self, pack: Pack) -> GridPlay:
+        return GridPlay(self.wording, prior_of(self.parameters), _spec(pack.tasks[0]).labels)
 
 
 def _spec(task: Task) -> GridTask:

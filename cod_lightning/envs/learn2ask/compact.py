@@ -25,11 +25,9 @@ class CompactClinic(ClinicWording):
         return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=True)
 
     def rules(self, task: ClinicTask) -> str:
-        """One word, which goes with the roles, and the protocol where it is no secret."""
         return " ".join([PLACES[ROLES.index(task.roles)], *(f"{name}=yes" for name in task.required if self.opened)])
 
     def observation(self, task: ClinicTask) -> str:
-        """The condition, then what is told."""
         return " ".join([task.condition, *(f"told={name}" for name in task.told)])
 
     def read(self, response: str) -> Answer:
@@ -49,16 +47,13 @@ class CompactClinic(ClinicWording):
         return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.learnt.items())])
 
     def warning(self, complaint: str) -> str:
-        """One word."""
         del complaint
         return "malformed"
 
     def respond(self, name: str | None) -> str:
-        """The answer."""
         return "<answer><stop/></answer>" if name is None else f"<answer>ask={name}</answer>"
 
     def told_in(self, observation: str) -> tuple[str, ...]:
-        """After `told=`."""
         return tuple(word.removeprefix("told=") for word in observation.split() if word.startswith("told="))
 
     def learnt_from(self, messages: str) -> tuple[str, str]:
@@ -67,7 +62,6 @@ class CompactClinic(ClinicWording):
         return before, after
 
     def words(self) -> tuple[str, ...]:
-        """Rules, conditions, what is told, facts, answers, outcomes."""
         items = self.clinics.items
         return (
             *PLACES,

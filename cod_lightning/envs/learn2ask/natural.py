@@ -31,7 +31,6 @@ class Sentences(Wording):
         )
 
     def read(self, response: str) -> Answer:
-        """A question, or the stop tag."""
         text, complaint = answer_of(response) if self.form == "tagged" else (response, "")
         if complaint:
             return Answer(complaint=complaint)
@@ -101,7 +100,6 @@ class NaturalClinic(Sentences, ClinicWording):
         return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=False)
 
     def rules(self, task: ClinicTask) -> str:
-        """Whose side is taken, what is hidden, and how to answer."""
         patient, helper = task.roles
         listed = ", ".join(BY_NAME[name].title for name in task.items)
         if self.opened:
@@ -123,19 +121,16 @@ class NaturalClinic(Sentences, ClinicWording):
         )
 
     def observation(self, task: ClinicTask) -> str:
-        """The dialogue, line by line."""
         patient, helper = task.roles
         lines = [f"{patient if role == 'user' else helper}: {text}" for role, text in turns_of(task)]
         return "Dialogue so far:\n" + "\n".join(lines) + "\n\nDo you ask or stop?"
 
     def respond(self, name: str | None) -> str:
-        """One sentence, then the answer."""
         if name is None:
             return self.wrapped(STOP, "Nothing seems to be missing.")
         return self.wrapped(BY_NAME[name].question, f"I would like to know about {BY_NAME[name].title}.")
 
     def told_in(self, observation: str) -> tuple[str, ...]:
-        """By the sentences of patients."""
         return tuple(n for n in self.clinics.items if any(f": {tell}" in observation for tell in BY_NAME[n].tells))
 
     def learnt_from(self, messages: str) -> tuple[str, str]:

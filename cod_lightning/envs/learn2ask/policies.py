@@ -1,29 +1,39 @@
-"""Who works in the clinic without a model: at random, with perfect memory, or as a teacher that knows the protocol."""
+"""Play in the clinic: the best answer by what is known of the protocol."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.base import Demonstrator, TextPolicy
-from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, content_of
-from cod_lightning.envs.learn2ask.protocol import Facts, demonstrated, noisy
+from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.scoring import Fusion, Scores
 from cod_lightning.envs.learn2ask.wording import ClinicWording
+from cod_lightning.envs.players import Play
 from cod_lightning.types import Message
 
 
 @dataclass(frozen=True)
-class Play:
-    """What all of them know: sizes of the clinic, how rewards are fused, and how to speak."""
+class ClinicPlay(Play[Facts]):
+    """The answer of highest expected reward, by Bayes over all protocols that agree with what is known; ties at random.
+
+    Exact but for one thing: it leaves out that a split holds only some of the dialogues. With nothing known it goes by how
+    often each protocol would give such a dialogue.
+    """
 
     clinics: Clinics
     fusion: Fusion
     wording: ClinicWording
 
-    def answer(self, observation: str, known: Mapping[str, bool], rng: random.Random) -> str:
-        """The response of highest expected reward in this task; ties at random."""
-        told = self.wording.told_in(observation)
+    @property
+    def nothing(self) -> Facts:
+        return {}
+
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Any item, or a stop, all equally likely."""
+        return self.wording.respond(rng.choice([None, *self.clinics.items]))
+
+    def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
+        told = self.wording.told_in(messages[1].content)
         weights = self.clinics.weights(told, known)
         values: dict[str | None, float] = {None: 0.0}
         values.update({name: 0.0 for name in self.clinics.items if name not in told})
@@ -39,84 +49,24 @@ class Play:
         best = max(values.values())
         return self.wording.respond(rng.choice([name for name, value in values.items() if value > best - 1e-9]))
 
-    def known(self, messages: Sequence[Message]) -> Facts:
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> Facts:
         """What rules and context state; of contradictions the later one."""
-        return self.wording.facts.known(messages[0].content)
+        return self.wording.facts.known(messages[0].content) if trust_context else {}
 
     def recorded(self, messages: Sequence[Message]) -> Facts:
-        """What the dialogue of an update episode states: the old context, overruled by what the feedback shows."""
         before, after = self.wording.learnt_from("\n".join(message.content for message in messages))
         return self.wording.facts.merge(before, after)
 
+    def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
+        """Entries are required, not, or unknown."""
+        items = self.wording.facts.items
+        drawn = {
+            name: facts.get(name) if rng.random() < accuracy else rng.choice((True, False, None)) for name in items
+        }
+        return {name: fact for name, fact in drawn.items() if fact is not None}
 
-@dataclass(frozen=True)
-class RandomClinicPolicy(TextPolicy):
-    """Any item, or a stop, all equally likely; notes nothing."""
+    def junk(self, rng: random.Random) -> Facts:
+        return {name: rng.random() < 0.5 for name in self.wording.facts.items}
 
-    play: Play
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
-        return self.play.wording.respond(rng.choice([None, *self.play.clinics.items]))
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
-        return self.play.wording.facts.write({})
-
-
-@dataclass(frozen=True)
-class ScriptedClinicPolicy(TextPolicy):
-    """Perfect memory; the answer of highest expected reward, by Bayes over all protocols that agree with what is known.
-
-    Exact but for one thing: it leaves out that a split holds only some of the dialogues. With nothing known it goes by how
-    often each protocol would give such a dialogue.
-    """
-
-    play: Play
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The best answer for this task."""
-        return self.play.answer(messages[1].content, self.play.known(messages), rng)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, overruled by what was seen."""
-        return self.play.wording.facts.write(self.play.recorded(messages))
-
-
-@dataclass(frozen=True)
-class ClinicOracle(TextPolicy):
-    """Knows the protocol."""
-
-    play: Play
-    truth: Mapping[str, bool]
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A right answer."""
-        return self.play.answer(messages[1].content, self.truth, rng)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
-        return self.play.wording.facts.write(self.truth)
-
-
-@dataclass(frozen=True)
-class ClinicTeacher(Demonstrator):
-    """Shows the protocol of answers: plays like the scripted policy, trusts the context mostly, notes only part of what it saw."""
-
-    play: Play
-    truth: Mapping[str, bool]
-    dials: TeacherDials
-
-    def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
-        return demonstrated(self.play.wording.facts, self.truth, self.dials, rng)
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The best answer, with or without trust in the context."""
-        known = self.play.known(messages) if rng.random() < self.dials.follow else {}
-        return self.play.answer(messages[1].content, known, rng)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each entry as the record has it with probability `note_accuracy`, else anything."""
-        table = self.play.wording.facts
-        return table.write(noisy(table, self.play.recorded(messages), self.dials.note_accuracy, rng))
+    def write(self, facts: Facts, messages: Sequence[Message] = ()) -> str:
+        return self.wording.facts.write(facts)

@@ -1,11 +1,10 @@
-"""Facts about a hidden protocol: how they are written down, read back, and demonstrated."""
+"""Facts about a hidden protocol: how they are written down and read back."""
 
-import random
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cod_lightning.envs.facts import UNKNOWN, TeacherDials
+from cod_lightning.envs.facts import UNKNOWN
 from cod_lightning.envs.learn2ask.items import BY_NAME, ITEMS
 
 Facts = dict[str, bool]
@@ -74,24 +73,6 @@ class ProtocolTable:
                 for title, negated in re.findall(rf"\b({_TITLES})(?: is|:) (not )?required\b", text)
             ]
         return [(name, fact) for name, fact in said if name in self.items]
-
-
-def demonstrated(table: ProtocolTable, truth: Mapping[str, bool], dials: TeacherDials, rng: random.Random) -> str:
-    """A context as an earlier task might have left it: true in part, junk, or none."""
-    draw = rng.random()
-    if draw < dials.context_true:
-        return table.write(noisy(table, truth, dials.context_accuracy, rng))
-    if draw < dials.context_true + dials.context_junk:
-        return table.write({name: rng.random() < 0.5 for name in table.items})
-    return ""
-
-
-def noisy(table: ProtocolTable, facts: Mapping[str, bool], accuracy: float, rng: random.Random) -> Facts:
-    """Each entry as in `facts` (unknown where they have none) with that probability, else required, not, or unknown."""
-    drawn = {
-        name: facts.get(name) if rng.random() < accuracy else rng.choice((True, False, None)) for name in table.items
-    }
-    return {name: fact for name, fact in drawn.items() if fact is not None}
 
 
 def _word(fact: bool | None) -> str:

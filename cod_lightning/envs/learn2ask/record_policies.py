@@ -21,7 +21,6 @@ class RandomRecordPolicy(TextPolicy):
     wording: NaturalRecords
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         return self.wording.respond(rng.choice(ITEMS).title if rng.random() < 0.5 else None)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:

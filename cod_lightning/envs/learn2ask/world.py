@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import gymnasium
 
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
@@ -21,18 +21,13 @@ from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
 from cod_lightning.envs.learn2ask.judge import Judge, RuleJudge
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
 from cod_lightning.envs.learn2ask.packs import ClinicPacks, record_specs, requiring
-from cod_lightning.envs.learn2ask.policies import (
-    ClinicOracle,
-    ClinicTeacher,
-    Play,
-    RandomClinicPolicy,
-    ScriptedClinicPolicy,
-)
+from cod_lightning.envs.learn2ask.policies import ClinicPlay
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.record_policies import Habits, RandomRecordPolicy, RecordOracle, ScriptedRecordPolicy
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.scoring import MAXIMA, Fusion
 from cod_lightning.envs.learn2ask.wording import Judged, Wording
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -139,7 +134,6 @@ class Learn2Ask(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self._speech.rules(self._task) if isinstance(self._task, ClinicTask) else self._words.rules()
 
     @property
@@ -153,7 +147,6 @@ class Learn2Ask(TextEnv):
         return EpisodeStatus.MALFORMED if self._outcome == "malformed" else EpisodeStatus.COMPLETED
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self._speech.words()
 
     # ------------------------------------------------------------------ packs
@@ -184,7 +177,6 @@ class Learn2Ask(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -192,7 +184,7 @@ class Learn2Ask(TextEnv):
             self._start(self._any_task(int(self.np_random.integers(2**62))))
         return self._observation(), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> Stepped:
         """Read the answer, have it judged, and tell the scores. Raises `EnvironmentFailure` where the judge does."""
         assert not self._outcome, "the task is over; call reset()"
         answer = self.wording.read(action)
@@ -214,8 +206,7 @@ class Learn2Ask(TextEnv):
         self._outcome = outcome
         return self.wording.feedback(judged), points / self._best if self.normalise else points, True, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The dialogue, and how the task ended."""
+    def render(self) -> str:
         return f"{self._observation()}\n{self._outcome}"
 
     def _start(self, task: AnyTask) -> None:
@@ -232,25 +223,22 @@ class Learn2Ask(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told what is right."""
         if self.records is not None:
             if kind is Reference.RANDOM:
                 return RandomRecordPolicy(self._words)
             if kind is Reference.SCRIPTED:
                 return ScriptedRecordPolicy(self._words, Habits.of(self.records.by_split[Split.TRAIN]))
             return RecordOracle.of(self._words, pack)
-        play = Play(self.clinics, self.fusion, self._speech)
-        if kind is Reference.RANDOM:
-            return RandomClinicPolicy(play)
-        if kind is Reference.SCRIPTED:
-            return ScriptedClinicPolicy(play)
-        return ClinicOracle(play, self._truth(pack))
+        return reference(kind, self._play(), self._truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher that knows this pack's protocol (or, of prepared dialogues, what is right in one of two)."""
         if self.records is not None:
             return RecordOracle.of(self._words, pack, skill=0.5)
-        return ClinicTeacher(Play(self.clinics, self.fusion, self._speech), self._truth(pack), self.teacher)
+        return Teacher(self._play(), self._truth(pack), self.teacher)
+
+    def _play(self) -> ClinicPlay:
+        return ClinicPlay(self.clinics, self.fusion, self._speech)
 
     def _truth(self, pack: Pack) -> Facts:
         spec = pack.tasks[0].spec

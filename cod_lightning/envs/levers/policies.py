@@ -1,95 +1,32 @@
-"""Who pulls levers without a model: at random, with perfect memory, or as a teacher that knows the hidden order."""
+"""Play with levers: pull the one that is known to give the colour, else one that is not known."""
 
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.base import Demonstrator, TextPolicy
-from cod_lightning.envs.facts import QuotingDials, demonstrated_context, known_facts, recorded_facts
+from cod_lightning.envs.facts import FactTable, QuotingDials
 from cod_lightning.envs.levers.wording import COLOURS, LeverWording
+from cod_lightning.envs.players import TablePlay
 from cod_lightning.types import Message
 
 
 @dataclass(frozen=True)
-class RandomLeverPolicy(TextPolicy):
-    """Any lever; notes nothing."""
+class LeverPlay(TablePlay):
+    """Pulls."""
 
     wording: LeverWording
+    dials: QuotingDials = QuotingDials()  # noqa: RUF009  (frozen)
 
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
-        return self.wording.respond(rng.choice(COLOURS), rng.choice(self.wording.facts.codes))
+    @property
+    def table(self) -> FactTable:
+        return self.wording.facts
 
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Everything unknown."""
-        return self.wording.facts.write({})
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.wording.respond(rng.choice(COLOURS), rng.choice(self.table.codes))
 
-
-@dataclass(frozen=True)
-class ScriptedLeverPolicy(TextPolicy):
-    """Perfect memory; pulls the lever that is known to give the colour, else one that is not known."""
-
-    wording: LeverWording
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next pull."""
-        return pull(self.wording, messages, known_facts(self.wording.facts, messages, trust_context=True), rng)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, overruled by what was seen."""
-        return self.wording.facts.write(recorded_facts(self.wording.facts, messages))
-
-
-@dataclass(frozen=True)
-class LeverOracle(TextPolicy):
-    """Knows the order."""
-
-    wording: LeverWording
-    truth: Mapping[int, str]
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The right pull."""
-        return pull(self.wording, messages, self.truth, rng)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
-        return self.wording.facts.write(self.truth)
-
-
-@dataclass(frozen=True)
-class LeverTeacher(Demonstrator):
-    """Shows the protocol; notes only part of what it saw."""
-
-    wording: LeverWording
-    truth: Mapping[int, str]
-    dials: QuotingDials
-
-    def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
-        return demonstrated_context(self.wording.facts, self.truth, self.dials, rng)
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next pull."""
-        trusting = rng.random() < self.dials.follow
-        known = known_facts(self.wording.facts, messages, trust_context=trusting)
-        goal, code = chosen(self.wording, messages, known, rng)
+    def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
+        goal = self.wording.goal_of(messages[1].content)
+        by_colour = {colour: code for code, colour in known.items()}
+        unknown = [code for code in self.table.codes if code not in known] or list(self.table.codes)
+        code = by_colour.get(goal) or rng.choice(unknown)
         return self.dials.said(self.wording.respond(goal, code), known, code)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each entry as the record has it with probability `note_accuracy`, else anything."""
-        return self.dials.note(self.wording.facts, messages, rng)
-
-
-def pull(wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
-    """An answer with the lever known to give the goal colour, else an unknown one."""
-    return wording.respond(*chosen(wording, messages, known, rng))
-
-
-def chosen(
-    wording: LeverWording, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random
-) -> tuple[str, int]:
-    """The goal colour, and that lever."""
-    goal = wording.goal_of(messages[1].content)
-    by_colour = {colour: code for code, colour in known.items()}
-    unknown = [code for code in wording.facts.codes if code not in known] or list(wording.facts.codes)
-    return goal, by_colour.get(goal) or rng.choice(unknown)

@@ -51,7 +51,6 @@ class CompactLevers(LeverWording):
     facts = FactTable("Lever", COLOURS, compact=True)
 
     def rules(self, max_turns: int) -> str:
-        """One word."""
         return "levers"
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
@@ -59,19 +58,15 @@ class CompactLevers(LeverWording):
         return f"{pulls[-1][0]}={pulls[-1][1]}" if pulls else f"want={goal}"
 
     def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
-        """The outcome and every different effect."""
         return " ".join([outcome, *dict.fromkeys(f"{code}={colour}" for code, colour in pulls)])
 
     def respond(self, goal: str, code: int) -> str:
-        """A thought, then the answer."""
         return f"{goal} <answer>Lever_{code}</answer>"
 
     def goal_of(self, observation: str) -> str:
-        """After `want=`."""
         return observation.removeprefix("want=")
 
     def words(self) -> tuple[str, ...]:
-        """Goals, facts, answers, thoughts, outcomes."""
         answers = tuple(f"<answer>Lever_{code}</answer>" for code in self.facts.codes)
         wanted = tuple(f"want={colour}" for colour in COLOURS)
         return ("levers", *wanted, *self.facts.words(), *answers, *COLOURS, "win", "miss", "malformed")
@@ -85,7 +80,6 @@ class NaturalLevers(LeverWording):
         self.facts = LabelledFacts(labels.noun, COLOURS, compact=False, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
-        """What there is, what is hidden, and how to answer."""
         noun = self.labels.noun.lower()
         nouns = f"{noun}{'es' if noun.endswith('ch') else 's'}"
         return (
@@ -96,13 +90,11 @@ class NaturalLevers(LeverWording):
         )
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        """Pull i of N, the last effect, the goal."""
         last = f"\n{self._told(pulls)}" if pulls else ""
         asked = f"Which {self.labels.noun.lower()} do you pull?"
         return f"Pull {len(pulls) + 1} of {max_turns}.{last}\nThe wanted colour is {goal}. {asked}"
 
     def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
-        """The last effect, and how the task ended."""
         ending = {
             "win": f"That is the wanted colour, with pull number {len(pulls)}.",
             "miss": f"You have no pulls left; the wanted colour was {goal}.",
@@ -112,11 +104,9 @@ class NaturalLevers(LeverWording):
         return ending if outcome == "malformed" else f"{self._told(pulls)} {ending}"
 
     def respond(self, goal: str, code: int) -> str:
-        """One sentence, then the answer."""
         return f"I want {goal}. <answer>{self.labels.label(code)}</answer>"
 
     def goal_of(self, observation: str) -> str:
-        """From the sentence that names it."""
         return observation.partition("The wanted colour is ")[2].partition(".")[0]
 
     def _told(self, pulls: Pulls) -> str:

@@ -7,12 +7,13 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import CodeLabels, drawn_names
 from cod_lightning.envs.facts import QuotingDials
-from cod_lightning.envs.levers.policies import LeverOracle, LeverTeacher, RandomLeverPolicy, ScriptedLeverPolicy
+from cod_lightning.envs.levers.policies import LeverPlay
 from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
+from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
@@ -80,12 +81,10 @@ class Levers(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(self.max_turns)
 
     @property
     def success(self) -> bool:
-        """True once the goal colour has come."""
         return self._outcome == "win"
 
     @property
@@ -95,7 +94,6 @@ class Levers(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
@@ -125,7 +123,6 @@ class Levers(TextEnv):
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._start(_spec(options["task"]))
@@ -136,8 +133,7 @@ class Levers(TextEnv):
             self._start(LeverTask(goal=goal, colours=colours, labels=self._draw_labels(derive_seed(own, "labels"))))
         return self.wording.observation(self._task.goal, self._pulls, self.max_turns), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Pull, and tell what came."""
+    def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
         code, complaint = self._task.labels.code_of(action)
         if not code:
@@ -149,8 +145,7 @@ class Levers(TextEnv):
             return self._end("miss")
         return self.wording.observation(self._task.goal, self._pulls, self.max_turns), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Goal and pulls as text."""
+    def render(self) -> str:
         return f"want {self._task.goal}; " + ", ".join(f"{code} gave {colour}" for code, colour in self._pulls)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
@@ -165,17 +160,10 @@ class Levers(TextEnv):
         )
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the order."""
-        wording = self._worded(_spec(pack.tasks[0]))
-        if kind is Reference.RANDOM:
-            return RandomLeverPolicy(wording)
-        if kind is Reference.SCRIPTED:
-            return ScriptedLeverPolicy(wording)
-        return LeverOracle(wording, _truth(pack))
+        return reference(kind, LeverPlay(self._worded(_spec(pack.tasks[0]))), _truth(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's order."""
-        return LeverTeacher(self._worded(_spec(pack.tasks[0])), _truth(pack), self.teacher)
+        return Teacher(LeverPlay(self._worded(_spec(pack.tasks[0])), self.teacher), _truth(pack), self.teacher)
 
     def _draw_labels(self, seed: int) -> CodeLabels:
         return FIXED if self.labels == "fixed" else CodeLabels(*drawn_names(random.Random(seed), NOUNS))
@@ -187,7 +175,7 @@ class Levers(TextEnv):
         self._task, self._outcome, self.wording = task, "", self._worded(task)
         self._pulls: tuple[tuple[int, str], ...] = ()
 
-    def _end(self, outcome: str, complaint: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 1 - self.length_penalty * len(self._pulls) / self.max_turns if outcome == "win" else 0.0
         words = self.wording.feedback(outcome, self._task.goal, self._pulls, complaint)

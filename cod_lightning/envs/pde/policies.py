@@ -28,7 +28,6 @@ class RandomPDE(TextPolicy):
     point_budget: int
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
         state = _State.of(messages)
         if not state.sampled:
             points = [(rng.uniform(0.01, 0.99), rng.uniform(0.0, 1.0)) for _ in range(self.point_budget)]
@@ -38,7 +37,6 @@ class RandomPDE(TextPolicy):
         return fit_terms(rng.sample(TERMS, rng.randint(1, self.max_terms)))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Nothing."""
         return write_note(Note())
 
 
@@ -53,7 +51,6 @@ class ScriptedPDE(TextPolicy):
     show_samples: bool
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next action."""
         return self.play(messages, read_note(messages[0].content))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -120,7 +117,6 @@ class PDEOracle(TextPolicy):
     truth: Equation
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next action."""
         state = _State.of(messages)
         if state.proposed:
             return finalise(self.truth)
@@ -128,7 +124,6 @@ class PDEOracle(TextPolicy):
         return fit_equations([self.truth]) if state.sampled else sample([(0.5, 0.3)])
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
         return write_note(Note(equation=self.truth, trust="confirmed"))
 
 
@@ -151,7 +146,6 @@ class PDETeacher(Demonstrator):
         return ""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next action, with or without the context."""
         trusting = rng.random() < self.dials.follow
         return self.player.play(messages, read_note(messages[0].content) if trusting else Note())
 

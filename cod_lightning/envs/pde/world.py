@@ -14,10 +14,10 @@ from typing import Any, Literal
 import numpy as np
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
-from cod_lightning.envs.pde.compact_policies import CompactOracle, CompactTeacher, RandomCompact, ScriptedCompact
+from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
 from cod_lightning.envs.pde.desk import Desk, Refused
 from cod_lightning.envs.pde.library import TERMS, Equation, loss, support, written
 from cod_lightning.envs.pde.limits import check_parameters
@@ -28,10 +28,9 @@ from cod_lightning.envs.pde.regression import Fit, Reading
 from cod_lightning.envs.pde.templates import eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
+from cod_lightning.envs.players import reference
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
-
-Stepped = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 class PDEDiscovery(TextEnv):
@@ -127,7 +126,6 @@ class PDEDiscovery(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         if self.protocol == "compact":
             return self._words.rules()
         return self._natural.rules(self._task.library, self._task.actions)
@@ -144,7 +142,6 @@ class PDEDiscovery(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self._words.words() if self.protocol == "compact" else ()
 
     # ------------------------------------------------------------------ packs
@@ -184,7 +181,6 @@ class PDEDiscovery(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         before = self._task.equation
         if options and "task" in options:
@@ -201,7 +197,6 @@ class PDEDiscovery(TextEnv):
         return self._natural.observation(0, self._desk, ""), {}
 
     def step(self, action: str) -> Stepped:
-        """Read the answer, carry it out, and tell what came of it."""
         assert not self._outcome, "the task is over; call reset()"
         answer, complaint = answer_of(action)
         self._turn += 1
@@ -209,8 +204,7 @@ class PDEDiscovery(TextEnv):
             return self._compact_step(answer) if self.protocol == "compact" else self._natural_step(answer)
         return self._unreadable(complaint)
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The hidden equation, the state's height, and what was gathered, as text."""
+    def render(self) -> str:
         told = f"; finalised {written(self._final.equation)}" if self._final else ""
         return (
             f"{written(self._task.equation)}; amplitude {self._task.amplitude:.3f}; step {self._turn} of {self.max_turns}; "
@@ -307,14 +301,9 @@ class PDEDiscovery(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the equation."""
         spec = _spec(pack.tasks[0])
         if self.protocol == "compact":
-            if kind is Reference.RANDOM:
-                return RandomCompact(self._worlds.listed)
-            if kind is Reference.SCRIPTED:
-                return ScriptedCompact(self._worlds.listed)
-            return CompactOracle(self._worlds.listed, _word(spec))
+            return reference(kind, VerdictPlay(self._worlds.listed), self._verdict(spec))
         if kind is Reference.RANDOM:
             return RandomPDE(self.max_terms, self.point_budget)
         if kind is Reference.SCRIPTED:
@@ -322,11 +311,16 @@ class PDEDiscovery(TextEnv):
         return PDEOracle(spec.equation)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's equation."""
         spec = _spec(pack.tasks[0])
         if self.protocol == "compact":
-            return CompactTeacher(self._worlds.listed, _word(spec), self.teacher)
+            return VerdictTeacher(VerdictPlay(self._worlds.listed), self._verdict(spec), self.teacher)
         return PDETeacher(self._scripted(), spec.equation, self.teacher)
+
+    def _verdict(self, spec: PDETask) -> dict[str, bool]:
+        """Of each listed equation, whether it is the task's."""
+        truth = {(term, 1 if value > 0 else -1) for term, value in spec.equation}
+        word = next(word for word, template in CANDIDATES.items() if set(template) == truth)
+        return {listed: listed == word for listed in self._worlds.listed}
 
     def _scripted(self) -> ScriptedPDE:
         return ScriptedPDE(self.min_terms, self.max_terms, self.max_turns, self.point_budget, self.show_samples)
@@ -335,9 +329,3 @@ class PDEDiscovery(TextEnv):
 def _spec(task: Task) -> PDETask:
     assert isinstance(task.spec, PDETask), f"task {task.id} is not about a reaction"
     return task.spec
-
-
-def _word(spec: PDETask) -> str:
-    """The compact word for a task's equation."""
-    truth = {(term, 1 if value > 0 else -1) for term, value in spec.equation}
-    return next(word for word, template in CANDIDATES.items() if set(template) == truth)

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.terminal.goals import missing
 from cod_lightning.envs.terminal.plans import LOCAL, next_commands
 from cod_lightning.envs.terminal.quirks import Quirks, Site
@@ -102,7 +101,6 @@ class CompactTerminal(TerminalWording):
     """Fused words."""
 
     def rules(self, max_turns: int, max_commands: int) -> str:
-        """One word."""
         del max_turns, max_commands
         return "shell"
 
@@ -119,7 +117,6 @@ class CompactTerminal(TerminalWording):
         return " ".join([outcome, *dict.fromkeys(shown)])
 
     def words(self) -> tuple[str, ...]:
-        """Goals, effects, answers, thoughts, outcomes."""
         ways = tuple(SLOT_OF_WAY)
         effects = tuple(effect(way, ok=ok) for way in ways for ok in (True, False))
         answers = tuple(f"<answer>{way}</answer>" for way in ways)
@@ -189,13 +186,3 @@ def noisy(known: Known, accuracy: float, rng: random.Random) -> Known:
         elif (way := rng.choice((*ways, ""))) != "":
             found[way] = True
     return Known(found)
-
-
-def demonstrated(truth: Mapping[str, str], dials: TeacherDials, rng: random.Random) -> str:
-    """A context as an earlier task might have left it: true in part, junk, or none."""
-    draw = rng.random()
-    if draw < dials.context_true:
-        return noisy(Known(dict.fromkeys(truth.values(), True)), dials.context_accuracy, rng).write()
-    if draw < dials.context_true + dials.context_junk:
-        return Known({rng.choice(ways): True for ways in WAYS.values()}).write()
-    return ""

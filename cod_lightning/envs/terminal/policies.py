@@ -1,4 +1,4 @@
-"""Who works at the terminal without a model: at random, with perfect memory, or as a teacher that knows the quirks.
+"""Play at the terminal: in command lines, and in words of the compact form.
 
 The natural players keep their memory in their own words: every response says what is believed and what each command of
 the line is for, and the next turn reads that and the output.
@@ -6,11 +6,11 @@ the line is for, and the next turn reads that and the output.
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy
-from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Play
 from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.learning import HOME, Outcome, last_known, learn, look_home, respond, side_after
 from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, View, enter, next_commands, plan
@@ -19,36 +19,29 @@ from cod_lightning.envs.terminal.wording import read_view
 from cod_lightning.types import Message
 
 
-def reference(kind: Reference, fused: bool, most: int, sites: Sequence[Site]) -> TextPolicy:
-    """The reference of that kind; `fused` for the compact form, `most` commands in a line."""
+def play_of(fused: bool, most: int, site: Site) -> tuple[Play[Any], Any]:
+    """How to play at that site, and its hidden facts; `fused` for the compact form, `most` commands in a line."""
     if fused:
-        truth = compact.ways_of(sites[0])
-        return {
-            Reference.RANDOM: CompactRandom(),
-            Reference.SCRIPTED: CompactScripted(),
-            Reference.ORACLE: CompactOracle(truth),
-        }[kind]
-    return {
-        Reference.RANDOM: RandomShellPolicy(),
-        Reference.SCRIPTED: ScriptedShellPolicy(most),
-        Reference.ORACLE: ShellOracle(most, sites[0].quirks),
-    }[kind]
-
-
-def demonstrator(fused: bool, most: int, sites: Sequence[Site], dials: TeacherDials) -> Demonstrator:
-    """The teacher."""
-    return CompactTeacher(compact.ways_of(sites[0]), dials) if fused else ShellTeacher(most, sites[0], dials)
-
-
-# ---------------------------------------------------------------------- sentences
+        return WordPlay(), compact.Known(dict.fromkeys(compact.ways_of(site).values(), True))
+    return ShellPlay(most, site), site.quirks
 
 
 @dataclass(frozen=True)
-class RandomShellPolicy(TextPolicy):
-    """Any usual command with places that the task names; notes nothing."""
+class ShellPlay(Play[Quirks]):
+    """Tries the usual way, reads the error, looks where that points, goes on another way, and notes what it found.
 
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
+    The context counts at a task's first turn; later turns go on from the player's own words.
+    """
+
+    most: int
+    site: Site
+
+    @property
+    def nothing(self) -> Quirks:
+        return Quirks()
+
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Any usual command with places that the task names."""
         task = messages[1].content.partition("Task: ")[2].partition("\n")[0]
         places = re.findall(r"[\w%~.-]*[\\/][\w./\\-]*\w", task) or ["."]
         name = rng.choice(("ls", "cat", "cp", "mv", "rm", "mkdir -p", "scp", "tar -xf", "unzip", "touch", "cd"))
@@ -56,75 +49,25 @@ class RandomShellPolicy(TextPolicy):
             return f"<answer>{name} {rng.choice(places)} {rng.choice(places)}</answer>"
         return f"<answer>{name} {rng.choice(places)}</answer>"
 
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Nothing."""
-        return "- Nothing is known."
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> Quirks:
+        return read_facts(messages[0].content) if trust_context else Quirks()
 
+    def answer(self, messages: Sequence[Message], known: Quirks, rng: random.Random) -> str:
+        return next_line(messages, self.most, known)
 
-@dataclass(frozen=True)
-class ScriptedShellPolicy(TextPolicy):
-    """Tries the usual way, reads the error, looks where that points, goes on another way, and notes what it found."""
+    def recorded(self, messages: Sequence[Message]) -> Quirks:
+        return recorded(messages)
 
-    most: int
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next line, with what the context says and what was seen."""
-        return next_line(messages, self.most, read_facts(messages[0].content))
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was believed last, and what the end told."""
-        return _noted(recorded(messages))
-
-
-@dataclass(frozen=True)
-class ShellOracle(TextPolicy):
-    """Knows the quirks."""
-
-    most: int
-    truth: Quirks
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next line of the right way."""
-        return next_line(messages, self.most, self.truth)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
-        return _noted(self.truth)
-
-
-@dataclass(frozen=True)
-class ShellTeacher(Demonstrator):
-    """Plays like the scripted policy, trusts the context in most tasks, and notes only part of what it found.
-
-    Whether it trusts is drawn at a task's first turn; later turns go on from its own words.
-    """
-
-    most: int
-    site: Site
-    dials: TeacherDials
-
-    def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
-        draw = rng.random()
-        if draw < self.dials.context_true:
-            return _noted(self._noisy(self.site.quirks, self.dials.context_accuracy, rng))
-        if draw < self.dials.context_true + self.dials.context_junk:
-            return _noted(self._noisy(Quirks(), 0.0, rng))
-        return ""
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next line."""
-        trusting = rng.random() < self.dials.follow
-        return next_line(messages, self.most, read_facts(messages[0].content) if trusting else Quirks())
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each fact as found with probability `note_accuracy`, else anything or nothing."""
-        return _noted(self._noisy(recorded(messages), self.dials.note_accuracy, rng))
-
-    def _noisy(self, facts: Quirks, accuracy: float, rng: random.Random) -> Quirks:
+    def noisy(self, facts: Quirks, accuracy: float, rng: random.Random) -> Quirks:
         wild = with_quirks(self.site, rng, len(SLOTS), random_labels=False).quirks
         wrong = [slot for slot in SLOTS if rng.random() >= accuracy]
         return replace(facts, **{slot: rng.choice((getattr(wild, slot), "")) for slot in wrong})
+
+    def write(self, facts: Quirks, messages: Sequence[Message] = ()) -> str:
+        return write_facts(facts) or "- Nothing special is known."
+
+    def blank(self, messages: Sequence[Message]) -> str:
+        return "- Nothing is known."
 
 
 def next_line(messages: Sequence[Message], most: int, told: Quirks) -> str:
@@ -162,80 +105,37 @@ def recorded(messages: Sequence[Message]) -> Quirks:
     return believed
 
 
-def _noted(facts: Quirks) -> str:
-    return write_facts(facts) or "- Nothing special is known."
-
-
-# ---------------------------------------------------------------------- fused words
-
-
 @dataclass(frozen=True)
-class CompactRandom(TextPolicy):
-    """Any way of the needed operation; notes nothing."""
+class WordPlay(Play[compact.Known]):
+    """The way that is known to work, else one that may; Bayes-optimal in each task where 3 quirks are drawn."""
 
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A legal answer."""
+    @property
+    def nothing(self) -> compact.Known:
+        return compact.Known({})
+
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Any way of the needed operation."""
         return compact.respond(rng.choice(compact.WAYS[_slot(messages)]))
 
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Nothing."""
-        return ""
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> compact.Known:
+        return compact.Known.read([m.content for m in (*(messages[:1] if trust_context else ()), *messages[2:])])
 
+    def answer(self, messages: Sequence[Message], known: compact.Known, rng: random.Random) -> str:
+        slot = _slot(messages)
+        return compact.respond(known.works(slot) or rng.choice(known.open(slot)))
 
-@dataclass(frozen=True)
-class CompactScripted(TextPolicy):
-    """Perfect memory; Bayes-optimal in each task, since all ways not ruled out are equally likely (where 3 quirks are drawn)."""
+    def recorded(self, messages: Sequence[Message]) -> compact.Known:
+        return compact.Known.read([m.content for m in messages])
 
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The way that is known to work, else one that may."""
-        return _choose(messages, compact.Known.read([m.content for m in (messages[0], *messages[2:])]), rng)
+    def noisy(self, facts: compact.Known, accuracy: float, rng: random.Random) -> compact.Known:
+        return compact.noisy(facts, accuracy, rng)
 
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What was known, overruled by what was seen."""
-        return compact.Known.read([m.content for m in messages]).write()
+    def junk(self, rng: random.Random) -> compact.Known:
+        return compact.Known({rng.choice(ways): True for ways in compact.WAYS.values()})
 
-
-@dataclass(frozen=True)
-class CompactOracle(TextPolicy):
-    """Knows the ways."""
-
-    truth: Mapping[str, str]
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The right word."""
-        return compact.respond(self.truth[_slot(messages)])
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth."""
-        return compact.Known(dict.fromkeys(self.truth.values(), True)).write()
-
-
-@dataclass(frozen=True)
-class CompactTeacher(Demonstrator):
-    """Shows the protocol; notes only part of what it saw."""
-
-    truth: Mapping[str, str]
-    dials: TeacherDials
-
-    def context(self, rng: random.Random) -> str:
-        """True in part, junk, or none."""
-        return compact.demonstrated(self.truth, self.dials, rng)
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next word."""
-        trusting = rng.random() < self.dials.follow
-        shown = [m.content for m in ((messages[0],) if trusting else ())] + [m.content for m in messages[2:]]
-        return _choose(messages, compact.Known.read(shown), rng)
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Each operation as the record has it with probability `note_accuracy`, else anything."""
-        return compact.noisy(compact.Known.read([m.content for m in messages]), self.dials.note_accuracy, rng).write()
+    def write(self, facts: compact.Known, messages: Sequence[Message] = ()) -> str:
+        return facts.write()
 
 
 def _slot(messages: Sequence[Message]) -> str:
     return compact.SLOT_OF[messages[1].content.removeprefix("goal=")]
-
-
-def _choose(messages: Sequence[Message], known: compact.Known, rng: random.Random) -> str:
-    slot = _slot(messages)
-    return compact.respond(known.works(slot) or rng.choice(known.open(slot)))

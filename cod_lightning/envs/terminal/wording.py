@@ -59,7 +59,6 @@ class NaturalTerminal(TerminalWording):
     """Full sentences, output and prompt as a terminal shows them."""
 
     def rules(self, max_turns: int, max_commands: int) -> str:
-        """What there is, what may differ from the usual, and how to answer."""
         aliases = ", ".join(f"{alias} for {name}" for alias, name in ALIASES.items())
         return (
             "You work at a terminal of a local machine that can reach one remote Linux host. Bring about what the task asks "
@@ -90,7 +89,6 @@ class NaturalTerminal(TerminalWording):
         return "\n".join(parts)
 
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
-        """The last output, and how the task ended."""
         because = f": {reason}" if reason else ""
         ending = {
             "win": f"The task is done, after {view.turn} of {view.max_turns} steps.",

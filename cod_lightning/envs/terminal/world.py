@@ -11,13 +11,15 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Play, Teacher, reference
 from cod_lightning.envs.splits import split_of_text
-from cod_lightning.envs.terminal import compact, policies
+from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.goals import missing
 from cod_lightning.envs.terminal.plans import num_lines
+from cod_lightning.envs.terminal.policies import play_of
 from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quirks
 from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.shell import Shell
@@ -91,12 +93,10 @@ class Terminal(TextEnv):
 
     @property
     def rules(self) -> str:
-        """System text."""
         return self.wording.rules(self.max_turns, self.max_commands)
 
     @property
     def success(self) -> bool:
-        """True once every test of the goal holds."""
         return self._outcome == "win"
 
     @property
@@ -106,7 +106,6 @@ class Terminal(TextEnv):
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
-        """The compact vocabulary."""
         return self.wording.words()
 
     # ------------------------------------------------------------------ packs
@@ -165,7 +164,6 @@ class Terminal(TextEnv):
     # ------------------------------------------------------------------ gymnasium
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
         if options and "task" in options:
             self._task = _spec(options["task"])
@@ -176,8 +174,7 @@ class Terminal(TextEnv):
         self._restart()
         return self.wording.observation(self._view()), {}
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Read the answer, carry it out, and tell what came of it."""
+    def step(self, action: str) -> Stepped:
         assert self._task is not None, "call reset() first"
         assert not self._outcome, "the task is over; call reset()"
         self._warning = ""
@@ -194,8 +191,7 @@ class Terminal(TextEnv):
             return self._end("late", self._lack)
         return self.wording.observation(self._view()), 0.0, False, False, {}
 
-    def render(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Task and terminal as text."""
+    def render(self) -> str:
         return NaturalTerminal().observation(self._view()) if self._task else "no task"
 
     def _complaint(self, said: str) -> str:
@@ -236,7 +232,7 @@ class Terminal(TextEnv):
             warning=self._warning,
         )
 
-    def _end(self, outcome: str, reason: str = "") -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def _end(self, outcome: str, reason: str = "") -> Stepped:
         self._outcome = outcome
         reward = max(0.0, 1 - self.length_penalty * self._turn / self.max_turns) if outcome == "win" else 0.0
         told = reason if outcome == "malformed" or self.feedback == "reason" else ""
@@ -265,12 +261,14 @@ class Terminal(TextEnv):
         return with_quirks(site, rng, self.quirks, self.labels == "random")
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Random, scripted, or told the quirks (of each task's own site where a pack has several)."""
-        return policies.reference(kind, self.compact, self.max_commands, _sites(pack))
+        """Of the first task's site, where a pack has several."""
+        return reference(kind, *self._play(pack))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        """A teacher that knows this pack's quirks."""
-        return policies.demonstrator(self.compact, self.max_commands, _sites(pack), self.teacher)
+        return Teacher(*self._play(pack), self.teacher)
+
+    def _play(self, pack: Pack) -> tuple[Play[Any], Any]:
+        return play_of(self.compact, self.max_commands, _spec(pack.tasks[0]).site)
 
     # ------------------------------------------------------------------ checks
 
@@ -299,7 +297,3 @@ class Terminal(TextEnv):
 def _spec(task: Task) -> TerminalTask:
     assert isinstance(task.spec, TerminalTask), f"task {task.id} is not at a terminal"
     return task.spec
-
-
-def _sites(pack: Pack) -> tuple[Site, ...]:
-    return tuple(_spec(task).site for task in pack.tasks)

@@ -39,7 +39,7 @@ class Forgetful(TextPolicy):
         return self.player.act(messages, rng)
 
     def note(self, messages, rng):
-        return self.player.wording.notes.write({})  # type: ignore[attr-defined]
+        return self.player.play.blank(messages)  # type: ignore[attr-defined]
 
 
 def test_known_recipes_are_followed_in_order():

@@ -11,9 +11,10 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import Lake, distances
 from cod_lightning.envs.frozen_lake.packs import LakeTask
-from cod_lightning.envs.frozen_lake.policies import LakePlayer, RandomLakePolicy, ScriptedLakePolicy
+from cod_lightning.envs.frozen_lake.policies import LakePlay, LakePlayer, ScriptedLakePolicy
 from cod_lightning.envs.frozen_lake.view import LakeWording
 from cod_lightning.envs.frozen_lake.wording import CompactLake
+from cod_lightning.envs.players import RandomPlayer
 from cod_lightning.types import Message, Pack, Role, Split
 from tests.envs.scripted_life import live, success_by_position
 
@@ -160,7 +161,7 @@ def test_random_play_stays_where_it_is():
 
 
 def test_the_random_policy_notes_nothing():
-    assert RandomLakePolicy(CompactLake(3)).note([], random.Random(0)) == "1=? 2=? 3=? 4=?"
+    assert RandomPlayer(LakePlay(CompactLake(3), QuotingDials())).note([], random.Random(0)) == "1=? 2=? 3=? 4=?"
 
 
 def test_a_perfect_teacher_that_was_told_the_truth_walks_the_shortest_path():

@@ -1,0 +1,163 @@
+"""Players of a world without a model, from what the world says of play in it: random, scripted, oracle, teacher."""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy
+from cod_lightning.envs.facts import FactTable, QuotingDials, TeacherDials, known_facts, noisy_facts, recorded_facts
+from cod_lightning.types import Message
+
+F = TypeVar("F")
+"""What can be known of a hidden rule."""
+
+
+class Play(ABC, Generic[F]):
+    """How to answer in a world, and how what is known of its hidden rule is read, spoilt and written."""
+
+    @property
+    @abstractmethod
+    def nothing(self) -> F:
+        """No knowledge."""
+
+    @abstractmethod
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """A legal answer at random."""
+
+    @abstractmethod
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> F:
+        """What the dialogue of a task states, with or without its context."""
+
+    @abstractmethod
+    def answer(self, messages: Sequence[Message], known: F, rng: random.Random) -> str:
+        """A good answer for whoever knows that."""
+
+    @abstractmethod
+    def recorded(self, messages: Sequence[Message]) -> F:
+        """What the dialogue of an update episode states: the old context, overruled by what was seen."""
+
+    @abstractmethod
+    def noisy(self, facts: F, accuracy: float, rng: random.Random) -> F:
+        """Each fact kept with that probability, else anything in its place."""
+
+    def junk(self, rng: random.Random) -> F:
+        """Knowledge that is made up."""
+        return self.noisy(self.nothing, 0.0, rng)
+
+    @abstractmethod
+    def write(self, facts: F, messages: Sequence[Message] = ()) -> str:
+        """A context that holds these facts; `messages` ask for it, unless it is demonstrated."""
+
+    def blank(self, messages: Sequence[Message]) -> str:
+        """What a player notes that never notes anything."""
+        return self.write(self.nothing, messages)
+
+
+@dataclass(frozen=True)
+class RandomPlayer(TextPolicy, Generic[F]):
+    """Any legal answer; notes nothing."""
+
+    play: Play[F]
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.play.any_answer(messages, rng)
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.play.blank(messages)
+
+
+@dataclass(frozen=True)
+class ScriptedPlayer(TextPolicy, Generic[F]):
+    """Perfect memory; goes by all that is known."""
+
+    play: Play[F]
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.play.answer(messages, self.play.known(messages, trust_context=True), rng)
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.play.write(self.play.recorded(messages), messages)
+
+
+@dataclass(frozen=True)
+class OraclePlayer(TextPolicy, Generic[F]):
+    """Knows the hidden rule."""
+
+    play: Play[F]
+    truth: F
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.play.answer(messages, self.truth, rng)
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.play.write(self.truth, messages)
+
+
+@dataclass(frozen=True)
+class Teacher(Demonstrator, Generic[F]):
+    """Shows the protocol: plays sensibly, trusts the context mostly, and notes only part of what it saw."""
+
+    play: Play[F]
+    truth: F
+    dials: TeacherDials
+
+    def context(self, rng: random.Random) -> str:
+        draw = rng.random()
+        if draw < self.dials.context_true:
+            return self.play.write(self.play.noisy(self.earlier(rng), self.dials.context_accuracy, rng))
+        if draw < self.dials.context_true + self.dials.context_junk:
+            return self.play.write(self.play.junk(rng))
+        return ""
+
+    def earlier(self, rng: random.Random) -> F:
+        """What may truly be known before a task."""
+        del rng
+        return self.truth
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        trusting = rng.random() < self.dials.follow
+        return self.play.answer(messages, self.play.known(messages, trust_context=trusting), rng)
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        recorded = self.play.recorded(messages)
+        return self.play.write(self.play.noisy(recorded, self.dials.note_accuracy, rng), messages)
+
+
+def reference(kind: Reference, play: Play[F], truth: F) -> TextPolicy:
+    """The player of that kind."""
+    if kind is Reference.RANDOM:
+        return RandomPlayer(play)
+    return ScriptedPlayer(play) if kind is Reference.SCRIPTED else OraclePlayer(play, truth)
+
+
+class TablePlay(Play[Mapping[int, str]]):
+    """Play in a world whose hidden rule is a table of codes."""
+
+    dials: QuotingDials
+    """How a teacher fills in its notes."""
+
+    @property
+    @abstractmethod
+    def table(self) -> FactTable:
+        """How facts are spelled."""
+
+    @property
+    def nothing(self) -> Mapping[int, str]:
+        return {}
+
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> Mapping[int, str]:
+        return known_facts(self.table, messages, trust_context=trust_context)
+
+    def recorded(self, messages: Sequence[Message]) -> Mapping[int, str]:
+        return recorded_facts(self.table, messages)
+
+    def noisy(self, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> Mapping[int, str]:
+        return noisy_facts(self.table, facts, accuracy, rng, only_stated=self.dials.fills == "stated")
+
+    def junk(self, rng: random.Random) -> Mapping[int, str]:
+        return {code: rng.choice(self.table.values) for code in self.table.codes}
+
+    def write(self, facts: Mapping[int, str], messages: Sequence[Message] = ()) -> str:
+        return self.table.write(facts)
