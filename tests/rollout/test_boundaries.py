@@ -1,0 +1,304 @@
+"""Whatever an environment, a context mechanism or an engine raises costs its lifecycle, under its own name, and nothing else."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.contexts.base import ContextUpdate, Intervention, Prepared, TextState
+from cod_lightning.errors import EngineRefused
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.episode import MOST_UPDATE_TURNS
+from cod_lightning.rollout.faults import count_faults
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import EpisodeStatus, Message, Role, Split
+from tests.stubs import FunctionEngine, PlainContext, WordWorld
+
+CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
+SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
+
+
+class Speechless(Exception):
+    """An exception whose message raises."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+ERRORS = [
+    ValueError,
+    SystemExit,
+    KeyboardInterrupt,
+    GeneratorExit,
+    asyncio.CancelledError,
+    Speechless,
+    StopIteration,
+    MemoryError,
+]
+
+
+def groups(world=None, mechanism=None, engine=None, num_packs=3, num_tasks=3):
+    world = world or WordWorld()
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(num_packs)]
+    speaker = Speaker(engine=engine or FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
+    return run_groups(packs, 2, Setting(env=world, mechanism=mechanism or PlainContext(), speaker=speaker))
+
+
+def lost(found):
+    """The packs whose lifecycles failed."""
+    return [any(life.failed for life in group.lifecycles) for group in found]
+
+
+def others_are_the_same(found):
+    return [g.lifecycles for g in found[::2]] == [g.lifecycles for g in groups()[::2]]
+
+
+class BadWorld(WordWorld):
+    """In pack 1, one of its methods does what it is told."""
+
+    def __init__(self, method, does):
+        super().__init__()
+        self.method, self.does, self.here = method, does, False
+
+    def reset(self, *, seed=None, options=None):
+        self.here = options["task"].id.startswith("1.")
+        if self.here and self.method == "reset":
+            return self.does(), {}
+        return super().reset(options=options)
+
+    def step(self, action):
+        if self.here and self.method == "step":
+            return self.does(), 0.0, False, False, {}
+        return super().step(action)
+
+    @property
+    def rules(self):
+        return self.does() if self.here and self.method == "rules" else super().rules
+
+    @property
+    def success(self):
+        return self.does() if self.here and self.method == "success" else super().success
+
+    @property
+    def status(self):
+        return self.does() if self.here and self.method == "status" else super().status
+
+    def close(self):
+        if self.here and self.method == "close":
+            self.does()
+
+
+def raising(error):
+    def does(*_, **__):
+        raise error("on purpose")
+
+    return does
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("method", ["reset", "step", "rules", "success", "status", "close"])
+def test_whatever_an_environment_raises_costs_its_lifecycles_alone(method, error):
+    found = groups(BadWorld(method, raising(error)))
+    assert lost(found) == [False, True, False]
+    assert count_faults(found) == {"EnvironmentFailure": 2}
+    assert others_are_the_same(found)
+
+
+@pytest.mark.parametrize(
+    "text", [None, 7, b"w1", "\ud800", "w" * 1_000_001], ids=["none", "int", "bytes", "half", "huge"]
+)
+@pytest.mark.parametrize("method", ["reset", "step", "rules"])
+def test_what_no_tokenizer_takes_is_the_environment_s_failure(method, text):
+    found = groups(BadWorld(method, lambda: text))
+    assert count_faults(found) == {"EnvironmentFailure": 2}
+    assert others_are_the_same(found)
+
+
+class Uncopied(WordWorld):
+    def __deepcopy__(self, memo):
+        raise SystemExit("no copies")
+
+
+def test_an_environment_that_cannot_be_copied_costs_every_lifecycle_and_not_the_run():
+    found = groups(Uncopied())
+    assert count_faults(found) == {"EnvironmentFailure": 6}
+    statuses = [e.status for e in found[0].lifecycles[0].episodes]
+    assert statuses == [EpisodeStatus.FAILED] + [EpisodeStatus.SKIPPED] * 4
+
+
+class BadContext(PlainContext):
+    """One of its methods does what it is told, from the second task of every pack on."""
+
+    def __init__(self, method, does):
+        self.method, self.does = method, does
+
+    def empty(self):
+        return self.does() if self.method == "empty" else super().empty()
+
+    def text(self, state):
+        return self.does() if self.method == "text" and state.text else super().text(state)
+
+    def prepare(self, state, rules, observation):
+        return self.does() if self.method == "prepare" and state.text else super().prepare(state, rules, observation)
+
+    def feedback(self, state, episode):
+        return self.does() if self.method == "feedback" and episode.position else state
+
+    def on_turn(self, state, response, tokens):
+        return self.does() if self.method == "on_turn" and state.text else None
+
+    def update(self, state, rules, episode, tokens):
+        if self.method == "update":
+            return self.does()
+        return super().update(state, rules, episode, tokens)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("method", ["empty", "text", "prepare", "feedback", "on_turn", "update"])
+def test_whatever_a_mechanism_raises_is_a_context_failure_and_not_the_environment_s(method, error):
+    found = groups(mechanism=BadContext(method, raising(error)), num_packs=1)
+    assert count_faults(found) == {"ContextFailure": 2}
+    (failed,) = [e for e in found[0].lifecycles[0].episodes if e.status is EpisodeStatus.FAILED]
+    assert "BadContext raised" in failed.error
+    assert failed.reward is None
+
+
+def never_ending(*_):
+    yield (Message(Role.SYSTEM, "w2"), Message(Role.USER, "w3"))
+    while True:
+        yield "w4"
+
+
+def begins_with_nothing():
+    yield ()
+
+
+def says_a_number():
+    yield (Message(Role.SYSTEM, "w2"), Message(Role.USER, "w3"))
+    yield 7
+
+
+def ends_with(value):
+    def update():
+        yield (Message(Role.SYSTEM, "w2"), Message(Role.USER, "w3"))
+        return value
+
+    return update
+
+
+NONSENSE = {
+    "a prepared that is none": ("prepare", lambda: "rules"),
+    "a state of another": ("prepare", lambda: Prepared("rules", 7)),
+    "half a surrogate pair": ("prepare", lambda: Prepared("\ud800", TextState("x"))),
+    "a huge system text": ("prepare", lambda: Prepared("x" * 1_000_001, TextState("x"))),
+    "an update without end": ("update", never_ending),
+    "an update that begins with nothing": ("update", begins_with_nothing),
+    "an update that is no dialogue": ("update", lambda: 7),
+    "a message that is a number": ("update", says_a_number),
+    "a result that is none": ("update", ends_with(None)),
+    "a reward that is no number": (
+        "update",
+        ends_with(ContextUpdate(state=TextState(), reward=float("nan"), parsed=True)),
+    ),
+    "an intervention that is none": ("on_turn", lambda: "w1"),
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_what_no_mechanism_may_give_is_a_context_failure(name):
+    found = groups(mechanism=BadContext(*NONSENSE[name]), num_packs=1)
+    assert count_faults(found) == {"ContextFailure": 2}
+    assert all(len(e.turns) <= MOST_UPDATE_TURNS + 1 for life in found[0].lifecycles for e in life.episodes)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_whatever_an_engine_raises_costs_the_lifecycle_that_asked(error):
+    def answer(request):
+        if "/1#0." in request.dialogue:
+            raise error("on purpose")
+        return SAY_W1
+
+    found = groups(engine=FunctionEngine(answer))
+    assert count_faults(found) == {"EngineFailure": 1}
+    assert others_are_the_same(found)
+
+
+def test_an_engine_that_is_refused_ends_the_run():
+    def answer(request):
+        raise EngineRefused("wrong key")
+
+    with pytest.raises(EngineRefused):
+        groups(engine=FunctionEngine(answer))
+
+
+class Recalling(PlainContext):
+    """Answers the first response of every task itself, and counts what its contexts earned."""
+
+    def on_turn(self, state, response, tokens):
+        return None if "asked" in state.text else Intervention(TextState(f"{state.text} asked".strip()), "w7 w8")
+
+    def feedback(self, state, episode):
+        return TextState(f"{state.text.replace('asked', '').strip()} earned".strip())
+
+
+def test_a_mechanism_may_answer_a_turn_in_the_environment_s_place_and_hears_the_reward_of_its_task():
+    (group,) = groups(mechanism=Recalling(), num_packs=1, num_tasks=2)
+    life = group.lifecycles[0]
+    assert [len(solve.turns) for solve in life.solves] == [4, 4], "three turns are the environment's"
+    assert life.solves[0].turns[1].observation == "w7 w8"
+    assert all(turn.extends for turn in life.solves[0].turns[1:])
+    assert (life.solves[0].context_before, life.solves[0].context_after) == ("", "earned")
+    assert life.updates[0].context_before == "earned"
+    assert not life.failed
+
+
+class TwoTurns(PlainContext):
+    """Asks once more before it is content."""
+
+    def update(self, state, rules, episode, tokens):
+        first = yield (Message(Role.SYSTEM, "w2"), Message(Role.USER, "w3"))
+        second = yield f"w4 {first.response}"
+        return ContextUpdate(state=TextState(f"{first.response} {second.response}"), reward=-0.05, parsed=True)
+
+
+def test_an_update_of_two_turns_is_one_episode_whose_second_prompt_extends_the_first():
+    (group,) = groups(mechanism=TwoTurns(), num_packs=1, num_tasks=2)
+    (update,) = group.lifecycles[0].updates
+    assert [turn.observation for turn in update.turns] == ["w3", "w4 w1"]
+    assert [turn.extends for turn in update.turns] == [False, True]
+    assert (update.reward, update.context_after, update.status) == (-0.05, "w1 w1", EpisodeStatus.COMPLETED)
+    assert group.lifecycles[0].solves[1].context_before == "w1 w1"
+
+
+def test_a_person_s_interrupt_still_ends_a_rollout():
+    code = """
+    from tests.rollout.test_boundaries import groups, SAY_W1, FunctionEngine
+    import time
+    class Slow(FunctionEngine):
+        async def generate(self, request):
+            import asyncio
+            print("playing", flush=True)
+            await asyncio.sleep(60)
+    try:
+        groups(engine=Slow(lambda _: SAY_W1))
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    """
+    root = Path(__file__).parents[2]
+    env = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True, cwd=root, env=env
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "playing\n"
+    child.send_signal(signal.SIGINT)
+    rest, _ = child.communicate(timeout=30)
+    assert rest.endswith("interrupted\n")
