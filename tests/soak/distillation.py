@@ -42,7 +42,7 @@ def command(*arguments: str, cache: Path) -> None:
 def success(run: Path, condition: str) -> list[float]:
     """Mean success by position in the suite of the run."""
     suite = json.loads((run / "evaluation.json").read_text())["suites"]["held_out"]
-    return [one["mean"] for one in suite["conditions"][condition]["success"]]
+    return [one["success"] for one in (suite["positions"] if condition == "trained" else suite["controls"][condition])]
 
 
 def interval(values: list[float]) -> dict[str, float]:
@@ -88,7 +88,7 @@ def main() -> None:
             command("fit", *arguments, *own, cache=cache)
             rows[name].append(success(run, "trained"))
             if name == "reward":
-                rows["warm start"].append(success(run, "warm_start_t1"))
+                rows["warm start"].append(success(run, "warm_start"))
             print(seed, name, rows[name][-1], flush=True)
     found = {
         "seeds": options.seeds,
