@@ -12,7 +12,7 @@ from typing import Literal
 import gymnasium
 
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
-from cod_lightning.envs.checks import check_choice, check_share
+from cod_lightning.envs.checks import check_choice, check_in, check_share
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
@@ -242,9 +242,13 @@ class Learn2Ask(TaskWorld[AnyTask]):
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_share("data.env.stop_share", self.clinics.stop_share, "0.4 is the default.")
-        _check_range("num_items", self.clinics.num_items, 2, len(ITEMS))
-        _check_range("num_required", self.clinics.num_required, 1, self.clinics.num_items - 1)
-        _check_range("num_conditions", self.clinics.num_conditions, 3, len(CONDITIONS))
+        for name, low, high in (
+            ("num_items", 2, len(ITEMS)),
+            ("num_required", 1, self.clinics.num_items - 1),
+            ("num_conditions", 3, len(CONDITIONS)),
+        ):
+            value = getattr(self.clinics, name)
+            check_in(f"data.env.{name}", value, low, high, f"Choose one of {low} to {high}.")
         if self.protocol == "compact":
             for name, value in {"data_path": data_path, "judge": judge and type(judge).__name__}.items():
                 if value is not None:
@@ -260,8 +264,3 @@ class _SharedSpace(Unchanging, gymnasium.spaces.Text):
     @classmethod
     def of(cls, letters: frozenset[str]) -> "_SharedSpace":
         return cls(100_000, min_length=0, charset=letters)
-
-
-def _check_range(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise ConfigError(f"data.env.{name}", value, f"in {low}..{high}", f"Choose one of {low} to {high}.")
