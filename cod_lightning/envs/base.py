@@ -5,7 +5,8 @@ carries over; the last observation of a task is its feedback; `info` stays empty
 `copy.deepcopy` is a snapshot, and how the rollout gives every sibling its own world; `close` follows when its lifecycle has ended.
 
 To add a world: one file with one subclass of `TextEnv`, chosen with `data.env.class_path`. It parses actions and words
-its feedback itself and never meets a token, a model or a coroutine.
+its feedback itself and never meets a token, a model or a coroutine. `task_world.TaskWorld` starts and ends its tasks, and
+`players` play it for comparison, where that fits.
 """
 
 import random

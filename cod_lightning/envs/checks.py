@@ -18,8 +18,19 @@ def check_choice(key: str, value: str, choices: Sequence[str]) -> None:
 
 def check_share(key: str, value: float, remedy: str) -> None:
     """Raise unless the value lies in [0, 1]; NaN does not."""
-    if not 0 <= value <= 1:
-        raise ConfigError(key, value, "in [0, 1]", remedy)
+    check_between(key, value, 0, 1, remedy)
+
+
+def check_between(key: str, value: float, low: float, high: float, remedy: str) -> None:
+    """Raise unless the value lies in [low, high]; NaN does not."""
+    if not low <= value <= high:
+        raise ConfigError(key, value, f"in [{low:g}, {high:g}]", remedy)
+
+
+def check_in(key: str, value: int, low: int, high: int, remedy: str) -> None:
+    """Raise unless the whole number is one of low..high."""
+    if not low <= value <= high:
+        raise ConfigError(key, value, f"in {low}..{high}", remedy)
 
 
 def check_turns(max_turns: int, remedy: str) -> None:

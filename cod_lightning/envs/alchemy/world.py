@@ -7,7 +7,7 @@ by; a task ends when its target can no longer be made; splits are disjoint by co
 """
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from cod_lightning.envs.alchemy.compact import CompactAlchemy
 from cod_lightning.envs.alchemy.graph import Ranges, book_of, fits_symbols, levels, slots_of, way_to
@@ -18,16 +18,17 @@ from cod_lightning.envs.alchemy.policies import AlchemyPlay
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
 from cod_lightning.envs.alchemy.wording import AlchemyWording, Attempt, Rules, View
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Teacher, reference
+from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Pack, Split, Task
 
 
-class Alchemy(TextEnv):
+class Alchemy(TaskWorld[AlchemyTask]):
     """Make a target by combining elements two by two; which pairs are recipes is hidden and shared by a pack.
 
     Defaults are close to the paper's easy setting, with more elements (a higher shrink factor) and crossing recipes.
@@ -63,9 +64,6 @@ class Alchemy(TextEnv):
             no decoys, unlimited materials and fixed labels.
         teacher: How good the demonstrations of the warm start are.
     """
-
-    observation_space = action_space = text_space()
-    """Of the class, so that a copy of an environment does not copy it."""
 
     def __init__(
         self,
@@ -144,16 +142,6 @@ class Alchemy(TextEnv):
             )
         )
 
-    @property
-    def success(self) -> bool:
-        return self._outcome == "win"
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """Completed with the target or without the materials for it, truncated out of rounds, malformed if unreadable."""
-        ends = {"late": EpisodeStatus.TRUNCATED, "malformed": EpisodeStatus.MALFORMED}
-        return ends.get(self._outcome, EpisodeStatus.COMPLETED)
-
     def words(self) -> tuple[str, ...]:
         return self.wording.words()
 
@@ -171,13 +159,11 @@ class Alchemy(TextEnv):
 
     # ------------------------------------------------------------------ gymnasium
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        if options and "task" in options:
-            self._start(_spec(options["task"]))
-        else:
-            self._start(self.drawing.draw(int(self.np_random.integers(2**62)), None, 1)[0])
-        return self.wording.observation(self._view()), {}
+    def _drawn(self, seed: int) -> AlchemyTask:
+        return self.drawing.draw(seed, None, 1)[0]
+
+    def _observed(self) -> str:
+        return self.wording.observation(self._view())
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
@@ -195,12 +181,17 @@ class Alchemy(TextEnv):
             return self._end("dead")
         if self._turn == self.max_turns:
             return self._end("late")
-        return self.wording.observation(self._view()), 0.0, False, False, {}
+        return self._observed(), 0.0, False, False, {}
 
     def render(self) -> str:
         have = " ".join(f"{name}:{count}" for name, count in self._have.items())
         tried = " ".join(f"{a}+{b}={result or 0}" for (a, b), result in self._tried)
         return f"round {self._turn} of {self.max_turns}, target {self._task.target} | {have} | {tried}"
+
+    @staticmethod
+    def _spec(task: Task) -> AlchemyTask:
+        assert isinstance(task.spec, AlchemyTask), f"task {task.id} is not alchemy"
+        return task.spec
 
     def _start(self, task: AlchemyTask) -> None:
         self._task, self._outcome, self._turn, self._warned = task, "", 0, False
@@ -249,15 +240,14 @@ class Alchemy(TextEnv):
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 1 - self.length_penalty * self._turn / self.max_turns if outcome == "win" else 0.0
-        words = self.wording.feedback(outcome, self._view(), complaint)
-        return words, max(0.0, reward), outcome != "late", outcome == "late", {}
+        return self._ended(self.wording.feedback(outcome, self._view(), complaint), max(0.0, reward))
 
     # ------------------------------------------------------------------ policies
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other recipes among the same elements from task `at` on; targets stay, and stocks wherever they suffice."""
         later = self.drawing.redraw(
-            derive_seed("alchemy change", pack.id, seed), pack.split, [_spec(task) for task in pack.tasks[at:]]
+            derive_seed("alchemy change", pack.id, seed), pack.split, [self._spec(task) for task in pack.tasks[at:]]
         )
         changed = [replace(task, spec=spec) for task, spec in zip(pack.tasks[at:], later, strict=True)]
         return replace(pack, tasks=(*pack.tasks[:at], *changed))
@@ -269,11 +259,11 @@ class Alchemy(TextEnv):
         return Teacher(self._play(pack), self._truth(pack), self.teacher)
 
     def _play(self, pack: Pack) -> AlchemyPlay:
-        return AlchemyPlay(self.wording, levels(_spec(pack.tasks[0]).tiers))
+        return AlchemyPlay(self.wording, levels(self._spec(pack.tasks[0]).tiers))
 
     def _truth(self, pack: Pack) -> Facts:
         """Recipes; in compact words, where a note has a word for every pair, also the failures."""
-        task = _spec(pack.tasks[0])
+        task = self._spec(pack.tasks[0])
         if self.protocol == "natural":
             return book_of(task.recipes)
         slots = slots_of(task.tiers, self.ranges.max_tier_gap, self.ranges.cross_tier[1] > 0)
@@ -359,8 +349,3 @@ def _names_in(response: str) -> tuple[tuple[str, str], str]:
     if len(names) != 2 or not all(names):
         return ("", ""), "the answer is not two names joined by one +"
     return (names[0], names[1]), ""
-
-
-def _spec(task: Task) -> AlchemyTask:
-    assert isinstance(task.spec, AlchemyTask), f"task {task.id} is not alchemy"
-    return task.spec

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice
+from cod_lightning.envs.checks import check_between, check_choice
 from cod_lightning.envs.control.belief import Ranges
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask
 from cod_lightning.envs.splits import split_of_text
@@ -83,11 +83,11 @@ class Draws:
         r = self.ranges
         _check_order("a", r.a_min, r.a_max, 1.5, "Use 0.55 to 1.2.")
         _check_order("b", r.b_min, r.b_max, 10.0, "Use 0.35 to 1.5.")
-        _check_between("start_max", self.start_max, 0.0, 20.0, "2.0 is the reference's.")
-        _check_between("speed_max", self.speed_max, 0.0, 20.0, "1.5 is the reference's.")
+        check_between("data.env.start_max", self.start_max, 0.0, 20.0, "2.0 is the reference's.")
+        check_between("data.env.speed_max", self.speed_max, 0.0, 20.0, "1.5 is the reference's.")
         lowest = 1.0 if self.protocol == "compact" else 0.001
-        _check_between("target_max", self.target_max, lowest, 100.0, "8.0 is the reference's.")
-        _check_between("process_noise", r.noise, 0.0, 1.0, "0 is the reference's.")
+        check_between("data.env.target_max", self.target_max, lowest, 100.0, "8.0 is the reference's.")
+        check_between("data.env.process_noise", r.noise, 0.0, 1.0, "0 is the reference's.")
         if not 2 <= self.horizon_min <= self.horizon_max <= 30:
             raise ConfigError(
                 "data.env.horizon_max",
@@ -99,11 +99,6 @@ class Draws:
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         if self.protocol == "compact" and self.labels == "random":
             raise ConfigError("data.env.labels", "random", "fixed where the protocol is compact", "Leave it out.")
-
-
-def _check_between(name: str, value: float, low: float, high: float, remedy: str) -> None:
-    if not low <= value <= high:
-        raise ConfigError(f"data.env.{name}", value, f"in [{low:g}, {high:g}]", remedy)
 
 
 def _check_order(name: str, low: float, high: float, most: float, remedy: str) -> None:

@@ -8,9 +8,9 @@ pair (a, b); horizons can vary; numbers are drawn with three decimals, which is 
 import copy
 import random
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
 from cod_lightning.envs.control.belief import Belief, Ranges
 from cod_lightning.envs.control.draws import MOST_DRAWS, Draws
 from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
@@ -22,6 +22,7 @@ from cod_lightning.envs.control.wording import ControlWording
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Teacher, reference
+from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -38,7 +39,7 @@ class _Memory:
     earlier: Earlier
 
 
-class OptimalControl(TextEnv):
+class OptimalControl(TaskWorld[ControlTask]):
     """Bring a point to a target and to rest there, with one formula for the control; reward 1 / (1 + L), -0.1 if unreadable.
 
     Solved means a reward of 0.5 or more. The reference's three levels are these parameters (the defaults are its hard one):
@@ -68,8 +69,6 @@ class OptimalControl(TextEnv):
         teacher: How good the demonstrations of the warm start are.
     """
 
-    observation_space = action_space = text_space()
-    """Of the class, so that a copy of an environment does not copy it."""
     reward_range = (-0.1, 1.0)
 
     def __init__(
@@ -148,26 +147,19 @@ class OptimalControl(TextEnv):
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another pair (a, b) of the same split from task `at` on, at least one of them in another half of its range (of
         the four sizes and signs, for b); starts, targets, noise and symbols stay."""
-        old = _spec(pack.tasks[at])
+        old = self._spec(pack.tasks[at])
         rng = random.Random(derive_seed("control change", pack.id, seed))
         before = class_words(self.ranges, Belief(old.a, old.b))
         for _ in range(MOST_DRAWS):
             a, b = self._draws.hidden(rng, pack.split)
             if class_words(self.ranges, Belief(a, b)) != before:
-                return replace(pack, tasks=tuple(_given(t, a, b) if n >= at else t for n, t in enumerate(pack.tasks)))
+                return self._with(pack, at, a=a, b=b)
         raise ConfigError("data.env.b_max", self.ranges.b_max, "another plant of the same split", "Widen the ranges.")
 
     # ------------------------------------------------------------------ gymnasium
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        if options and "task" in options:
-            self._start(_spec(options["task"]))
-        else:
-            own = int(self.np_random.integers(2**62))
-            rng = random.Random(own)
-            self._start(self._draws.task(own, self.ranges.draw(rng), self._draws.symbols(rng)))
-        return self._observed(), {}
+    def _drawn(self, seed: int) -> ControlTask:
+        return self._draws.task(seed, self.ranges.draw(rng := random.Random(seed)), self._draws.symbols(rng))
 
     def step(self, action: str) -> Stepped:
         assert not self._over, "the task is over; call reset()"
@@ -205,15 +197,22 @@ class OptimalControl(TextEnv):
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, self._play(pack), _truth(pack))
+        return reference(kind, self._play(pack), _truth(self._spec(pack.tasks[0])))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        return Teacher(replace(self._play(pack), goes_by_earlier=False), _truth(pack), self.teacher)
+        return Teacher(
+            replace(self._play(pack), goes_by_earlier=False), _truth(self._spec(pack.tasks[0])), self.teacher
+        )
 
     def _play(self, pack: Pack) -> ControlPlay:
-        return ControlPlay(self.wording, _spec(pack.tasks[0]).symbols)
+        return ControlPlay(self.wording, self._spec(pack.tasks[0]).symbols)
 
     # ------------------------------------------------------------------ own matters
+
+    @staticmethod
+    def _spec(task: Task) -> ControlTask:
+        assert isinstance(task.spec, ControlTask), f"task {task.id} is not about control"
+        return task.spec
 
     def _start(self, task: ControlTask) -> None:
         self._task, self._turn, self._over, self._malformed = task, 0, False, False
@@ -241,18 +240,8 @@ def _worded(draws: Draws) -> ControlWording:
     return CompactControl(draws.ranges, Grids(start=start, speed=speed, target=target, horizons=horizons))
 
 
-def _spec(task: Task) -> ControlTask:
-    assert isinstance(task.spec, ControlTask), f"task {task.id} is not about control"
-    return task.spec
-
-
-def _given(task: Task, a: float, b: float) -> Task:
-    return replace(task, spec=replace(_spec(task), a=a, b=b))
-
-
-def _truth(pack: Pack) -> Belief:
-    spec = _spec(pack.tasks[0])
-    return Belief(spec.a, spec.b)
+def _truth(task: ControlTask) -> Belief:
+    return Belief(task.a, task.b)
 
 
 def _memory(task: ControlTask, formula: str, run: Run) -> _Memory:

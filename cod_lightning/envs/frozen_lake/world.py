@@ -8,12 +8,12 @@ rewards of the reference policies agree within 0.02.)
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import structs
 
 from cod_lightning.envs.answers import code_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, text_space
 from cod_lightning.envs.code_labels import NUMBERS
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
@@ -37,10 +37,11 @@ from cod_lightning.envs.frozen_lake.policies import (
 from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
 from cod_lightning.envs.players import RandomPlayer, Teacher
-from cod_lightning.types import EpisodeStatus, Pack, Split
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.types import Pack, Split
 
 
-class FrozenLakeObscure(TextEnv):
+class FrozenLakeObscure(TaskWorld[LakeTask]):
     """Cross a lake with action codes whose meaning is hidden and shared by a pack.
 
     Args:
@@ -67,7 +68,8 @@ class FrozenLakeObscure(TextEnv):
     """
 
     observation_space = action_space = text_space("√")
-    """Of the class, so that a copy of an environment does not copy it."""
+    wins = ("goal",)
+    _spec = staticmethod(spec_of)
 
     def __init__(
         self,
@@ -116,16 +118,6 @@ class FrozenLakeObscure(TextEnv):
     def rules(self) -> str:
         return self.wording.rules(self.max_turns)
 
-    @property
-    def success(self) -> bool:
-        return self._outcome == "goal"
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """Completed on goal and hole, truncated out of steps, malformed for an unreadable answer."""
-        ends = {"late": EpisodeStatus.TRUNCATED, "malformed": EpisodeStatus.MALFORMED}
-        return ends.get(self._outcome, EpisodeStatus.COMPLETED)
-
     def words(self) -> tuple[str, ...]:
         return self.wording.words(self.size_max)
 
@@ -141,15 +133,9 @@ class FrozenLakeObscure(TextEnv):
 
     # ------------------------------------------------------------------ gymnasium
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        if options and "task" in options:
-            self._start(spec_of(options["task"]))
-        else:
-            own = int(self.np_random.integers(2**62))
-            mapping = draw_mapping(self.parameters, own, own)
-            self._start(draw_task(self.parameters, own, None, mapping, draw_labels(self.parameters, own)))
-        return self._observed(), {}
+    def _drawn(self, seed: int) -> LakeTask:
+        mapping = draw_mapping(self.parameters, seed, seed)
+        return draw_task(self.parameters, seed, None, mapping, draw_labels(self.parameters, seed))
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
@@ -195,7 +181,7 @@ class FrozenLakeObscure(TextEnv):
         self._outcome = outcome
         penalty = self.parameters.length_penalty * self._view.turn / self.max_turns
         words = self.wording.feedback(outcome, self._view, self.parameters.names_effects, complaint)
-        return words, max(0.0, 1 - penalty) if outcome == "goal" else 0.0, outcome != "late", outcome == "late", {}
+        return self._ended(words, max(0.0, 1 - penalty) if outcome == "goal" else 0.0)
 
     # ------------------------------------------------------------------ policies
 

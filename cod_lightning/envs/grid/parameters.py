@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice
+from cod_lightning.envs.checks import check_choice, check_in
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
@@ -54,10 +54,10 @@ class GridParameters(Unchanging):
             "scale_max", self.scale_max, "scale_min", self.scale_min, 0.01, 10, "0.15 to 0.45 are the paper's."
         )
         _check_range("rounds_max", self.rounds_max, "rounds_min", self.rounds_min, 1, 50, "3 to 5 are the paper's.")
-        _check_in("hills", self.hills, 1, 100, "4 is the paper's.")
-        _check_in("reveal_radius", self.reveal_radius, 0, MOST_SIDE, "1 is the paper's.")
+        check_in("data.env.hills", self.hills, 1, 100, "4 is the paper's.")
+        check_in("data.env.reveal_radius", self.reveal_radius, 0, MOST_SIDE, "1 is the paper's.")
         if self.levels is not None:
-            _check_in("levels", self.levels, 2, 10, "Leave it out for all costs.")
+            check_in("data.env.levels", self.levels, 2, 10, "Leave it out for all costs.")
         if self.lanes and self.levels is None:
             raise ConfigError("data.env.levels", None, "a number of levels, for lanes", "Use 3.")
         if self.protocol == "compact":
@@ -78,11 +78,6 @@ class GridParameters(Unchanging):
             )
         if self.labels == "random":
             raise ConfigError("data.env.labels", "random", "fixed, for compact words", "Leave it out.")
-
-
-def _check_in(key: str, value: int, low: int, high: int, remedy: str) -> None:
-    if not low <= value <= high:
-        raise ConfigError(f"data.env.{key}", value, f"in {low}..{high}", remedy)
 
 
 def _check_range(key: str, most: float, least_key: str, least: float, low: float, high: float, remedy: str) -> None:

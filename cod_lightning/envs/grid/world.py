@@ -10,10 +10,10 @@ import copy
 import random
 import re
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.compact import CompactGrid
@@ -25,14 +25,15 @@ from cod_lightning.envs.grid.rook import entered, optimal_loss
 from cod_lightning.envs.grid.task import GridTask, GridView
 from cod_lightning.envs.grid.wording import GridWording, NaturalGrid
 from cod_lightning.envs.players import Teacher, reference
+from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Pack, Split, Task
 
 _MOST_LETTERS = 60
 _ANSWER = re.compile(r"(-?[0-9A-Za-z]{1,9})\s*,\s*(-?[0-9A-Za-z]{1,9})")
 
 
-class GridNavigation(TextEnv):
+class GridNavigation(TaskWorld[GridTask]):
     """Move like a rook to a target, with exactly as many moves as the task says, over cells of hidden cost.
 
     The reward is 1 - (mean cost of entered cells) / 100 on the target after the last move, else 0. `success` is True on the target
@@ -59,8 +60,7 @@ class GridNavigation(TextEnv):
         teacher: How good the demonstrations of the warm start are.
     """
 
-    observation_space = action_space = text_space()
-    """Of the class, so that a copy of an environment does not copy it."""
+    wins = ("goal",)
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class GridNavigation(TextEnv):
         self.name, self.max_turns, self.teacher = self.parameters.name, rounds_max + lenient, teacher
         self.wording: GridWording = (NaturalGrid if protocol == "natural" else CompactGrid)(self.parameters)
         self._chart: Chart | None = None
-        self._start(self._draw(0))
+        self._start(self._drawn(0))
 
     # ------------------------------------------------------------------ what a policy is told
 
@@ -107,21 +107,12 @@ class GridNavigation(TextEnv):
     def rules(self) -> str:
         return self.wording.rules(self._view.task)
 
-    @property
-    def success(self) -> bool:
-        return self._outcome == "goal"
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """Malformed for an answer that is no legal move, else completed, on the target or not."""
-        return EpisodeStatus.MALFORMED if self._outcome == "malformed" else EpisodeStatus.COMPLETED
-
     def words(self) -> tuple[str, ...]:
         return self.wording.words()
 
     def optimum(self, task: Task) -> float:
         """The highest reward of the task for whoever knows the map; regret is this minus the reward."""
-        spec = _spec(task)
+        spec = self._spec(task)
         return 1 - optimal_loss(spec.costs, spec.start, spec.goal, spec.rounds)
 
     # ------------------------------------------------------------------ packs
@@ -149,8 +140,7 @@ class GridNavigation(TextEnv):
         twin._chart = None
         return twin
 
-    def _draw(self, seed: int) -> GridTask:
-        """A task of any split."""
+    def _drawn(self, seed: int) -> GridTask:
         rng = random.Random(seed)
         costs = draw_map(self.parameters, seed, None, self._draw_side(rng))
         return draw_task(self.parameters, rng, costs, draw_names(self.parameters, rng, len(costs)))
@@ -159,14 +149,6 @@ class GridNavigation(TextEnv):
         return rng.randint(self.parameters.side_min, self.parameters.side_max)
 
     # ------------------------------------------------------------------ gymnasium
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        if options and "task" in options:
-            self._start(_spec(options["task"]))
-        else:
-            self._start(self._draw(int(self.np_random.integers(2**62))))
-        return self.wording.observation(self._view), {}
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
@@ -185,12 +167,17 @@ class GridNavigation(TextEnv):
         view.done += 1
         if view.done == view.task.rounds:
             return self._end("goal" if cell == view.task.goal else "miss")
-        return self.wording.observation(view), 0.0, False, False, {}
+        return self._observed(), 0.0, False, False, {}
 
     def render(self) -> str:
         view = self._view
         cell = view.task.labels.cell
         return f"at {cell(view.here)}, target {cell(view.task.goal)}, move {view.done} of {view.task.rounds}\n{view.chart.text()}"
+
+    @staticmethod
+    def _spec(task: Task) -> GridTask:
+        assert isinstance(task.spec, GridTask), f"task {task.id} is not on a grid"
+        return task.spec
 
     def _start(self, task: GridTask) -> None:
         chart = self._chart
@@ -203,6 +190,9 @@ class GridNavigation(TextEnv):
             self._chart = chart = Chart(task.costs, task.labels)
         self._view = GridView(task=task, chart=chart, here=task.start, path=[])
         self._outcome, self._warnings_left = "", int(self.parameters.lenient)
+
+    def _observed(self) -> str:
+        return self.wording.observation(self._view)
 
     def _read(self, action: str) -> tuple[Cell | None, str]:
         """(cell, "") or (None, which rule was broken)."""
@@ -224,31 +214,22 @@ class GridNavigation(TextEnv):
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 1 - self._view.loss if outcome == "goal" else 0.0
-        return self.wording.feedback(outcome, self._view, complaint), reward, True, False, {}
+        return self._ended(self.wording.feedback(outcome, self._view, complaint), reward)
 
     # ------------------------------------------------------------------ policies
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another map of the same side and split from task `at` on; the tasks stay. A kept observed map starts anew there."""
-        old = _spec(pack.tasks[at]).costs
+        old = self._spec(pack.tasks[at]).costs
         costs = draw_map(self.parameters, derive_seed("grid change", pack.id, seed), pack.split, len(old), old)
-        tasks = tuple(
-            replace(task, spec=replace(_spec(task), costs=costs)) if n >= at else task
-            for n, task in enumerate(pack.tasks)
-        )
-        return replace(pack, tasks=tasks)
+        return self._with(pack, at, costs=costs)
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, self._play(pack), truth_of(_spec(pack.tasks[0]).costs))
+        return reference(kind, self._play(pack), truth_of(self._spec(pack.tasks[0]).costs))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        truth = truth_of(_spec(pack.tasks[0]).costs)
+        truth = truth_of(self._spec(pack.tasks[0]).costs)
         return Teacher(replace(self._play(pack), drops=False), truth, self.teacher)
 
     def _play(self, pack: Pack) -> GridPlay:
-        return GridPlay(self.wording, prior_of(self.parameters), _spec(pack.tasks[0]).labels)
-
-
-def _spec(task: Task) -> GridTask:
-    assert isinstance(task.spec, GridTask), f"task {task.id} is not on a grid"
-    return task.spec
+        return GridPlay(self.wording, prior_of(self.parameters), self._spec(pack.tasks[0]).labels)

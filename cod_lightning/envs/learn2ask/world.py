@@ -7,12 +7,12 @@ points prepared from real dialogues (JasonHaggard/RealMedConv), which share noth
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import gymnasium
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
-from cod_lightning.envs.checks import check_choice, check_share
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
+from cod_lightning.envs.checks import check_choice, check_in, check_share
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
@@ -28,13 +28,14 @@ from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.scoring import MAXIMA, Fusion
 from cod_lightning.envs.learn2ask.wording import Judged, Wording
 from cod_lightning.envs.players import Teacher, reference
+from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Pack, Split, Task
 
 
-class Learn2Ask(TextEnv):
+class Learn2Ask(TaskWorld[AnyTask]):
     """Ask one question about what is missing, or stop; graded once per task.
 
     Action is 1 if stopping or asking fits the label, else all scores are 0. A question gets content and format from a judge; a
@@ -67,8 +68,10 @@ class Learn2Ask(TextEnv):
         teacher: How good the demonstrations of the warm start are.
     """
 
-    observation_space = action_space = text_space()
-    """Of the class, so that a copy of an environment does not copy it; with real data, of a shared object."""
+    wins = ("right", "stopped")
+    """The right action with content 1, whatever the format."""
+    late = None
+    """Here it is the word for a question where a stop was due."""
 
     def __init__(
         self,
@@ -123,7 +126,7 @@ class Learn2Ask(TextEnv):
             if protocol == "natural"
             else CompactClinic(self.clinics, not protocol_hidden)
         )
-        self._start(self._any_task(0))
+        self._start(self._drawn(0))
 
     # ------------------------------------------------------------------ what a policy is told
 
@@ -135,16 +138,6 @@ class Learn2Ask(TextEnv):
     @property
     def rules(self) -> str:
         return self._speech.rules(self._task) if isinstance(self._task, ClinicTask) else self._words.rules()
-
-    @property
-    def success(self) -> bool:
-        """True after the right action with content 1, whatever the format."""
-        return self._outcome in ("right", "stopped")
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """Completed by any readable answer, else malformed."""
-        return EpisodeStatus.MALFORMED if self._outcome == "malformed" else EpisodeStatus.COMPLETED
 
     def words(self) -> tuple[str, ...]:
         return self._speech.words()
@@ -176,14 +169,6 @@ class Learn2Ask(TextEnv):
 
     # ------------------------------------------------------------------ gymnasium
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        if options and "task" in options:
-            self._start(_spec(options["task"]))
-        else:
-            self._start(self._any_task(int(self.np_random.integers(2**62))))
-        return self._observation(), {}
-
     def step(self, action: str) -> Stepped:
         """Read the answer, have it judged, and tell the scores. Raises `EnvironmentFailure` where the judge does."""
         assert not self._outcome, "the task is over; call reset()"
@@ -204,19 +189,24 @@ class Learn2Ask(TextEnv):
             complaint=answer.complaint,
         )
         self._outcome = outcome
-        return self.wording.feedback(judged), points / self._best if self.normalise else points, True, False, {}
+        return self._ended(self.wording.feedback(judged), points / self._best if self.normalise else points)
 
     def render(self) -> str:
-        return f"{self._observation()}\n{self._outcome}"
+        return f"{self._observed()}\n{self._outcome}"
+
+    @staticmethod
+    def _spec(task: Task) -> AnyTask:
+        assert isinstance(task.spec, ClinicTask | RecordTask), f"task {task.id} is not of this world"
+        return task.spec
 
     def _start(self, task: AnyTask) -> None:
         self._task, self._outcome, self._warned = task, "", False
 
-    def _any_task(self, seed: int) -> AnyTask:
+    def _drawn(self, seed: int) -> AnyTask:
         rng = random.Random(seed)
         return self._packs.any_patient(rng) if self.records is None else rng.choice(self.records.all)
 
-    def _observation(self) -> str:
+    def _observed(self) -> str:
         task = self._task
         return self._speech.observation(task) if isinstance(task, ClinicTask) else self._words.observation(task)
 
@@ -252,9 +242,13 @@ class Learn2Ask(TextEnv):
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_share("data.env.stop_share", self.clinics.stop_share, "0.4 is the default.")
-        _check_range("num_items", self.clinics.num_items, 2, len(ITEMS))
-        _check_range("num_required", self.clinics.num_required, 1, self.clinics.num_items - 1)
-        _check_range("num_conditions", self.clinics.num_conditions, 3, len(CONDITIONS))
+        for name, low, high in (
+            ("num_items", 2, len(ITEMS)),
+            ("num_required", 1, self.clinics.num_items - 1),
+            ("num_conditions", 3, len(CONDITIONS)),
+        ):
+            value = getattr(self.clinics, name)
+            check_in(f"data.env.{name}", value, low, high, f"Choose one of {low} to {high}.")
         if self.protocol == "compact":
             for name, value in {"data_path": data_path, "judge": judge and type(judge).__name__}.items():
                 if value is not None:
@@ -270,13 +264,3 @@ class _SharedSpace(Unchanging, gymnasium.spaces.Text):
     @classmethod
     def of(cls, letters: frozenset[str]) -> "_SharedSpace":
         return cls(100_000, min_length=0, charset=letters)
-
-
-def _check_range(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise ConfigError(f"data.env.{name}", value, f"in {low}..{high}", f"Choose one of {low} to {high}.")
-
-
-def _spec(task: Task) -> AnyTask:
-    assert isinstance(task.spec, ClinicTask | RecordTask), f"task {task.id} is not of this world"
-    return task.spec

@@ -4,10 +4,10 @@ The smallest world in which a context pays, for smoke tests and debugging.
 """
 
 import random
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import CodeLabels, drawn_names
 from cod_lightning.envs.facts import QuotingDials
@@ -15,10 +15,11 @@ from cod_lightning.envs.levers.policies import LeverPlay
 from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
 from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Pack, Split, Task
 
 _MOST_DRAWS = 1000
 _OPENING = 4
@@ -36,7 +37,7 @@ class LeverTask(Unchanging):
     """What the levers are called."""
 
 
-class Levers(TextEnv):
+class Levers(TaskWorld[LeverTask]):
     """Pull the lever that gives the wanted colour.
 
     A world is an order of the levers together with the first four goals, and belongs to one split; there are but 24 orders,
@@ -51,8 +52,7 @@ class Levers(TextEnv):
             natural protocol. Colours stay.
     """
 
-    observation_space = action_space = text_space()
-    """Of the class, so that a copy of an environment does not copy it."""
+    late = "miss"
 
     def __init__(
         self,
@@ -83,16 +83,6 @@ class Levers(TextEnv):
     def rules(self) -> str:
         return self.wording.rules(self.max_turns)
 
-    @property
-    def success(self) -> bool:
-        return self._outcome == "win"
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """Completed on the goal colour, truncated without pulls left, malformed for an unreadable answer."""
-        ends = {"miss": EpisodeStatus.TRUNCATED, "malformed": EpisodeStatus.MALFORMED}
-        return ends.get(self._outcome, EpisodeStatus.COMPLETED)
-
     def words(self) -> tuple[str, ...]:
         return self.wording.words()
 
@@ -122,16 +112,10 @@ class Levers(TextEnv):
         )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        if options and "task" in options:
-            self._start(_spec(options["task"]))
-        else:
-            own = int(self.np_random.integers(2**62))
-            rng = random.Random(own)
-            goal, colours = rng.choice(COLOURS), tuple(rng.sample(COLOURS, len(COLOURS)))
-            self._start(LeverTask(goal=goal, colours=colours, labels=self._draw_labels(derive_seed(own, "labels"))))
-        return self.wording.observation(self._task.goal, self._pulls, self.max_turns), {}
+    def _drawn(self, seed: int) -> LeverTask:
+        rng = random.Random(seed)
+        goal, colours = rng.choice(COLOURS), tuple(rng.sample(COLOURS, len(COLOURS)))
+        return LeverTask(goal=goal, colours=colours, labels=self._draw_labels(derive_seed(seed, "labels")))
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
@@ -143,27 +127,29 @@ class Levers(TextEnv):
             return self._end("win")
         if len(self._pulls) == self.max_turns:
             return self._end("miss")
-        return self.wording.observation(self._task.goal, self._pulls, self.max_turns), 0.0, False, False, {}
+        return self._observed(), 0.0, False, False, {}
 
     def render(self) -> str:
         return f"want {self._task.goal}; " + ", ".join(f"{code} gave {colour}" for code, colour in self._pulls)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another order of the colours from task `at` on; the goals stay."""
-        old = _spec(pack.tasks[0]).colours
+        old = self._spec(pack.tasks[0]).colours
         rng = random.Random(derive_seed("levers change", pack.id, seed))
         colours = old
         while colours == old:
             colours = tuple(rng.sample(COLOURS, len(COLOURS)))
-        return replace(
-            pack, tasks=tuple(_given(task, colours) if n >= at else task for n, task in enumerate(pack.tasks))
-        )
+        return self._with(pack, at, colours=colours)
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, LeverPlay(self._worded(_spec(pack.tasks[0]))), _truth(pack))
+        return reference(kind, LeverPlay(self._worded(self._spec(pack.tasks[0]))), _truth(self._spec(pack.tasks[0])))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        return Teacher(LeverPlay(self._worded(_spec(pack.tasks[0])), self.teacher), _truth(pack), self.teacher)
+        return Teacher(
+            LeverPlay(self._worded(self._spec(pack.tasks[0])), self.teacher),
+            _truth(self._spec(pack.tasks[0])),
+            self.teacher,
+        )
 
     def _draw_labels(self, seed: int) -> CodeLabels:
         return FIXED if self.labels == "fixed" else CodeLabels(*drawn_names(random.Random(seed), NOUNS))
@@ -171,25 +157,23 @@ class Levers(TextEnv):
     def _worded(self, task: LeverTask) -> LeverWording:
         return NaturalLevers(task.labels) if self.protocol == "natural" else CompactLevers()
 
+    @staticmethod
+    def _spec(task: Task) -> LeverTask:
+        assert isinstance(task.spec, LeverTask), f"task {task.id} is not about levers"
+        return task.spec
+
     def _start(self, task: LeverTask) -> None:
         self._task, self._outcome, self.wording = task, "", self._worded(task)
         self._pulls: tuple[tuple[int, str], ...] = ()
 
+    def _observed(self) -> str:
+        return self.wording.observation(self._task.goal, self._pulls, self.max_turns)
+
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome
         reward = 1 - self.length_penalty * len(self._pulls) / self.max_turns if outcome == "win" else 0.0
-        words = self.wording.feedback(outcome, self._task.goal, self._pulls, complaint)
-        return words, reward, outcome != "miss", outcome == "miss", {}
+        return self._ended(self.wording.feedback(outcome, self._task.goal, self._pulls, complaint), reward)
 
 
-def _spec(task: Task) -> LeverTask:
-    assert isinstance(task.spec, LeverTask), f"task {task.id} is not about levers"
-    return task.spec
-
-
-def _given(task: Task, colours: tuple[str, ...]) -> Task:
-    return replace(task, spec=replace(_spec(task), colours=colours))
-
-
-def _truth(pack: Pack) -> dict[int, str]:
-    return dict(enumerate(_spec(pack.tasks[0]).colours, start=1))
+def _truth(task: LeverTask) -> dict[int, str]:
+    return dict(enumerate(task.colours, start=1))

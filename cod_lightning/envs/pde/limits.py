@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.checks import check_between, check_choice, check_in, check_share, check_turns
 from cod_lightning.envs.pde.templates import FAMILIES, eligible
 from cod_lightning.errors import ConfigError
 
@@ -37,14 +37,10 @@ def check_parameters(env: "PDEDiscovery") -> None:
             "Use 2 for training, 3 for evaluation.",
         )
     fewest = 4 if compact else 1
-    if not fewest <= env.point_budget <= 24:
-        raise ConfigError("data.env.point_budget", env.point_budget, f"in {fewest}..24", "6 is the reference's.")
-    if not 0 <= env.noise_level <= 0.1:
-        raise ConfigError("data.env.noise_level", env.noise_level, "in [0, 0.1]", "0.002 is the reference's.")
+    check_in("data.env.point_budget", env.point_budget, fewest, 24, "6 is the reference's.")
+    check_between("data.env.noise_level", env.noise_level, 0, 0.1, "0.002 is the reference's.")
     if not env.kappa_threshold >= 1:
         raise ConfigError("data.env.kappa_threshold", env.kappa_threshold, "at least 1", "100 is the reference's.")
-    if not 17 <= env.grid_points <= 1025:
-        raise ConfigError("data.env.grid_points", env.grid_points, "in 17..1025", "257 is the reference's.")
-    if not 101 <= env.time_levels <= 8001:
-        raise ConfigError("data.env.time_levels", env.time_levels, "in 101..8001", "2001 is the reference's.")
+    check_in("data.env.grid_points", env.grid_points, 17, 1025, "257 is the reference's.")
+    check_in("data.env.time_levels", env.time_levels, 101, 8001, "2001 is the reference's.")
     check_share("data.env.length_penalty", env.length_penalty, "0 is the default.")

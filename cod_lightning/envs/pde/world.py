@@ -9,12 +9,12 @@ task; feedback can tell whether the terms are right; splits are disjoint by cons
 import copy
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
@@ -29,11 +29,12 @@ from cod_lightning.envs.pde.templates import eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
 from cod_lightning.envs.players import reference
+from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Pack, Split, Task
 
 
-class PDEDiscovery(TextEnv):
+class PDEDiscovery(TaskWorld[PDETask]):
     """Find the sparse reaction term that a pack shares; the reward is 1/(1 + loss), success is the exact set of terms.
 
     Args:
@@ -56,9 +57,6 @@ class PDEDiscovery(TextEnv):
         labels: Whether library and actions are listed in one order (fixed) or in one of the pack's own (random).
         teacher: How good the demonstrations of the warm start are.
     """
-
-    observation_space = action_space = text_space()
-    """Of the class, so that a copy of an environment does not copy it."""
 
     def __init__(
         self,
@@ -135,12 +133,6 @@ class PDEDiscovery(TextEnv):
         """True once an equation with exactly the active terms is finalised."""
         return self._final is not None and set(support(self._final.equation)) == set(self._task.terms)
 
-    @property
-    def status(self) -> EpisodeStatus:
-        """Completed by finalising, truncated out of steps, malformed for an unreadable answer."""
-        ends = {"late": EpisodeStatus.TRUNCATED, "malformed": EpisodeStatus.MALFORMED}
-        return ends.get(self._outcome, EpisodeStatus.COMPLETED)
-
     def words(self) -> tuple[str, ...]:
         return self._words.words() if self.protocol == "compact" else ()
 
@@ -159,15 +151,11 @@ class PDEDiscovery(TextEnv):
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other active terms from task `at` on; the initial states, the noise and all that shows stay."""
-        specs = [_spec(task) for task in pack.tasks]
+        specs = [self._spec(task) for task in pack.tasks]
         change = derive_seed("pde changed", pack.id, seed)
         equation = self._worlds.other(change, pack.split, specs[at].equation, specs[at:])
         terms, values = support(equation), tuple(value for _, value in equation)
-        tasks = tuple(
-            replace(task, spec=replace(spec, terms=terms, coefficients=values)) if n >= at else task
-            for n, (task, spec) in enumerate(zip(pack.tasks, specs, strict=True))
-        )
-        return replace(pack, tasks=tasks)
+        return self._with(pack, at, terms=terms, coefficients=values)
 
     def without_world_memory(self) -> TextEnv:
         """The same equations, with the desk cleared before every task."""
@@ -180,21 +168,25 @@ class PDEDiscovery(TextEnv):
 
     # ------------------------------------------------------------------ gymnasium
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        before = self._task.equation
-        if options and "task" in options:
-            self._task = _spec(options["task"])
-        else:
-            own = int(self.np_random.integers(2**62))
-            equation = self._worlds.equation(own, None, None)
-            self._task = self._worlds.task(own, equation, 0, self._worlds.orders(own))
-        if not self.world_memory or self._task.equation != before:
+    @staticmethod
+    def _spec(task: Task) -> PDETask:
+        assert isinstance(task.spec, PDETask), f"task {task.id} is not about a reaction"
+        return task.spec
+
+    def _start(self, task: PDETask) -> None:
+        if not self.world_memory or task.equation != self._task.equation:
             self._desk = Desk()
+        self._task = task
         self._restart()
+
+    def _drawn(self, seed: int) -> PDETask:
+        equation = self._worlds.equation(seed, None, None)
+        return self._worlds.task(seed, equation, 0, self._worlds.orders(seed))
+
+    def _observed(self) -> str:
         if self.protocol == "compact":
-            return self._words.start(self._task.level), {}
-        return self._natural.observation(0, self._desk, ""), {}
+            return self._words.start(self._task.level)
+        return self._natural.observation(0, self._desk, "")
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
@@ -296,12 +288,12 @@ class PDEDiscovery(TextEnv):
             words = self._words.feedback(outcome, answered if self.reveal_truth else "", self._verdicts)
         else:
             words = self._natural.feedback(outcome, self._desk, self._final, self.success, complaint)
-        return words, reward, outcome != "late", outcome == "late", {}
+        return self._ended(words, reward)
 
     # ------------------------------------------------------------------ policies
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        spec = _spec(pack.tasks[0])
+        spec = self._spec(pack.tasks[0])
         if self.protocol == "compact":
             return reference(kind, VerdictPlay(self._worlds.listed), self._verdict(spec))
         if kind is Reference.RANDOM:
@@ -311,7 +303,7 @@ class PDEDiscovery(TextEnv):
         return PDEOracle(spec.equation)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        spec = _spec(pack.tasks[0])
+        spec = self._spec(pack.tasks[0])
         if self.protocol == "compact":
             return VerdictTeacher(VerdictPlay(self._worlds.listed), self._verdict(spec), self.teacher)
         return PDETeacher(self._scripted(), spec.equation, self.teacher)
@@ -324,8 +316,3 @@ class PDEDiscovery(TextEnv):
 
     def _scripted(self) -> ScriptedPDE:
         return ScriptedPDE(self.min_terms, self.max_terms, self.max_turns, self.point_budget, self.show_samples)
-
-
-def _spec(task: Task) -> PDETask:
-    assert isinstance(task.spec, PDETask), f"task {task.id} is not about a reaction"
-    return task.spec

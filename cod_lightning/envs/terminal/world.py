@@ -11,11 +11,12 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play, Teacher, reference
 from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.goals import missing
 from cod_lightning.envs.terminal.plans import num_lines
@@ -27,14 +28,14 @@ from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, Terminal
 from cod_lightning.envs.terminal.wording import Attempt, NaturalTerminal, TerminalView, TerminalWording, view_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Pack, Split, Task
 
 _MOST_DRAWS = 2_000
 _MOST_LETTERS = 1_000
 """Of a command line."""
 
 
-class Terminal(TextEnv):
+class Terminal(TaskWorld[TerminalTask]):
     """Do file tasks on a local machine and a remote host whose quirks are hidden and shared by a pack.
 
     A hidden fact is, for example, that only rsync copies to the host, that it is reached through a jump host, or that its
@@ -57,9 +58,6 @@ class Terminal(TextEnv):
         protocol: Command lines for language models (natural) or single words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
     """
-
-    observation_space = action_space = text_space()
-    """Of the class, so that a copy of an environment does not copy it."""
 
     def __init__(
         self,
@@ -94,16 +92,6 @@ class Terminal(TextEnv):
     @property
     def rules(self) -> str:
         return self.wording.rules(self.max_turns, self.max_commands)
-
-    @property
-    def success(self) -> bool:
-        return self._outcome == "win"
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """Completed with the goal, truncated without turns left, malformed for an unreadable answer."""
-        ends = {"late": EpisodeStatus.TRUNCATED, "malformed": EpisodeStatus.MALFORMED}
-        return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
     def words(self) -> tuple[str, ...]:
         return self.wording.words()
@@ -163,16 +151,21 @@ class Terminal(TextEnv):
 
     # ------------------------------------------------------------------ gymnasium
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
-        if options and "task" in options:
-            self._task = _spec(options["task"])
-        else:
-            own = int(self.np_random.integers(2**62))
-            self._task = self._draw(own, None, self._site(random.Random(own), None))
-        self._shell = None if self.compact else set_up(self._task, self.max_commands)
+    @staticmethod
+    def _spec(task: Task) -> TerminalTask:
+        assert isinstance(task.spec, TerminalTask), f"task {task.id} is not at a terminal"
+        return task.spec
+
+    def _start(self, task: TerminalTask) -> None:
+        self._task = task
+        self._shell = None if self.compact else set_up(task, self.max_commands)
         self._restart()
-        return self.wording.observation(self._view()), {}
+
+    def _drawn(self, seed: int) -> TerminalTask:
+        return self._draw(seed, None, self._site(random.Random(seed), None))
+
+    def _observed(self) -> str:
+        return self.wording.observation(self._view())
 
     def step(self, action: str) -> Stepped:
         assert self._task is not None, "call reset() first"
@@ -189,7 +182,7 @@ class Terminal(TextEnv):
             return self._end("win")
         if self._turn == self.max_turns:
             return self._end("late", self._lack)
-        return self.wording.observation(self._view()), 0.0, False, False, {}
+        return self._observed(), 0.0, False, False, {}
 
     def render(self) -> str:
         return NaturalTerminal().observation(self._view()) if self._task else "no task"
@@ -236,8 +229,7 @@ class Terminal(TextEnv):
         self._outcome = outcome
         reward = max(0.0, 1 - self.length_penalty * self._turn / self.max_turns) if outcome == "win" else 0.0
         told = reason if outcome == "malformed" or self.feedback == "reason" else ""
-        words = self.wording.feedback(outcome, self._view(), told)
-        return words, reward, outcome != "late", outcome == "late", {}
+        return self._ended(self.wording.feedback(outcome, self._view(), told), reward)
 
     # ------------------------------------------------------------------ policies
 
@@ -245,14 +237,13 @@ class Terminal(TextEnv):
         """Other quirks of the same site from task `at` on; the goals stay."""
         if not self.quirks:
             raise ConfigError("data.env.quirks", 0, "at least 1, for a hidden rule that can change", "Set it to 2.")
-        old = _spec(pack.tasks[0]).site
+        old = self._spec(pack.tasks[0]).site
         rng = random.Random(derive_seed("terminal change", pack.id, at, seed))
         for _ in range(_MOST_DRAWS):
             new = self._other(old, rng)
-            later = [replace(_spec(task), site=new) for task in pack.tasks[at:]]
+            later = [replace(self._spec(task), site=new) for task in pack.tasks[at:]]
             if new.quirks != old.quirks and self._split_of(new) is pack.split and all(map(self._in_time, later)):
-                tasks = tuple(replace(t, spec=spec) for t, spec in zip(pack.tasks[at:], later, strict=True))
-                return replace(pack, tasks=pack.tasks[:at] + tasks)
+                return self._with(pack, at, site=new)
         raise ConfigError("data.env.quirks", self.quirks, "a number with two sites in a split", "Raise it.")
 
     def _other(self, site: Site, rng: random.Random) -> Site:
@@ -268,7 +259,7 @@ class Terminal(TextEnv):
         return Teacher(*self._play(pack), self.teacher)
 
     def _play(self, pack: Pack) -> tuple[Play[Any], Any]:
-        return play_of(self.compact, self.max_commands, _spec(pack.tasks[0]).site)
+        return play_of(self.compact, self.max_commands, self._spec(pack.tasks[0]).site)
 
     # ------------------------------------------------------------------ checks
 
@@ -292,8 +283,3 @@ class Terminal(TextEnv):
             raise ConfigError(
                 "data.env.task_types", list(chosen), f"one or more of {', '.join(known)}", "Leave it out for all."
             )
-
-
-def _spec(task: Task) -> TerminalTask:
-    assert isinstance(task.spec, TerminalTask), f"task {task.id} is not at a terminal"
-    return task.spec
