@@ -17,7 +17,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.ranks import share
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of
@@ -111,7 +111,7 @@ class DemonstrationDataModule(ItemDataModule):
     async def _episodes(self, pack: Pack, teacher: Demonstrator) -> list[Episode]:
         env = copy.deepcopy(self.env)
         rng = random.Random(derive_seed("demonstrated contexts", self.seed, pack.id))
-        speaker = self._speaker(Player(teacher, self.context))
+        sampler = self._sampler(Player(teacher, self.context))
         episodes: list[Episode] = []
         for position, task in enumerate(pack.tasks):
             identity = f"{pack.id}.{position}"
@@ -120,7 +120,7 @@ class DemonstrationDataModule(ItemDataModule):
                 task,
                 self.context.adopt(teacher.context(rng)),
                 mechanism=self.context,
-                speaker=speaker,
+                sampler=sampler,
                 identity=identity + ".solve",
                 position=position,
             )
@@ -128,15 +128,15 @@ class DemonstrationDataModule(ItemDataModule):
             if position < len(pack) - 1:
                 episodes.append(
                     await run_update_episode(
-                        env, solved, mechanism=self.context, speaker=speaker, identity=identity + ".update"
+                        env, solved, mechanism=self.context, sampler=sampler, identity=identity + ".update"
                     )
                 )
         return episodes
 
-    def _speaker(self, player: Player) -> Speaker:
+    def _sampler(self, player: Player) -> Sampler:
         chat = self.chat
         engine = ScriptedEngine(player.reply, lambda text: list(chat.encode(text)), chat.stop_id)
-        return Speaker(
+        return Sampler(
             engine=engine,
             chat=chat,
             window=self.trainer.lightning_module.policy.window,  # pyright: ignore

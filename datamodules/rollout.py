@@ -28,7 +28,7 @@ from cod_lightning.rewards import Reward, rewards_of
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
@@ -306,7 +306,7 @@ class RolloutDataModule(ItemDataModule):
         return Setting(
             env=self.env,
             mechanism=self.context,
-            speaker=self._speaker(temperature),
+            sampler=self._sampler(temperature),
             plan=self.plan,
             rewards=self.rewards,
             monitor=self.runner.monitor,
@@ -323,8 +323,8 @@ class RolloutDataModule(ItemDataModule):
         endless = trainer.max_epochs is None or trainer.max_epochs < 0
         return endless or self.stream.left > updates or trainer.current_epoch + 1 < trainer.max_epochs
 
-    def _speaker(self, temperature: float) -> Speaker:
-        return Speaker(
+    def _sampler(self, temperature: float) -> Sampler:
+        return Sampler(
             engine=self.engine,
             chat=self.chat,
             window=self.policy.window,
@@ -335,7 +335,7 @@ class RolloutDataModule(ItemDataModule):
             policy_version=self.engine.policy_version,
             num_ids=_num_ids(self._attached.lightning_module),
             deadlines=self.deadlines,
-            pulse=self.runner.pulse,
+            liveness=self.runner.liveness,
         )
 
 

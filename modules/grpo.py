@@ -189,9 +189,9 @@ class GRPOModule(PolicyModule):
             num_dropped_rows=len(batch.lengths) - len(rows),
             num_micro_batches=len(parts),
         )
-        heard = advantages.packs_with_signal()[advantages.valid.flatten(1).any(dim=1)]
-        silent = 1 - float(heard.sum()) / max(1, len(heard))
-        values = {"red_temperature": advantages.temperature, "gradient_norm": norm, "zero_variance_packs": silent}
+        signal = advantages.packs_with_signal()[advantages.valid.flatten(1).any(dim=1)]
+        without = 1 - float(signal.sum()) / max(1, len(signal))
+        values = {"red_temperature": advantages.temperature, "gradient_norm": norm, "zero_variance_packs": without}
         self._log_update(batch, totals, values)
 
     def advantages(self, table: CreditTable, *, reweighted: bool = True) -> Credited:

@@ -53,7 +53,7 @@ def test_the_example_keeps_the_contract(hidden_number):
 def test_the_example_goes_through_the_real_rollout(hidden_number):
     from cod_lightning.contexts import HintContext
     from cod_lightning.envs.base import TextPolicy
-    from cod_lightning.evaluation.references import scripted_speaker
+    from cod_lightning.evaluation.references import scripted_sampler
     from cod_lightning.rollout.group import run_groups
     from cod_lightning.rollout.setting import Setting
     from cod_lightning.types import Split
@@ -74,7 +74,7 @@ def test_the_example_goes_through_the_real_rollout(hidden_number):
     env, mechanism = hidden_number.HiddenNumber(), HintContext(response_limit=None)
     packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(40)]
     groups = run_groups(
-        packs, 1, Setting(env=env, mechanism=mechanism, speaker=scripted_speaker(Bisecting(), mechanism))
+        packs, 1, Setting(env=env, mechanism=mechanism, sampler=scripted_sampler(Bisecting(), mechanism))
     )
     success = [sum(bool(g.lifecycles[0].solves[n].success) for g in groups) for n in range(3)]
     assert success[0] < success[1] == 40

@@ -17,7 +17,7 @@ from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import locked
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
@@ -47,19 +47,19 @@ def run(argv: Sequence[str]) -> int:
     cli = built(DeployCLI, argv)
     options = cli.config
     _check(options)
-    speaker = speaker_of(cli.model.policy, cli.datamodule, options.ckpt_path, options.sampling_temperature)
+    sampler = sampler_of(cli.model.policy, cli.datamodule, options.ckpt_path, options.sampling_temperature)
     console = Screen()
     with locked(Path(options.state), "--state", "deploy"):
-        return _live(cli, options, speaker, console)
+        return _live(cli, options, sampler, console)
 
 
-def _live(cli: Any, options: Any, speaker: Speaker, console: Console) -> int:
+def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
     """Solve as many tasks as were asked for; the exit code."""
     store = ContextStore(options.state)
     try:
         store.claim(_identity(cli, options))
         data = cli.datamodule
-        setting = Setting(env=data.env, mechanism=data.context, speaker=speaker, plan=data.plan)
+        setting = Setting(env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan)
         agent = Agent(setting, store, on_episode=lambda e: _tell(console, store, e))
         done = store.num_solved()
         pack = cli.datamodule.env.sample_pack(
@@ -81,13 +81,13 @@ def _live(cli: Any, options: Any, speaker: Speaker, console: Console) -> int:
     return 0
 
 
-def speaker_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temperature: float) -> Speaker:
+def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temperature: float) -> Sampler:
     """The policy as a rollout meets it: model built, weights loaded, engine bound."""
     model: Any = model_of(policy, data, ckpt_path)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     data.engine.bind(model.to(device).eval(), data.chat.stop_ids, policy.window)
     data.engine.update_weights(synced_weights(model, adapter=data.engine.takes_adapters).items(), 0)
-    return Speaker(
+    return Sampler(
         engine=data.engine,
         chat=data.chat,
         window=policy.window,

@@ -14,7 +14,7 @@ from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.references import scripted_speaker
+from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.setting import Setting
@@ -103,8 +103,8 @@ class Game(RolloutMonitor, TextPolicy):
 
     def play(self) -> list[Episode]:
         """All tasks, then the rewards by position; ends early where the input does."""
-        speaker = scripted_speaker(self, self.mechanism, self.seed)
-        setting = Setting(env=self.env, mechanism=self.mechanism, speaker=speaker, monitor=self)
+        sampler = scripted_sampler(self, self.mechanism, self.seed)
+        setting = Setting(env=self.env, mechanism=self.mechanism, sampler=sampler, monitor=self)
         run_groups([self.pack], 1, setting)
         if self._error:
             stopped = "EOFError" in self._error

@@ -1,6 +1,6 @@
 """CoD-Deploy without an end: an agent that solves one task after another and keeps its context in a store.
 
-agent = Agent(Setting(env=env, mechanism=HintContext(), speaker=speaker), ContextStore("state"))
+agent = Agent(Setting(env=env, mechanism=HintContext(), sampler=sampler), ContextStore("state"))
 episode = agent.solve(task)
 """
 

@@ -8,7 +8,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.changes import parts_of
-from cod_lightning.evaluation.references import scripted_speaker
+from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Lifecycle, Pack
@@ -52,8 +52,8 @@ def oracle_contexts(
 
 def _oracle_state(world: TextEnv, part: Pack, mechanism: ContextMechanism) -> Any:
     """The context after one task of the oracle that knows all tasks of this part; empty if it did not parse."""
-    speaker = scripted_speaker(world.reference(Reference.ORACLE, part), mechanism)
+    sampler = scripted_sampler(world.reference(Reference.ORACLE, part), mechanism)
     twice = replace(part, tasks=(part.tasks[0], part.tasks[0]))
-    (group,) = run_groups([twice], 1, Setting(env=world, mechanism=mechanism, speaker=speaker))
+    (group,) = run_groups([twice], 1, Setting(env=world, mechanism=mechanism, sampler=sampler))
     (update,) = group.lifecycles[0].updates
     return None if update.reward is None else update.state_after if update.success else mechanism.empty()

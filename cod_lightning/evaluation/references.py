@@ -11,7 +11,7 @@ from cod_lightning.evaluation.intervals import Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.plans import LifecyclePlan, UpdateEvery
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting, Shown
@@ -63,17 +63,17 @@ def play_reference(
     """One lifecycle through each pack, one after the other."""
     contexts = ContextSource(shown=Shown.EMPTY) if comparison is Comparison.MEMORYLESS else OWN_CONTEXTS
     for pack in packs:
-        speaker = scripted_speaker(world.reference(comparison.reference, pack), mechanism, seed)
-        setting = Setting(env=world, mechanism=mechanism, speaker=speaker, plan=plan)
+        sampler = scripted_sampler(world.reference(comparison.reference, pack), mechanism, seed)
+        setting = Setting(env=world, mechanism=mechanism, sampler=sampler, plan=plan)
         (group,) = run_groups([pack], 1, setting, contexts=[contexts])
         yield from group.lifecycles
 
 
-def scripted_speaker(policy: TextPolicy, mechanism: ContextMechanism, seed: int = 0) -> Speaker:
+def scripted_sampler(policy: TextPolicy, mechanism: ContextMechanism, seed: int = 0) -> Sampler:
     """A scripted policy as the rollout meets it, in bytes."""
     chat = byte_chat()
     engine = ScriptedEngine(Player(policy, mechanism).reply, chat.encode, chat.stop_id)
-    return Speaker(engine=engine, chat=chat, window=_WINDOW, max_new_tokens=_MAX_NEW_TOKENS, seed=seed)
+    return Sampler(engine=engine, chat=chat, window=_WINDOW, max_new_tokens=_MAX_NEW_TOKENS, seed=seed)
 
 
 def summarise(comparison: Comparison, lifecycles: Sequence[Lifecycle]) -> ReferenceRow:

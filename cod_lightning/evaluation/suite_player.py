@@ -38,7 +38,7 @@ class SuitePlayer:
         if self._packs_of[0] != suite.name:
             self._packs_of = (suite.name, suite.packs(env))
 
-        here = replace(setting, env=env, speaker=replace(setting.speaker, policy_version=0))
+        here = replace(setting, env=env, sampler=replace(setting.sampler, policy_version=0))
 
         def played() -> list[Group]:
             return play(suite, condition, self._packs_of[1], here, self._trained)

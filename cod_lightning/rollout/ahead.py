@@ -7,7 +7,7 @@ from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
 from cod_lightning.errors import GivenUp
-from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.liveness import Liveness
 
 T = TypeVar("T")
 
@@ -21,11 +21,11 @@ class RolloutAhead(Generic[T]):
     The thread makes no collective call. The engine is free for other work after `settle` only.
 
     Args:
-        pulse: Marked by all episodes of the rollout; `give_up` ends them through it.
+        liveness: Marked by all episodes of the rollout; `give_up` ends them through it.
     """
 
-    def __init__(self, pulse: Pulse) -> None:
-        self._pulse = pulse
+    def __init__(self, liveness: Liveness) -> None:
+        self._liveness = liveness
         self._future: Future[T] | None = None
         self._thread: threading.Thread | None = None
         self._waited_s = 0.0
@@ -85,10 +85,10 @@ class RolloutAhead(Generic[T]):
         """End it after its current turn and forget it; what it left in the engine is not cleaned up."""
         future, self._future = self._future, None
         if future is not None and not future.done():
-            self._pulse.give_up(GivenUp("the run is over"))
+            self._liveness.give_up(GivenUp("the run is over"))
             wait([future], timeout=_GIVE_UP_S)
             if future.done():
-                self._pulse.give_up(None)
+                self._liveness.give_up(None)
                 self._join()
 
     def _join(self) -> None:

@@ -123,7 +123,7 @@ def start_attempts(
                     point.task,
                     state,
                     mechanism=setting.mechanism,
-                    speaker=setting.speaker,
+                    sampler=setting.sampler,
                     identity=f"{point.pack_id}#{point.sibling}.{point.index}+{number}",
                     position=point.position,
                     pack_ends=life.ends,

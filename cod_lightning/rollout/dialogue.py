@@ -11,13 +11,13 @@ from cod_lightning.engines.base import Engine, Request, digest
 from cod_lightning.engines.completion_check import check_completion
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.liveness import Liveness
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Role, StopReason, Turn
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speaker:
+class Sampler:
     """A policy as the rollout meets it: an engine, how to talk to it, and how to sample."""
 
     engine: Engine
@@ -34,8 +34,8 @@ class Speaker:
     num_ids: int | None = None
     """Size of the vocabulary that the engine samples from; None: the tokenizer's."""
     deadlines: Deadlines = Deadlines()  # noqa: RUF009  (frozen)
-    """How long to wait for it, and for those whom it meets."""
-    pulse: Pulse = field(default_factory=Pulse)
+    """How long to wait for the engine, the environment and the reward."""
+    liveness: Liveness = field(default_factory=Liveness)
     """Where its live episodes are."""
 
     def open(self, identity: str, messages: Sequence[Message]) -> "Dialogue":
@@ -46,27 +46,27 @@ class Speaker:
 class Dialogue:
     """The growing prompt of one episode. Close it, so that the engine can drop its cache."""
 
-    def __init__(self, speaker: Speaker, identity: str, messages: Sequence[Message]) -> None:
-        self.speaker = speaker
+    def __init__(self, sampler: Sampler, identity: str, messages: Sequence[Message]) -> None:
+        self.sampler = sampler
         self.identity = identity
         self.messages = list(messages)
-        self._new_ids = speaker.chat.opening(messages)
+        self._new_ids = sampler.chat.opening(messages)
         self._ids = list(self._new_ids)
         self._digest, self._num_digested = 0, 0
         """Of the first so many ids."""
-        self._num_ids = speaker.num_ids or speaker.chat.num_ids
+        self._num_ids = sampler.num_ids or sampler.chat.num_ids
         self._num_turns = 0
         self._num_rewrites = 0
         self._extends = False
-        self._prompt = speaker.chat.rendered(messages) if speaker.chat.rewrite_history else ""
+        self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history else ""
         """The prompt as text, where it may be rewritten."""
 
     async def turn(self) -> Turn:
         """Let the policy speak. Without room for a single token the turn is empty and stops with WINDOW."""
-        speaker, observation = self.speaker, self.messages[-1].content
+        sampler, observation = self.sampler, self.messages[-1].content
         self._digest = digest(self._ids[self._num_digested :], self._digest)
         self._num_digested = len(self._ids)
-        room = speaker.window - len(self._ids)
+        room = sampler.window - len(self._ids)
         if room < 1:
             return Turn(
                 new_ids=self._new_ids,
@@ -74,31 +74,31 @@ class Dialogue:
                 action_ids=(),
                 behaviour_logprobs=(),
                 stop=StopReason.WINDOW,
-                policy_version=speaker.policy_version,
+                policy_version=sampler.policy_version,
                 prompt_digest=self._digest,
                 observation=observation,
             )
-        noise_seed = derive_seed(speaker.seed, speaker.policy_version, self.identity, self._num_turns)
-        most = min(room, speaker.max_new_tokens)
-        completion = await speaker.engine.generate(
+        noise_seed = derive_seed(sampler.seed, sampler.policy_version, self.identity, self._num_turns)
+        most = min(room, sampler.max_new_tokens)
+        completion = await sampler.engine.generate(
             Request(
                 dialogue=self._name,
                 prompt_ids=self._ids,
                 messages=self.messages,
                 max_new_tokens=most,
                 noise_seed=noise_seed,
-                temperature=speaker.temperature,
-                top_p=speaker.top_p,
+                temperature=sampler.temperature,
+                top_p=sampler.top_p,
             )
         )
         completion = check_completion(
             completion,
-            max_new_tokens=most if speaker.engine.has_weights else None,
+            max_new_tokens=most if sampler.engine.has_weights else None,
             num_ids=self._num_ids,
             prompt_digest=self._digest,
         )
-        cut_by_window = completion.stop is StopReason.LENGTH and room < speaker.max_new_tokens
-        response = speaker.chat.decode(completion.action_ids)
+        cut_by_window = completion.stop is StopReason.LENGTH and room < sampler.max_new_tokens
+        response = sampler.chat.decode(completion.action_ids)
         turn = Turn(
             new_ids=self._new_ids,
             extends=self._extends,
@@ -118,7 +118,7 @@ class Dialogue:
 
     def say(self, text: str) -> None:
         """Put the user's next message after the policy's last words."""
-        chat, response = self.speaker.chat, self.messages[-1].content
+        chat, response = self.sampler.chat, self.messages[-1].content
         self.messages.append(Message(Role.USER, text))
         if chat.rewrite_history:
             kept, self._prompt = chat.extended(self._prompt, response, text), chat.rendered(self.messages)
@@ -130,14 +130,14 @@ class Dialogue:
 
     def close(self) -> None:
         """The episode is over."""
-        self.speaker.engine.release(self._name)
+        self.sampler.engine.release(self._name)
 
     def _begin_again(self) -> None:
         """The template has changed what was said before: none of the ids so far go on."""
-        self.speaker.engine.release(self._name)
+        self.sampler.engine.release(self._name)
         self._num_rewrites += 1
         self._extends = False
-        self._new_ids = self.speaker.chat.encode(self._prompt)
+        self._new_ids = self.sampler.chat.encode(self._prompt)
         self._ids, self._digest, self._num_digested = list(self._new_ids), 0, 0
 
     @property

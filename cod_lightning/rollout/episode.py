@@ -18,7 +18,7 @@ from cod_lightning.rollout.boundaries import (
     checked_text,
 )
 from cod_lightning.rollout.deadlines import episode_limit
-from cod_lightning.rollout.dialogue import Dialogue, Speaker
+from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.setting import Shown
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 
@@ -34,7 +34,7 @@ async def run_solve_episode(
     state: Any,
     *,
     mechanism: ContextMechanism,
-    speaker: Speaker,
+    sampler: Sampler,
     identity: str,
     position: int,
     pack_ends: float | None = None,
@@ -62,8 +62,8 @@ async def run_solve_episode(
         )
 
     try:
-        async with episode_limit(speaker.deadlines, pack_ends):
-            speaker.pulse.at(identity, "environment")
+        async with episode_limit(sampler.deadlines, pack_ends):
+            sampler.liveness.at(identity, "environment")
             try:
                 begin = partial(env.reset, options={"task": task})
                 observation, _ = await asyncio.to_thread(begin) if env.blocking else begin()
@@ -84,14 +84,14 @@ async def run_solve_episode(
                         state, on_turn = prepared.state, _hook(mechanism)
             except BaseException as error:
                 blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
-            dialogue = speaker.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+            dialogue = sampler.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
             try:
                 while True:
                     turn = await _turn(dialogue)
                     turns.append(turn)
                     if on_turn is not None and len(turns) <= MOST_INTERVENTIONS and turn.stop is not StopReason.WINDOW:
                         try:
-                            intervention = on_turn(state, turn.response, speaker.chat)
+                            intervention = on_turn(state, turn.response, sampler.chat)
                             if intervention is not None:
                                 state, context_after = intervention.state, mechanism.text(intervention.state)
                                 if intervention.reply is not None:
@@ -120,7 +120,7 @@ async def run_solve_episode(
     except FAULTS as error:
         return ended(EpisodeStatus.FAILED, None, error=f"{type(error).__name__}: {error}")
     finally:
-        speaker.pulse.over(identity)
+        sampler.liveness.over(identity)
 
 
 def _hook(mechanism: ContextMechanism) -> Any:
@@ -133,7 +133,7 @@ async def run_update_episode(
     solved: Episode,
     *,
     mechanism: ContextMechanism,
-    speaker: Speaker,
+    sampler: Sampler,
     identity: str,
     pack_ends: float | None = None,
 ) -> Episode:
@@ -142,17 +142,17 @@ async def run_update_episode(
     who = f"{type(mechanism).__name__} raised "
     turns: list[Turn] = []
     try:
-        async with episode_limit(speaker.deadlines, pack_ends):
+        async with episode_limit(sampler.deadlines, pack_ends):
             try:
                 rules = checked_text(env.rules, env)
             except BaseException as error:
                 blame(EnvironmentFailure, error)
             try:
-                asking = mechanism.update(state, rules, solved, speaker.chat)
+                asking = mechanism.update(state, rules, solved, sampler.chat)
                 opening = checked_opening(next(asking), mechanism)
             except BaseException as error:
                 blame(ContextFailure, error, who)
-            dialogue = speaker.open(identity, opening)
+            dialogue = sampler.open(identity, opening)
             try:
                 while True:
                     turn = await _turn(dialogue)
@@ -190,7 +190,7 @@ async def run_update_episode(
             error=f"{type(error).__name__}: {error}",
         )
     finally:
-        speaker.pulse.over(identity)
+        sampler.liveness.over(identity)
     unparsed = EpisodeStatus.TRUNCATED if cut_off else EpisodeStatus.MALFORMED
     return Episode(
         kind=EpisodeKind.UPDATE,
@@ -209,7 +209,7 @@ async def run_update_episode(
 
 def _turn(dialogue: Dialogue) -> Coroutine[Any, Any, Turn]:
     """The policy's next response, within the time that a turn may take."""
-    limit_s = dialogue.speaker.deadlines.turn_s
+    limit_s = dialogue.sampler.deadlines.turn_s
     return _sampled(dialogue) if limit_s is None else _sampled_within(limit_s, dialogue)
 
 
@@ -218,18 +218,18 @@ async def _sampled_within(limit_s: float, dialogue: Dialogue) -> Turn:
         async with asyncio.timeout(limit_s):
             return await _sampled(dialogue)
     except TimeoutError:
-        engine = type(dialogue.speaker.engine).__name__
+        engine = type(dialogue.sampler.engine).__name__
         raise TurnTimeout(f"{engine} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
 
 
 async def _sampled(dialogue: Dialogue) -> Turn:
-    speaker = dialogue.speaker
-    speaker.pulse.at(dialogue.identity, "engine")
+    sampler = dialogue.sampler
+    sampler.liveness.at(dialogue.identity, "engine")
     try:
         turn = await dialogue.turn()
     except BaseException as error:
-        blame(EngineFailure, error, f"{type(speaker.engine).__name__} raised ")
-    speaker.pulse.at(dialogue.identity, "environment")
+        blame(EngineFailure, error, f"{type(sampler.engine).__name__} raised ")
+    sampler.liveness.at(dialogue.identity, "environment")
     return turn
 
 
@@ -238,5 +238,5 @@ def _close(dialogue: Dialogue) -> None:
     try:
         dialogue.close()
     except BaseException as error:
-        engine = dialogue.speaker.engine
+        engine = dialogue.sampler.engine
         blame(EngineFailure, error, f"{type(engine).__name__} raised ")

@@ -60,7 +60,7 @@ class Life:
         self, order: Sequence[tuple[int, PlannedEpisode]], tasks: dict[int, Task]
     ) -> AsyncGenerator[Episode, None]:
         """The planned episodes as they end, each with its index e; after a failure the rest is skipped."""
-        self.ends = pack_ends(self.setting.speaker.deadlines)
+        self.ends = pack_ends(self.setting.sampler.deadlines)
         failed = False
         for index, (kind, position) in order:
             if failed or self.contexts.skips(kind, position):
@@ -94,7 +94,7 @@ class Life:
             task,
             self.state,
             mechanism=self.setting.mechanism,
-            speaker=self.setting.speaker,
+            sampler=self.setting.sampler,
             identity=f"{self.name}.{index}",
             position=position,
             pack_ends=self.ends,
@@ -113,7 +113,7 @@ class Life:
             self.env,
             self.solved,
             mechanism=self.setting.mechanism,
-            speaker=self.setting.speaker,
+            sampler=self.setting.sampler,
             identity=f"{self.name}.{index}",
             pack_ends=self.ends,
         )

@@ -11,8 +11,8 @@ from cod_lightning.engines.base import Engine
 from cod_lightning.ranks import gathered_at_first, rank
 from cod_lightning.rollout.ahead import RolloutAhead
 from cod_lightning.rollout.faults import stop_if_too_many
+from cod_lightning.rollout.liveness import Liveness
 from cod_lightning.rollout.monitor import RolloutMonitor
-from cod_lightning.rollout.pulse import Pulse
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.watchdog import Watchdog
@@ -86,8 +86,8 @@ class RolloutRunner:
         """Whether an epoch of several rollouts ends with the rollout of the next update."""
         self.source_metrics: Mapping[str, float] = {}
         """Of the source of training packs, after the current rollout."""
-        self.pulse = Pulse()
-        self.ahead: RolloutAhead[Any] = RolloutAhead(self.pulse)
+        self.liveness = Liveness()
+        self.ahead: RolloutAhead[Any] = RolloutAhead(self.liveness)
         """The next training rollout, with `data.max_staleness` above 0."""
         self._observers: list[RolloutObserver] = []
 
@@ -139,7 +139,7 @@ class RolloutRunner:
 
     def _watched(self, label: str) -> Watchdog:
         name = f"stalled.rank{rank()}.txt" if rank() else "stalled.txt"
-        return Watchdog(self.pulse, self.stall_s, self.folder / name, label)
+        return Watchdog(self.liveness, self.stall_s, self.folder / name, label)
 
     # ------------------------------------------------------------------ updates
 

@@ -9,7 +9,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.plans import LifecyclePlan, UpdateEvery
 from cod_lightning.rewards import Rewards, scored
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.types import Episode, EpisodeKind, Task
 
@@ -21,7 +21,7 @@ class Setting:
     env: TextEnv
     """A prototype, which stays untouched: each lifecycle has a copy."""
     mechanism: ContextMechanism
-    speaker: Speaker
+    sampler: Sampler
     plan: LifecyclePlan = UpdateEvery()  # noqa: RUF009  (frozen)
     rewards: Rewards = field(default_factory=dict)
     """Parts of an episode's reward; without any it is the environment's or the context's own."""
@@ -29,7 +29,7 @@ class Setting:
 
     async def scored(self, episode: Episode, task: Task) -> Episode:
         """The episode that was played, with all parts of its reward."""
-        return await scored(episode, task, self.rewards, self.speaker.deadlines.reward_s) if self.rewards else episode
+        return await scored(episode, task, self.rewards, self.sampler.deadlines.reward_s) if self.rewards else episode
 
 
 class Shown(StrEnum):

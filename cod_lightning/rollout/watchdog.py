@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.liveness import Liveness
 
 EXIT_STALLED = 70
 """Exit code of a run that stalled; `--ckpt_path last` goes on from its last checkpoint."""
@@ -15,20 +15,20 @@ _STDERR = 2
 
 
 class Watchdog:
-    """A thread that looks at a pulse for as long as a `with` block lasts.
+    """A thread that looks at a liveness for as long as a `with` block lasts.
 
     An engine or a world that hangs in this process holds up the event loop, so that no deadline can be looked at; only another
     thread can tell. It counts its own ticks rather than the clock: a process that was stopped and continued has not hung.
 
     Args:
-        pulse: What has to move.
+        liveness: What has to move.
         stall_s: For how long it may stand still; None: forever.
         file: Where the report goes, beside stderr.
         label: What is going on, for the report.
     """
 
-    def __init__(self, pulse: Pulse, stall_s: float | None, file: Path, label: str) -> None:
-        self.pulse, self.stall_s, self.file, self.label = pulse, stall_s, file, label
+    def __init__(self, liveness: Liveness, stall_s: float | None, file: Path, label: str) -> None:
+        self.liveness, self.stall_s, self.file, self.label = liveness, stall_s, file, label
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="rollout watchdog", daemon=True)
 
@@ -49,15 +49,15 @@ class Watchdog:
     def _watch(self) -> None:
         assert self.stall_s is not None
         tick = min(_LONGEST_TICK_S, self.stall_s / 8)
-        seen, still = self.pulse.beats, 0.0
+        seen, still = self.liveness.beats, 0.0
         while not self._over.wait(tick):
-            still = still + tick if self.pulse.beats == seen else 0.0
-            seen = self.pulse.beats
+            still = still + tick if self.liveness.beats == seen else 0.0
+            seen = self.liveness.beats
             if still >= self.stall_s:
                 self._give_up()
 
     def _give_up(self) -> None:
-        lines = self.pulse.lines()
+        lines = self.liveness.lines()
         text = "\n".join(
             [
                 f"error: nothing has moved for {self.stall_s:g} s in {self.label} (data.deadlines.stall_s). Live episodes:",

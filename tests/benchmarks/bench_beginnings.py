@@ -21,7 +21,7 @@ from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.rows import Rows
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
@@ -67,9 +67,9 @@ class Player:
     def play(self, packs: Sequence[Pack], seed: int, *, worth_copying: int) -> Played:
         """A rollout that takes over beginnings of at least so many tokens."""
         engine._WORTH_COPYING, self.engine.num_fed = worth_copying, 0
-        speaker = Speaker(engine=self.engine, chat=self.chat, window=WINDOW, max_new_tokens=8, seed=seed)
+        sampler = Sampler(engine=self.engine, chat=self.chat, window=WINDOW, max_new_tokens=8, seed=seed)
         begun = time.perf_counter()
-        groups = run_groups(packs, SIBLINGS, Setting(env=self.world, mechanism=self.mechanism, speaker=speaker))
+        groups = run_groups(packs, SIBLINGS, Setting(env=self.world, mechanism=self.mechanism, sampler=sampler))
         return Played(time.perf_counter() - begun, self.engine.num_fed, _said(groups))
 
 

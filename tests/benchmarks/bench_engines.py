@@ -20,7 +20,7 @@ from cod_lightning.engines.base import Engine
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from tests.benchmarks.fixed_work import Endless, FixedWork
@@ -63,9 +63,9 @@ def main() -> None:
         for repeat in range(args.repeats + 1):
             packs = training_packs(world, count // SIBLINGS, TASKS, repeat * 1000)
             for name, engine in known.items():
-                speaker = Speaker(engine=engine, chat=chat, window=policy.window, max_new_tokens=TOKENS, seed=repeat)
+                sampler = Sampler(engine=engine, chat=chat, window=policy.window, max_new_tokens=TOKENS, seed=repeat)
                 begun = time.perf_counter()
-                groups = run_groups(packs, SIBLINGS, Setting(env=world, mechanism=mechanism, speaker=speaker))
+                groups = run_groups(packs, SIBLINGS, Setting(env=world, mechanism=mechanism, sampler=sampler))
                 seconds = time.perf_counter() - begun
                 if repeat:  # the first pass warms up
                     speed[name].append(num_sampled(groups) / seconds)

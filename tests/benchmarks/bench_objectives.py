@@ -31,7 +31,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
@@ -140,12 +140,12 @@ class Machine:
         self.packs = training_packs(self.world, self.args.packs, PACK_SIZE)
 
     def roll_out(self, branching: Branching | None = None) -> tuple[Batch, RolloutStats]:
-        speaker = Speaker(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS)
+        sampler = Sampler(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS)
         began = time.perf_counter()
         groups = run_groups(
             self.packs,
             self.args.siblings,
-            Setting(env=self.world, mechanism=self.mechanism, speaker=speaker),
+            Setting(env=self.world, mechanism=self.mechanism, sampler=sampler),
             branching=branching,
         )
         stats = RolloutStats.of(groups, time.perf_counter() - began, 0)

@@ -29,7 +29,7 @@ from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
@@ -102,8 +102,8 @@ class Step:
         """On packs of this repeat."""
         world = FixedWork(size["turns"])
         packs = training_packs(world, size["packs"], size["tasks"], repeat * 100)
-        speaker = Speaker(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=4, seed=repeat)
-        return run_groups(packs, size["siblings"], Setting(env=world, mechanism=self.mechanism, speaker=speaker))
+        sampler = Sampler(engine=self.engine, chat=self.chat, window=self.policy.window, max_new_tokens=4, seed=repeat)
+        return run_groups(packs, size["siblings"], Setting(env=world, mechanism=self.mechanism, sampler=sampler))
 
     def update(self, groups: list[Group]) -> float:
         """Seconds of the second of two."""

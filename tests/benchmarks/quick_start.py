@@ -15,7 +15,7 @@ from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
@@ -51,10 +51,10 @@ class QuickStart:
 
     def play(self, engine: Engine, packs: Sequence[Pack], siblings: int, seed: int) -> list[Group]:
         """A rollout by that engine."""
-        speaker = Speaker(
+        sampler = Sampler(
             engine=engine, chat=self.chat, window=self.policy.window, max_new_tokens=MAX_NEW_TOKENS, seed=seed
         )
-        return run_groups(packs, siblings, Setting(env=self.world, mechanism=self.mechanism, speaker=speaker))
+        return run_groups(packs, siblings, Setting(env=self.world, mechanism=self.mechanism, sampler=sampler))
 
 
 def num_sampled(groups: Sequence[Group]) -> int:

@@ -13,7 +13,7 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.references import Comparison, play_reference, scripted_speaker
+from cod_lightning.evaluation.references import Comparison, play_reference, scripted_sampler
 from cod_lightning.plans import UpdateEvery
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.setting import Setting
@@ -25,8 +25,8 @@ MECHANISM = HintContext(response_limit=None)
 def _agent(folder, env=None, num_tasks: int = 8, mechanism=MECHANISM, plan=UpdateEvery(), **kwargs):  # noqa: B008
     env = env or Levers()
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=num_tasks)
-    speaker = scripted_speaker(env.reference(Reference.SCRIPTED, pack), mechanism)
-    setting = Setting(env=env, mechanism=mechanism, speaker=speaker, plan=plan)
+    sampler = scripted_sampler(env.reference(Reference.SCRIPTED, pack), mechanism)
+    setting = Setting(env=env, mechanism=mechanism, sampler=sampler, plan=plan)
     return Agent(setting, ContextStore(folder), **kwargs), pack
 
 

@@ -15,7 +15,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import Setting
@@ -57,8 +57,8 @@ def ask(engine, *requests) -> list[Completion]:
 
 def play(engine, chat, window, num_packs=6, max_new_tokens=8):
     packs = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(num_packs)]
-    speaker = Speaker(engine=engine, chat=chat, window=window, max_new_tokens=max_new_tokens, temperature=0.0)
-    return run_groups(packs, 1, Setting(env=WORLD, mechanism=MECHANISM, speaker=speaker))
+    sampler = Sampler(engine=engine, chat=chat, window=window, max_new_tokens=max_new_tokens, temperature=0.0)
+    return run_groups(packs, 1, Setting(env=WORLD, mechanism=MECHANISM, sampler=sampler))
 
 
 def told(groups):

@@ -13,7 +13,7 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -60,15 +60,15 @@ def reference_logprobs(model, ids, temperature=1.0):
         return torch.log_softmax(model(torch.tensor([ids])).logits[0].float() / temperature, dim=-1)
 
 
-def speaker(engine, tokenizer, **kwargs) -> Speaker:
-    return Speaker(engine=engine, chat=Chat(tokenizer), **({"window": 96, "max_new_tokens": 4} | kwargs))
+def sampler(engine, tokenizer, **kwargs) -> Sampler:
+    return Sampler(engine=engine, chat=Chat(tokenizer), **({"window": 96, "max_new_tokens": 4} | kwargs))
 
 
 def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4, **kwargs):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
     return run_groups(
-        packs, num_siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker(engine, tokenizer, **kwargs))
+        packs, num_siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler(engine, tokenizer, **kwargs))
     )
 
 

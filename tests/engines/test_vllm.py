@@ -12,7 +12,7 @@ from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -83,8 +83,8 @@ def gap(model, ids, completion, temperature=1.0) -> float:
 def lifecycles(engine, tokenizer, num_packs=3, num_siblings=4, **kwargs):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    speaker = Speaker(engine=engine, chat=Chat(tokenizer), **({"window": 256, "max_new_tokens": 40} | kwargs))
-    return run_groups(packs, num_siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
+    sampler = Sampler(engine=engine, chat=Chat(tokenizer), **({"window": 256, "max_new_tokens": 40} | kwargs))
+    return run_groups(packs, num_siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
 
 
 def changed(model, by, seed):

@@ -17,7 +17,7 @@ from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, Wor
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
@@ -39,9 +39,9 @@ def play(world, num_packs=6, siblings=2, deadlines=Deadlines()):  # noqa: B008
     def say(request):
         return (words[request.noise_seed % len(words)], chat.end_of_turn)
 
-    speaker = Speaker(engine=FunctionEngine(say), chat=chat, window=400, max_new_tokens=4, deadlines=deadlines)
+    sampler = Sampler(engine=FunctionEngine(say), chat=chat, window=400, max_new_tokens=4, deadlines=deadlines)
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    return run_groups(packs, siblings, Setting(env=world, mechanism=MECHANISM, speaker=speaker))
+    return run_groups(packs, siblings, Setting(env=world, mechanism=MECHANISM, sampler=sampler))
 
 
 def first_task(world, index=0, position=0):

@@ -10,7 +10,7 @@ from cod_lightning.envs.base import TextEnv, TextPolicy
 from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.play import play
-from cod_lightning.evaluation.references import scripted_speaker
+from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.setting import Setting
@@ -42,9 +42,9 @@ def echoed(
     """The suite as the echo plays it under one control."""
     name = "trained" if control is Control.NONE else control
     (condition,) = [c for c in conditions(suite) if c.name == name]
-    speaker = scripted_speaker(policy or Echo(), mechanism)
+    sampler = scripted_sampler(policy or Echo(), mechanism)
     packs = suite.packs(world)
-    setting = Setting(env=world, mechanism=mechanism, speaker=speaker, monitor=RolloutMonitor())
+    setting = Setting(env=world, mechanism=mechanism, sampler=sampler, monitor=RolloutMonitor())
     return play(suite, condition, packs, setting, trained)
 
 

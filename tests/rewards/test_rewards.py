@@ -14,7 +14,7 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, EngineRefused, Stopped
-from cod_lightning.evaluation.references import scripted_speaker
+from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward, rewards_of, scored
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.faults import count_faults
@@ -70,10 +70,10 @@ def raising(error):
 def play(deadlines=_NO_DEADLINES, num_packs=3, **parts):
     world = Levers()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    speaker = scripted_speaker(world.reference(Reference.SCRIPTED, packs[0]), MECHANISM)
-    assert isinstance(speaker.engine, ScriptedEngine)
-    speaker = type(speaker)(**{**vars(speaker), "deadlines": deadlines})
-    setting = Setting(env=world, mechanism=MECHANISM, speaker=speaker, rewards=rewards_of(parts))
+    sampler = scripted_sampler(world.reference(Reference.SCRIPTED, packs[0]), MECHANISM)
+    assert isinstance(sampler.engine, ScriptedEngine)
+    sampler = type(sampler)(**{**vars(sampler), "deadlines": deadlines})
+    setting = Setting(env=world, mechanism=MECHANISM, sampler=sampler, rewards=rewards_of(parts))
     return run_groups(packs, 2, setting)
 
 

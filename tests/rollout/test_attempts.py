@@ -9,7 +9,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate, credit_table
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -44,9 +44,9 @@ def speak(request):
 def live(branching=None, world=None, engine=None, num_tasks=4, siblings=2):
     world = world or Ledger()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(2)]
-    speaker = Speaker(engine=engine or FunctionEngine(speak), chat=CHAT, window=96, max_new_tokens=4)
+    sampler = Sampler(engine=engine or FunctionEngine(speak), chat=CHAT, window=96, max_new_tokens=4)
     return run_groups(
-        packs, siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker), branching=branching
+        packs, siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler), branching=branching
     )
 
 

@@ -14,7 +14,7 @@ from cod_lightning.contexts.base import ContextUpdate, Intervention, Prepared, T
 from cod_lightning.errors import EngineRefused
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import MOST_UPDATE_TURNS
 from cod_lightning.rollout.faults import count_faults
 from cod_lightning.rollout.group import run_groups
@@ -48,8 +48,8 @@ ERRORS = [
 def groups(world=None, mechanism=None, engine=None, num_packs=3, num_tasks=3):
     world = world or WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(num_packs)]
-    speaker = Speaker(engine=engine or FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
-    return run_groups(packs, 2, Setting(env=world, mechanism=mechanism or PlainContext(), speaker=speaker))
+    sampler = Sampler(engine=engine or FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
+    return run_groups(packs, 2, Setting(env=world, mechanism=mechanism or PlainContext(), sampler=sampler))
 
 
 def lost(found):

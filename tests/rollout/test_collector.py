@@ -11,7 +11,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.collector import collected_by_growth, resident
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
@@ -55,12 +55,12 @@ def test_a_world_that_leaves_cycles_holds_a_fraction_of_them():
     world, mechanism = LeakyLevers(protocol="compact"), HintContext(protocol="compact")
     chat = Chat(TinyPolicy().tokenizer(world.words() + mechanism.words()))
     word = chat.encode(world.words()[0])[0]
-    speaker = Speaker(
+    sampler = Sampler(
         engine=FunctionEngine(lambda request: (word, chat.end_of_turn)), chat=chat, window=400, max_new_tokens=4
     )
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(16)]
     before = resident()
-    groups = run_groups(packs, 2, Setting(env=world, mechanism=mechanism, speaker=speaker))
+    groups = run_groups(packs, 2, Setting(env=world, mechanism=mechanism, sampler=sampler))
     made = 10 * sum(len(e.turns) for g in groups for life in g.lifecycles for e in life.solves)
     assert made >= 900
     assert Loop.most < made / 2
@@ -100,12 +100,12 @@ def test_a_world_that_goes_elsewhere_takes_no_file_of_the_run_along(tmp_path, mo
     world, mechanism = WanderingLevers(protocol="compact"), HintContext(protocol="compact")
     chat = Chat(TinyPolicy().tokenizer(world.words() + mechanism.words()))
     word = chat.encode(world.words()[0])[0]
-    speaker = Speaker(
+    sampler = Sampler(
         engine=FunctionEngine(lambda request: (word, chat.end_of_turn)), chat=chat, window=400, max_new_tokens=4
     )
     run_groups(
         [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)],
         1,
-        Setting(env=world, mechanism=mechanism, speaker=speaker),
+        Setting(env=world, mechanism=mechanism, sampler=sampler),
     )
     assert os.getcwd() == str(tmp_path)

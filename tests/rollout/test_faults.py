@@ -10,7 +10,7 @@ from cod_lightning.errors import ConfigError, TooManyFailures
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.faults import count_faults, stop_if_too_many
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -42,11 +42,11 @@ class HangingEngine(FunctionEngine):
 def live(engine, world=None, deadlines=Deadlines(), num_siblings=3, num_tasks=2):  # noqa: B008
     world = world or WordWorld()
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
-    speaker = Speaker(engine=engine, chat=CHAT, window=96, max_new_tokens=4, deadlines=deadlines)
+    sampler = Sampler(engine=engine, chat=CHAT, window=96, max_new_tokens=4, deadlines=deadlines)
     begun = time.perf_counter()
-    (group,) = run_groups([pack], num_siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
+    (group,) = run_groups([pack], num_siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
     assert time.perf_counter() - begun < 5
-    assert speaker.pulse.lines() == []
+    assert sampler.liveness.lines() == []
     return group
 
 
@@ -159,8 +159,8 @@ def test_a_model_may_have_more_ids_than_its_tokenizer():
 
     pack = WordWorld().sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     for num_ids, failed in ((None, True), (CHAT.num_ids + 1, False)):
-        speaker = Speaker(engine=Large(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4, num_ids=num_ids)
-        (group,) = run_groups([pack], 1, Setting(env=WordWorld(), mechanism=PlainContext(), speaker=speaker))
+        sampler = Sampler(engine=Large(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4, num_ids=num_ids)
+        (group,) = run_groups([pack], 1, Setting(env=WordWorld(), mechanism=PlainContext(), sampler=sampler))
         assert group.lifecycles[0].failed == failed
 
 

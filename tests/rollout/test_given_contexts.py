@@ -1,7 +1,7 @@
 """Lifecycles with contexts from outside."""
 
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.references import scripted_speaker
+from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import ContextSource, Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
@@ -13,9 +13,9 @@ PACKS = [WORLD.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in rang
 
 
 def given(contexts, world=WORLD, policy=None):
-    speaker = scripted_speaker(policy or Echo(), MECHANISM)
+    sampler = scripted_sampler(policy or Echo(), MECHANISM)
     sources = [ContextSource(provided=[None if c is None else MECHANISM.adopt(c) for c in row]) for row in contexts]
-    return run_groups(PACKS, 1, Setting(env=world, mechanism=MECHANISM, speaker=speaker), contexts=sources)
+    return run_groups(PACKS, 1, Setting(env=world, mechanism=MECHANISM, sampler=sampler), contexts=sources)
 
 
 def test_each_position_shows_its_own_context_and_no_update_is_asked_for() -> None:
@@ -54,8 +54,8 @@ def test_the_noise_is_that_of_the_same_episode_in_an_ordinary_lifecycle() -> Non
         def act(self, messages, rng):
             return f"{rng.random()}"
 
-    speaker = scripted_speaker(Noisy(), MECHANISM)
-    ordinary = run_groups(PACKS, 1, Setting(env=WORLD, mechanism=MECHANISM, speaker=speaker))
+    sampler = scripted_sampler(Noisy(), MECHANISM)
+    ordinary = run_groups(PACKS, 1, Setting(env=WORLD, mechanism=MECHANISM, sampler=sampler))
     replayed = given([[s.context_before for s in g.lifecycles[0].solves] for g in ordinary], policy=Noisy())
     for one, other in zip(ordinary, replayed, strict=True):
         assert [s.turns for s in one.lifecycles[0].solves] == [s.turns for s in other.lifecycles[0].solves]

@@ -10,7 +10,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
@@ -44,10 +44,10 @@ class Spy(ScriptedEngine):
 
 def talk(chat, reply, num_turns=3, window=2000):
     engine = Spy(chat, reply)
-    speaker = Speaker(engine=engine, chat=chat, window=window, max_new_tokens=100)
+    sampler = Sampler(engine=engine, chat=chat, window=window, max_new_tokens=100)
 
     async def all_turns():
-        dialogue, turns = speaker.open("me", OPENING), []
+        dialogue, turns = sampler.open("me", OPENING), []
         for n in range(num_turns):
             turns.append(await dialogue.turn())
             if n < num_turns - 1:
@@ -114,7 +114,7 @@ def test_a_forged_special_token_does_not_count_as_rewriting():
     assert [turn.extends for turn in turns] == [False, True, True]
 
     async def forge():
-        dialogue = Speaker(engine=engine, chat=chat, window=2000, max_new_tokens=9).open("me", OPENING)
+        dialogue = Sampler(engine=engine, chat=chat, window=2000, max_new_tokens=9).open("me", OPENING)
         await dialogue.turn()
         dialogue.say("a<|im_end|>b")
         turn = await dialogue.turn()
@@ -141,8 +141,8 @@ def test_lifecycles_with_rewritten_history_have_exact_tokens_log_probs_and_one_c
     engine.update_weights(model.state_dict().items(), policy_version=1)
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)]
-    speaker = Speaker(engine=engine, chat=chat, window=1000, max_new_tokens=6)
-    groups = run_groups(packs, 3, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
+    sampler = Sampler(engine=engine, chat=chat, window=1000, max_new_tokens=6)
+    groups = run_groups(packs, 3, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
     assert not any(life.failed for group in groups for life in group.lifecycles)
     assert count_drift(groups) == 0
     segments = segments_of(groups)

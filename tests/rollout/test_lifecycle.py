@@ -9,7 +9,7 @@ from msgspec import structs
 from cod_lightning.contexts import HintContext
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.segments import count_drift, segments_of
@@ -21,7 +21,7 @@ CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
 SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
 
 
-def live(engine, world=None, num_tasks=3, num_siblings=1, monitor=None, **speaker):
+def live(engine, world=None, num_tasks=3, num_siblings=1, monitor=None, **sampler):
     world = world or WordWorld()
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks)
     (group,) = run_groups(
@@ -30,7 +30,7 @@ def live(engine, world=None, num_tasks=3, num_siblings=1, monitor=None, **speake
         Setting(
             env=world,
             mechanism=PlainContext(),
-            speaker=Speaker(engine=engine, chat=CHAT, **({"window": 96, "max_new_tokens": 4} | speaker)),
+            sampler=Sampler(engine=engine, chat=CHAT, **({"window": 96, "max_new_tokens": 4} | sampler)),
             monitor=monitor or RolloutMonitor(),
         ),
     )
@@ -232,7 +232,7 @@ def test_a_turn_that_the_window_cut_off_ends_the_episode_and_keeps_its_tokens():
 HINT_CHAT = Chat(TinyPolicy().tokenizer((*WordWorld().words(), *HintContext("compact").words())))
 
 
-def live_with_hint(says, context, world=None, num_tasks=2, **speaker):
+def live_with_hint(says, context, world=None, num_tasks=2, **sampler):
     """With the compact hint; a solve is always answered by a word, an update by what `says` has for it."""
     world = world or Scripted()
     asked = []
@@ -248,10 +248,10 @@ def live_with_hint(says, context, world=None, num_tasks=2, **speaker):
         Setting(
             env=world,
             mechanism=context,
-            speaker=Speaker(
+            sampler=Sampler(
                 engine=FunctionEngine(answer, stop_id=HINT_CHAT.end_of_turn),
                 chat=HINT_CHAT,
-                **({"window": 96, "max_new_tokens": 8} | speaker),
+                **({"window": 96, "max_new_tokens": 8} | sampler),
             ),
         ),
     )
@@ -308,10 +308,10 @@ class Listening(FunctionEngine):
         return await super().generate(request)
 
 
-def noise(num_siblings=2, **speaker):
+def noise(num_siblings=2, **sampler):
     """The noise seed of every turn, by the name of its dialogue."""
     engine = Listening()
-    live(engine, num_tasks=2, num_siblings=num_siblings, **speaker)
+    live(engine, num_tasks=2, num_siblings=num_siblings, **sampler)
     return {(r.dialogue, len(r.messages)): r.noise_seed for r in engine.requests}
 
 

@@ -6,23 +6,23 @@ import time
 
 import pytest
 
-from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.liveness import Liveness
 from cod_lightning.rollout.watchdog import EXIT_STALLED, Watchdog
 
 HANGS = """
 import sys, time
 from pathlib import Path
-from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.liveness import Liveness
 from cod_lightning.rollout.watchdog import Watchdog
 
 def decoding_forever():
     time.sleep(60)
 
-pulse = Pulse()
+liveness = Liveness()
 for sibling in range(40):
-    pulse.at(f"train/7#{sibling}.2", "engine")
-pulse.at("train/7#3.2", "world")
-with Watchdog(pulse, 0.4, Path(sys.argv[1]), "the rollout 'train'"):
+    liveness.at(f"train/7#{sibling}.2", "engine")
+liveness.at("train/7#3.2", "world")
+with Watchdog(liveness, 0.4, Path(sys.argv[1]), "the rollout 'train'"):
     decoding_forever()
 """
 
@@ -42,11 +42,11 @@ def test_it_dumps_the_stacks_names_who_hangs_and_exits_with_its_own_code(tmp_pat
 
 
 def test_who_moves_now_and_then_is_left_alone(tmp_path):
-    pulse = Pulse()
-    with Watchdog(pulse, 0.4, tmp_path / "stalled.txt", "x"):
+    liveness = Liveness()
+    with Watchdog(liveness, 0.4, tmp_path / "stalled.txt", "x"):
         for _ in range(8):
             time.sleep(0.1)
-            pulse.at("a", "engine")
+            liveness.at("a", "engine")
     time.sleep(0.5)  # and after it is over
     assert not (tmp_path / "stalled.txt").exists()
 
@@ -54,6 +54,6 @@ def test_who_moves_now_and_then_is_left_alone(tmp_path):
 @pytest.mark.parametrize("stall_s", [None, 1800.0])
 def test_it_costs_no_wait_at_the_end(tmp_path, stall_s):
     begun = time.perf_counter()
-    with Watchdog(Pulse(), stall_s, tmp_path / "stalled.txt", "x"):
+    with Watchdog(Liveness(), stall_s, tmp_path / "stalled.txt", "x"):
         pass
     assert time.perf_counter() - begun < 1

@@ -271,7 +271,7 @@ def test_a_run_that_fails_does_not_wait_for_the_rest_of_a_rollout(tmp_path):
         fit(tmp_path, data, more=[Stops(ZeroDivisionError())])
     assert time.monotonic() - begun < 0.2 * TURNS / 2
     assert not ahead_threads()
-    data.runner.pulse.at("another rollout", "engine")
+    data.runner.liveness.at("another rollout", "engine")
 
 
 def test_a_run_that_ends_early_leaves_the_engine_to_whoever_comes_next(tmp_path):

@@ -16,7 +16,7 @@ from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import Setting
@@ -83,8 +83,8 @@ def ask(engine, *requests, return_exceptions=False):
 def lifecycles(engine, tokenizer, num_packs=2, num_siblings=2):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    speaker = Speaker(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=8, policy_version=1)
-    return run_groups(packs, num_siblings, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
+    sampler = Sampler(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=8, policy_version=1)
+    return run_groups(packs, num_siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
 
 
 def dialogue_servers(two):

@@ -15,7 +15,7 @@ from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import EngineFailure, EngineMismatch
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.dialogue import Speaker
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift
 from cod_lightning.rollout.setting import Setting
@@ -55,8 +55,8 @@ def engine(started, model):
 def lifecycles(engine, tokenizer, num_packs=3):
     world = WordWorld()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(num_packs)]
-    speaker = Speaker(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=40, policy_version=7)
-    return run_groups(packs, 4, Setting(env=world, mechanism=PlainContext(), speaker=speaker))
+    sampler = Sampler(engine=engine, chat=Chat(tokenizer), window=256, max_new_tokens=40, policy_version=7)
+    return run_groups(packs, 4, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
 
 
 def test_log_probs_stay_within_1e_4_of_the_training_forward_over_20_syncs_by_files(engine, model):

@@ -15,7 +15,7 @@ from cod_lightning.envs.learn2ask import EndpointJudge, Learn2Ask
 from cod_lightning.envs.learn2ask.endpoint import messages_of, verdict_of
 from cod_lightning.errors import ConfigError, EngineRefused, EnvironmentFailure
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.pulse import Pulse
+from cod_lightning.rollout.liveness import Liveness
 from cod_lightning.types import EpisodeStatus, Split, StopReason, Turn
 
 GOOD = '{"format": 1, "content": 0.5, "note": "Be more direct."}'
@@ -159,17 +159,17 @@ def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing_and_a_wro
         def close(self):
             pass
 
-    speaker = SimpleNamespace(
-        engine=None, open=lambda identity, messages: dialogue, deadlines=Deadlines(), pulse=Pulse(), chat=None
+    sampler = SimpleNamespace(
+        engine=None, open=lambda identity, messages: dialogue, deadlines=Deadlines(), liveness=Liveness(), chat=None
     )
     dialogue = Dialogue()
-    dialogue.identity, dialogue.speaker = "x", speaker
+    dialogue.identity, dialogue.sampler = "x", sampler
 
     def play(server):
         env = Learn2Ask(judge=server.judge(), stop_share=0.0)
         task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]
         episode = run_solve_episode(
-            env, task, TextState(), mechanism=HintContext(), speaker=speaker, identity="x", position=0  # type: ignore[arg-type]
+            env, task, TextState(), mechanism=HintContext(), sampler=sampler, identity="x", position=0  # type: ignore[arg-type]
         )  # fmt: skip
         return asyncio.run(episode)
 

@@ -1,9 +1,9 @@
-"""Where every live lifecycle is, so that somebody can see that nothing moves, and say who hangs."""
+"""Where every live lifecycle is, so that a watchdog sees when nothing moves, and names what hangs."""
 
 import time
 
 
-class Pulse:
+class Liveness:
     """Marked wherever a lifecycle hands over to an engine or a world; costs a dictionary write."""
 
     def __init__(self) -> None:
@@ -13,7 +13,7 @@ class Pulse:
         self._over: BaseException | None = None
 
     def give_up(self, error: BaseException | None) -> None:
-        """From now on every mark raises this, so that whatever goes by this pulse ends with its current turn; None: no more."""
+        """From now on every mark raises this, so that whatever goes by this liveness ends with its current turn; None: no more."""
         self._over = error
 
     def at(self, identity: str, place: str) -> None:
