@@ -15,15 +15,17 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch, collate, credit_table
+from cod_lightning.plans import planned
 from cod_lightning.ranks import share
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.items import SizedItems
-from cod_lightning.types import Episode, Group, Lifecycle, Pack, Split
+from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
 from datamodules.items import ItemDataModule
 
 
@@ -112,25 +114,15 @@ class DemonstrationDataModule(ItemDataModule):
         env = copy.deepcopy(self.env)
         rng = random.Random(derive_seed("demonstrated contexts", self.seed, pack.id))
         sampler = self._sampler(Player(teacher, self.context))
+        setting = Setting(env=env, mechanism=self.context, sampler=sampler)
         episodes: list[Episode] = []
-        for position, task in enumerate(pack.tasks):
-            identity = f"{pack.id}.{position}"
-            solved = await run_solve_episode(
-                env,
-                task,
-                self.context.adopt(teacher.context(rng)),
-                mechanism=self.context,
-                sampler=sampler,
-                identity=identity + ".solve",
-                position=position,
-            )
-            episodes.append(solved)
-            if position < len(pack) - 1:
-                episodes.append(
-                    await run_update_episode(
-                        env, solved, mechanism=self.context, sampler=sampler, identity=identity + ".update"
-                    )
-                )
+        for kind, position in planned(setting.plan, len(pack)):
+            who = f"{pack.id}.{position}.{kind}"
+            if kind is EpisodeKind.SOLVE:
+                state, task = self.context.adopt(teacher.context(rng)), pack.tasks[position]
+                episodes.append(await run_solve_episode(env, task, state, setting, who, position))
+            else:
+                episodes.append(await run_update_episode(env, episodes[-1], setting, who))
         return episodes
 
     def _sampler(self, player: Player) -> Sampler:

@@ -11,7 +11,6 @@ intermediate state; there memory operations are rolled again, here solve episode
 
 import asyncio
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +19,7 @@ from cod_lightning.errors import ConfigError, EnvironmentFailure
 from cod_lightning.rollout.boundaries import FAULTS, crossing, described
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Task
+from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack
 
 if TYPE_CHECKING:
     from cod_lightning.rollout.lifecycle import Life
@@ -60,16 +59,15 @@ class Counterfactual:
     """What the solve prompt shows: the context before the rewrite, so that its worth is what the rewrite added, or none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class BranchPoint:
     """The beginning of a task in a lifecycle."""
 
-    pack_id: str
+    pack: Pack
     sibling: int
     index: int
     """e of the solve episode."""
     position: int
-    task: Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +86,8 @@ class Branching:
         if self.counterfactual is not None:
             _check("counterfactual", self.counterfactual, 1, "what a context earned is compared with it")
 
-    def states(self, point: BranchPoint, life: "Life", *, fresh: bool) -> list[tuple[AttemptKind, Any]]:
-        """Kind and context state of each attempt from that point; `fresh` says that an update comes right before it."""
+    def states(self, point: BranchPoint, life: "Life") -> list[tuple[AttemptKind, Any]]:
+        """Kind and context state of each attempt from that point."""
         out: list[tuple[AttemptKind, Any]] = []
         if point.position == 0:
             return out
@@ -97,20 +95,18 @@ class Branching:
         anchored = anchors is not None and point.position in (anchors.positions or (point.position,))
         if anchors and anchored and self._drawn("anchor", point, anchors.fraction):
             out += [(AttemptKind.SAME_CONTEXT, life.state)] * (anchors.attempts - 1)
-        if counterfactual and fresh and self._drawn("counterfactual", point, counterfactual.fraction):
+        if counterfactual and life.rewritten and self._drawn("counterfactual", point, counterfactual.fraction):
             instead = life.previous if counterfactual.instead == "previous" else life.setting.mechanism.empty()
             out += [(AttemptKind.WITHOUT_CONTEXT, instead)] * counterfactual.attempts
         return out
 
     def _drawn(self, what: str, point: BranchPoint, fraction: float) -> bool:
-        return derive_seed(what, self.seed, point.pack_id, point.sibling, point.position) < fraction * 2**63
+        return derive_seed(what, self.seed, point.pack.id, point.sibling, point.position) < fraction * 2**63
 
 
-def start_attempts(
-    states: Sequence[tuple[AttemptKind, Any]], point: BranchPoint, life: "Life"
-) -> "asyncio.Future[list[Attempt]]":
-    """Begin them all beside the lifecycle, each in a copy of its environment as it is now."""
-    setting, now = life.setting, life.env
+def start_attempts(branching: Branching, point: BranchPoint, life: "Life") -> "asyncio.Future[list[Attempt]]":
+    """Begin all attempts at a task beside the lifecycle, each in a copy of its environment as it is now."""
+    setting, now, task = life.setting, life.env, point.pack.tasks[point.position]
     assert now is not None, "no task begins without an environment"
 
     async def attempt(number: int, kind: AttemptKind, state: Any, env: TextEnv | EnvironmentFailure) -> Attempt:
@@ -118,17 +114,9 @@ def start_attempts(
             if isinstance(env, EnvironmentFailure):
                 raise env
             try:
-                episode = await run_solve_episode(
-                    env,
-                    point.task,
-                    state,
-                    mechanism=setting.mechanism,
-                    sampler=setting.sampler,
-                    identity=f"{point.pack_id}#{point.sibling}.{point.index}+{number}",
-                    position=point.position,
-                    pack_ends=life.ends,
-                )
-                episode = await setting.scored(episode, point.task)
+                who = f"{life.name}.{point.index}+{number}"
+                episode = await run_solve_episode(env, task, state, setting, who, point.position, life.ends)
+                episode = await setting.scored(episode, task)
             finally:
                 crossing(EnvironmentFailure, env.close)
         except FAULTS as error:
@@ -142,6 +130,7 @@ def start_attempts(
         except EnvironmentFailure as error:
             return error
 
+    states = branching.states(point, life)
     return asyncio.gather(*(attempt(number, kind, state, copied()) for number, (kind, state) in enumerate(states)))
 
 

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
+from msgspec import structs
+
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import (
@@ -21,7 +23,7 @@ from cod_lightning.errors import (
     OutOfTime,
     Stopped,
 )
-from cod_lightning.types import Message
+from cod_lightning.types import Episode, EpisodeStatus, Message
 
 _T = TypeVar("_T")
 FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, OutOfTime)
@@ -111,3 +113,14 @@ def check_update(found: object, mechanism: ContextMechanism) -> None:
         )
     if not math.isfinite(found.reward):
         raise ContextFailure(f"{type(mechanism).__name__}.update gave reward {found.reward}, not a finite number")
+
+
+def failed_at_the_end(episodes: list[Episode], error: EnvironmentFailure) -> list[Episode]:
+    """The episodes, the last one that took place failed: an environment that cannot be closed may have said anything."""
+    last = max((e for e, one in enumerate(episodes) if one.status is not EpisodeStatus.SKIPPED), default=None)
+    if last is not None and episodes[last].status is not EpisodeStatus.FAILED:
+        failed = structs.replace(
+            episodes[last], status=EpisodeStatus.FAILED, reward=None, success=None, error=described(error)
+        )
+        return [*episodes[:last], failed, *episodes[last + 1 :]]
+    return episodes

@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.contexts.base import Answer, ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout
@@ -16,10 +18,11 @@ from cod_lightning.rollout.boundaries import (
     check_update,
     checked_opening,
     checked_text,
+    crossing,
 )
 from cod_lightning.rollout.deadlines import episode_limit
-from cod_lightning.rollout.dialogue import Dialogue, Sampler
-from cod_lightning.rollout.setting import Shown
+from cod_lightning.rollout.dialogue import Dialogue
+from cod_lightning.rollout.setting import Setting, Shown
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 
 MOST_INTERVENTIONS = 64
@@ -32,15 +35,14 @@ async def run_solve_episode(
     env: TextEnv,
     task: Task,
     state: Any,
-    *,
-    mechanism: ContextMechanism,
-    sampler: Sampler,
+    setting: Setting,
     identity: str,
     position: int,
     pack_ends: float | None = None,
     shown: Shown = Shown.OWN,
 ) -> Episode:
-    """All turns of one task, given the context that earlier tasks left."""
+    """All turns of one task in `env`, given the context that earlier tasks left."""
+    mechanism, sampler = setting.mechanism, setting.sampler
     turns: list[Turn] = []
     before, context, context_after = state, "", ""
 
@@ -123,6 +125,16 @@ async def run_solve_episode(
         sampler.liveness.over(identity)
 
 
+def after_feedback(mechanism: ContextMechanism, solved: Episode) -> Episode:
+    """The solve episode with the state that its reward left. Raises `ContextFailure`."""
+    if solved.status is EpisodeStatus.FAILED or type(mechanism).feedback is ContextMechanism.feedback:
+        return solved
+    who = f"{type(mechanism).__name__} raised "
+    state = crossing(ContextFailure, lambda: mechanism.feedback(solved.state_after, solved), who)
+    text = crossing(ContextFailure, lambda: mechanism.text(state), who)
+    return structs.replace(solved, state_after=state, context_after=text)
+
+
 def _hook(mechanism: ContextMechanism) -> Any:
     """The mechanism's `on_turn`; None where it has none of its own, since most have not and it would be asked every turn."""
     return None if type(mechanism).on_turn is ContextMechanism.on_turn else mechanism.on_turn
@@ -131,13 +143,12 @@ def _hook(mechanism: ContextMechanism) -> Any:
 async def run_update_episode(
     env: TextEnv,
     solved: Episode,
-    *,
-    mechanism: ContextMechanism,
-    sampler: Sampler,
+    setting: Setting,
     identity: str,
     pack_ends: float | None = None,
 ) -> Episode:
     """One rewrite of the context, given the solve episode that has just ended."""
+    mechanism, sampler = setting.mechanism, setting.sampler
     state, context = solved.state_after, solved.context_after
     who = f"{type(mechanism).__name__} raised "
     turns: list[Turn] = []

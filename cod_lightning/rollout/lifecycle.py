@@ -12,16 +12,13 @@ import copy
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
-from msgspec import structs
-
-from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure
 from cod_lightning.plans import PlannedEpisode, planned
 from cod_lightning.rollout.attempts import Branching, BranchPoint, start_attempts
-from cod_lightning.rollout.boundaries import FAULTS, crossing, described
+from cod_lightning.rollout.boundaries import FAULTS, crossing, described, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
-from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
+from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting
 from cod_lightning.types import Attempt, Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Task
 
@@ -34,21 +31,18 @@ class Life:
         name: Identity of the lifecycle, which keys its sampling noise.
         contexts: Where its contexts come from.
         env: The environment to go on in.
-        state: The context's state to go on with; None: the mechanism's empty one.
     """
 
     def __init__(
-        self,
-        setting: Setting,
-        name: str,
-        contexts: ContextSource = OWN_CONTEXTS,
-        env: TextEnv | None = None,
-        state: Any = None,
+        self, setting: Setting, name: str, contexts: ContextSource = OWN_CONTEXTS, env: TextEnv | None = None
     ) -> None:
-        self.setting, self.name, self.contexts = setting, name, contexts
-        self.env, self.state = env, state
+        self.setting, self.name, self.contexts, self.env = setting, name, contexts, env
+        self.state: Any = None
+        """Of the context; None before the first episode."""
         self.previous: Any = None
         """The context's state before the latest update."""
+        self.rewritten = False
+        """Whether the latest episode was an update."""
         self.solved: Episode | None = None
         """The latest solve episode."""
         self.ends: float | None = None
@@ -66,59 +60,35 @@ class Life:
             if failed or self.contexts.skips(kind, position):
                 yield Episode(kind=kind, position=position, status=EpisodeStatus.SKIPPED)
                 continue
+            play = self._solve if kind is EpisodeKind.SOLVE else self._update
             try:
-                self._begin()
-                if kind is EpisodeKind.SOLVE:
-                    episode = await self._solve(index, position, tasks[position])
-                else:
-                    episode = await self._update(index, tasks[position])
+                if self.env is None:
+                    self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
+                if self.state is None:
+                    mechanism = self.setting.mechanism
+                    who = f"{type(mechanism).__name__} raised "
+                    self.state = self.previous = crossing(ContextFailure, mechanism.empty, who)
+                episode = await play(self.env, index, position, tasks[position])
             except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
                 episode = Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
             failed = episode.status is EpisodeStatus.FAILED
             yield episode
 
-    def _begin(self) -> None:
-        """Copy the environment and make the first state, unless both are there."""
-        if self.env is None:
-            self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
-        if self.state is None:
-            self.state = self.previous = _asked(self.setting.mechanism, self.setting.mechanism.empty)
-
-    async def _solve(self, index: int, position: int, task: Task) -> Episode:
-        assert self.env is not None, "_begin() has not run"
+    async def _solve(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
         if self.contexts.provided is not None:
             self.state = self.contexts.provided[position]
         self.before_task(index, position)
-        solved = await run_solve_episode(
-            self.env,
-            task,
-            self.state,
-            mechanism=self.setting.mechanism,
-            sampler=self.setting.sampler,
-            identity=f"{self.name}.{index}",
-            position=position,
-            pack_ends=self.ends,
-            shown=self.contexts.shown,
-        )
-        solved = await self.setting.scored(solved, task)
-        if solved.status is not EpisodeStatus.FAILED:
-            solved = _after_feedback(self.setting.mechanism, solved)
-        self.solved, self.state = solved, solved.state_after
-        return solved
+        who, shown = f"{self.name}.{index}", self.contexts.shown
+        solved = await run_solve_episode(env, task, self.state, self.setting, who, position, self.ends, shown)
+        self.solved = after_feedback(self.setting.mechanism, await self.setting.scored(solved, task))
+        self.state, self.rewritten = self.solved.state_after, False
+        return self.solved
 
-    async def _update(self, index: int, task: Task) -> Episode:
-        assert self.env is not None, "_begin() has not run"
+    async def _update(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
         assert self.solved is not None, "an update before any task"
-        updated = await run_update_episode(
-            self.env,
-            self.solved,
-            mechanism=self.setting.mechanism,
-            sampler=self.setting.sampler,
-            identity=f"{self.name}.{index}",
-            pack_ends=self.ends,
-        )
+        updated = await run_update_episode(env, self.solved, self.setting, f"{self.name}.{index}", self.ends)
         updated = await self.setting.scored(updated, task)
-        self.previous, self.state = self.state, updated.state_after
+        self.previous, self.state, self.rewritten = self.state, updated.state_after, True
         return updated
 
     def close(self) -> None:
@@ -140,20 +110,14 @@ async def run_lifecycle(
     With `branching`, some tasks are attempted again beside it, from the moment at which they began.
     """
     life = Life(setting, f"{pack.id}#{sibling}", contexts)
-    order = list(enumerate(planned(setting.plan, len(pack))))
     beside: list[asyncio.Future[list[Attempt]]] = []
-
-    def branch(index: int, position: int) -> None:
-        assert branching is not None
-        fresh = index > 0 and order[index - 1][1].kind is EpisodeKind.UPDATE
-        point = BranchPoint(pack_id=pack.id, sibling=sibling, index=index, task=pack.tasks[position], position=position)
-        states = branching.states(point, life, fresh=fresh)
-        beside.append(start_attempts(states, point, life))
-
     if branching is not None:
-        life.before_task = branch
+        life.before_task = lambda index, position: beside.append(
+            start_attempts(branching, BranchPoint(pack, sibling, index, position), life)
+        )
     episodes: list[Episode] = []
     try:
+        order = list(enumerate(planned(setting.plan, len(pack))))
         async for episode in life.episodes(order, dict(enumerate(pack.tasks))):
             episodes.append(episode)
             if episode.status is not EpisodeStatus.SKIPPED:
@@ -162,31 +126,8 @@ async def run_lifecycle(
         try:
             life.close()
         except EnvironmentFailure as error:
-            episodes = _failed_at_the_end(episodes, error)
+            episodes = failed_at_the_end(episodes, error)
     attempts = [attempt for begun in beside for attempt in await begun]
     lifecycle = Lifecycle(pack_id=pack.id, sibling=sibling, episodes=tuple(episodes), attempts=tuple(attempts))
     setting.monitor.lifecycle(lifecycle)
     return lifecycle
-
-
-def _after_feedback(mechanism: ContextMechanism, solved: Episode) -> Episode:
-    """The solve episode with the state that its reward left."""
-    if type(mechanism).feedback is ContextMechanism.feedback:
-        return solved
-    state = _asked(mechanism, lambda: mechanism.feedback(solved.state_after, solved))
-    return structs.replace(solved, state_after=state, context_after=_asked(mechanism, lambda: mechanism.text(state)))
-
-
-def _asked(mechanism: ContextMechanism, call: Callable[[], Any]) -> Any:
-    return crossing(ContextFailure, call, f"{type(mechanism).__name__} raised ")
-
-
-def _failed_at_the_end(episodes: list[Episode], error: EnvironmentFailure) -> list[Episode]:
-    """The episodes, the last one that took place failed: an environment that cannot be closed may have said anything."""
-    last = max((e for e, one in enumerate(episodes) if one.status is not EpisodeStatus.SKIPPED), default=None)
-    if last is not None and episodes[last].status is not EpisodeStatus.FAILED:
-        failed = structs.replace(
-            episodes[last], status=EpisodeStatus.FAILED, reward=None, success=None, error=described(error)
-        )
-        return [*episodes[:last], failed, *episodes[last + 1 :]]
-    return episodes

@@ -16,6 +16,7 @@ from cod_lightning.envs.learn2ask.endpoint import messages_of, verdict_of
 from cod_lightning.errors import ConfigError, EngineRefused, EnvironmentFailure
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.liveness import Liveness
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Split, StopReason, Turn
 
 GOOD = '{"format": 1, "content": 0.5, "note": "Be more direct."}'
@@ -168,9 +169,8 @@ def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing_and_a_wro
     def play(server):
         env = Learn2Ask(judge=server.judge(), stop_share=0.0)
         task = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks[0]
-        episode = run_solve_episode(
-            env, task, TextState(), mechanism=HintContext(), sampler=sampler, identity="x", position=0  # type: ignore[arg-type]
-        )  # fmt: skip
+        setting = Setting(env=env, mechanism=HintContext(), sampler=sampler)  # type: ignore[arg-type]
+        episode = run_solve_episode(env, task, TextState(), setting, "x", 0)
         return asyncio.run(episode)
 
     with Server((500, b"")) as server:
