@@ -40,13 +40,20 @@ class DeployCLI(FromRunCLI):
         parser.add_argument("--split", type=Split, default=Split.TEST, help="Share of the worlds of the pack.")
         parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
 
+    def before_instantiate_classes(self) -> None:
+        """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
+        if self.config.state is None:
+            raise ConfigError("--state", "missing", "a folder for the agent", "Add --state DIR.")
+        if self.config.num_tasks < 0:
+            raise ConfigError("--num_tasks", self.config.num_tasks, "at least 0", "10 is the default.")
+        super().before_instantiate_classes()
+
 
 def run(argv: Sequence[str]) -> int:
     """Go on where the state folder is, or begin."""
     quieten()
     cli = built(DeployCLI, argv)
     options = cli.config
-    _check(options)
     sampler = sampler_of(cli.model.policy, cli.datamodule, options.ckpt_path, options.sampling_temperature)
     console = Screen()
     with locked(Path(options.state), "--state", "deploy"):
@@ -95,13 +102,6 @@ def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temp
         temperature=temperature,
         seed=data.seed,
     )
-
-
-def _check(options: Any) -> None:
-    if options.state is None:
-        raise ConfigError("--state", "missing", "a folder for the agent", "Add --state DIR.")
-    if options.num_tasks < 0:
-        raise ConfigError("--num_tasks", options.num_tasks, "at least 0", "10 is the default.")
 
 
 def _identity(cli: Any, options: Any) -> dict[str, str]:

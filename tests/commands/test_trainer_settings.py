@@ -108,6 +108,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="looks at /proc")
 def test_ranks_on_one_machine_listen_on_no_address_that_another_machine_reaches():
     kept = {k: v for k, v in os.environ.items() if k not in ("MASTER_ADDR", "MASTER_PORT", "GLOO_SOCKET_IFNAME")}

@@ -30,6 +30,7 @@ def _faults(how: str) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True, env=returned_at_once).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's switch")
 def test_tensors_take_the_pages_of_those_that_were_freed():
     """Twenty of 8 MB; as a huge page counts as one fault, the other side is not bounded by their number."""
