@@ -147,7 +147,7 @@ class StopSignals(Callback, RolloutObserver):
             return
         if trainer.state.fn == "fit" and self._exact and self.checkpoint is not None and trainer.global_step > 0:
             self.checkpoint.save(trainer)
-        exception.told = self._last_line(exception.number) if trainer.is_global_zero else ""
+        exception.message = self._last_line(exception.number) if trainer.is_global_zero else ""
         if trainer.is_global_zero and exception.number == self._requeue_signal():
             _requeue()
 

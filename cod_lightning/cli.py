@@ -96,8 +96,8 @@ def _answered(args: list[str]) -> int:
         print("Stopped by SIGINT.", file=sys.stderr)
         return 130
     except Stopped as stopped:
-        if stopped.told:
-            print(stopped.told, file=sys.stderr)
+        if stopped.message:
+            print(stopped.message, file=sys.stderr)
         return 128 + stopped.number
 
 

@@ -110,7 +110,7 @@ class SaveFailed(CodLightningError):
 
 
 class GivenUp(BaseException):
-    """Nobody waits for this rollout any more; no `Exception`, so that no episode takes it for a fault."""
+    """The rollout was cancelled; no `Exception`, so that no episode takes it for a fault."""
 
 
 class Stopped(SystemExit):
@@ -122,5 +122,5 @@ class Stopped(SystemExit):
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
         self.number = number
-        self.told = f"Stopped by {signal.Signals(number).name}."
-        """What the run's last line says; how to go on, where that is known."""
+        self.message = f"Stopped by {signal.Signals(number).name}."
+        """The run's last line: how to go on, where that is known."""

@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 from cod_lightning.errors import ConfigError
 
 LOCK = ".lock"
-"""File in the folder; it stays, and says who held it last."""
+"""File in the folder; it stays, and names its last holder."""
 _RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
 """Environment variables by which launchers number the processes of one run."""
 

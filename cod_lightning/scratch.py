@@ -1,6 +1,6 @@
 """Folders that go with the process that made them: what a killed one left behind, the next one removes.
 
-A name says who made it: host and process namespace, process, and when that process began. Nothing else of it is asked.
+A name identifies its maker: host and process namespace, process, and when that process began. Nothing else of it is asked.
 """
 
 import os

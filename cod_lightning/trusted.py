@@ -13,7 +13,7 @@ STRATEGIES = ("lightning.pytorch.strategies", "torch.distributed.fsdp")
 
 @contextmanager
 def only_from(packages: Sequence[str], *, trust: bool) -> Iterator[None]:
-    """Let jsonargparse import nothing else that a value names, unless whoever typed the command trusts the config."""
+    """Let jsonargparse import nothing else that a value names, unless the command trusts the config."""
     before = dict(parsing_settings)  # there is no public way back
     if not trust:
         set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=list(packages))

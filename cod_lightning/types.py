@@ -18,7 +18,7 @@ from msgspec import Struct
 
 
 class Role(StrEnum):
-    """Who speaks in a dialogue."""
+    """The author of a message."""
 
     SYSTEM = "system"
     USER = "user"

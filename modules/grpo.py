@@ -1,7 +1,7 @@
 """The objective of CoD-Train as a LightningModule: returns -> baseline -> reweight -> loss, one optimizer update a batch.
 
-Rewards travel, advantages are derived: a batch carries the credit table of its whole rollout, and whoever doubts an
-advantage recomputes it from a transcript.
+Rewards travel, advantages are derived: a batch carries the credit table of its whole rollout, and every
+advantage can be recomputed from a transcript.
 """
 
 import copy

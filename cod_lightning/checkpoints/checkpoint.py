@@ -1,4 +1,4 @@
-"""A checkpoint of a run: what it says about itself, and its policy's weights, in one file or in the shards of a folder."""
+"""A checkpoint of a run: its description and its policy's weights, in one file or in the shards of a folder."""
 
 import pickle
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _IN_METADATA = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that this project wrote; weights stay on disk until they are asked for."""
+    """A checkpoint that this project wrote; weights stay on disk until they are read."""
 
     path: Path
     content: Mapping[str, Any]

@@ -61,7 +61,7 @@ class CheckpointFolder:
     def finish(self, num_updates: int) -> Path:
         """Give the unfinished checkpoint its name, and `last.ckpt` to it, which names a whole one at every moment.
 
-        But for one: shards cannot replace those of the same update in one step; whoever looks in between gets the one before.
+        But for one: shards cannot replace those of the same update in one step; a reader in between gets the one before.
         """
         path = self.named(num_updates)
         if path.is_dir():

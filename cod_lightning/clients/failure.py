@@ -41,8 +41,8 @@ class EndpointFailure(EngineFailure):
 
     @property
     def row(self) -> str:
-        """The name under which failures in a row are counted; a silent endpoint times out or cannot be reached."""
-        return "silent" if self.kind in (TIMEOUT, UNREACHABLE) else self.kind
+        """The name under which failures in a row are counted; time-outs and refused connections count as one kind."""
+        return "no answer" if self.kind in (TIMEOUT, UNREACHABLE) else self.kind
 
     def ends_the_run(self, *, ever_served: bool, num_in_a_row: int, max_refusals: int, max_concurrent: int) -> bool:
         """Whether to give up.
@@ -65,4 +65,4 @@ def without(key: str, text: str) -> str:
     """
     hidden = text.replace(key, "[the key]") if key else text
     line = " ".join(hidden[: 100 * _MOST_LETTERS].split())[:_MOST_LETTERS]
-    return "".join(letter if letter.isprintable() else "?" for letter in line) or "it said nothing"
+    return "".join(letter if letter.isprintable() else "?" for letter in line) or "an empty answer"

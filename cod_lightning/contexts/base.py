@@ -1,6 +1,6 @@
 """The contract of a context mechanism: what an agent carries from task to task, how it is shown, and how it is rewritten.
 
-The state is a record that the mechanism owns; nobody else looks into it. Within a lifecycle it goes round like this:
+The state is a record that the mechanism owns; no other code reads its fields. Within a lifecycle it goes round like this:
 
     empty -> prepare -> (the task, with `on_turn` after each response) -> feedback -> update -> prepare -> ...
 
@@ -42,7 +42,7 @@ class Prepared(Struct, frozen=True):
     """What a solve episode begins with."""
 
     system: str
-    """The system text: the environment's rules, and as much of the context as the task shall see."""
+    """The system text: the environment's rules, and as much of the context as the task is shown."""
     state: Any
     """The state from here on; the mechanism may note what it has shown."""
 
@@ -99,7 +99,7 @@ class ContextMechanism(ABC):
 
     @abstractmethod
     def adopt(self, note: str) -> Any:
-        """The state that holds this note: what a scripted policy, an oracle or a demonstrator has put into words."""
+        """The state that holds this note, which a scripted policy, an oracle or a demonstrator has written."""
 
     @abstractmethod
     def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
@@ -114,7 +114,7 @@ class ContextMechanism(ABC):
 
     @abstractmethod
     def asks(self, messages: Sequence[Message]) -> bool:
-        """True if this dialogue is one of `update` (so that a scripted policy knows what is wanted)."""
+        """Whether this dialogue is one of `update`; scripted policies use it."""
 
     @abstractmethod
     def write(self, note: str, messages: Sequence[Message]) -> str:
@@ -133,7 +133,7 @@ class ContextMechanism(ABC):
         return ()
 
     def dump(self, state: Any) -> str:
-        """The state as JSON that says whose it is, for agents that outlive their process."""
+        """The state as JSON with the mechanism and its version, for agents that outlive their process."""
         return msgspec.json.encode(
             {"mechanism": type(self).__name__, "version": self.version, "state": state}, order="sorted"
         ).decode()

@@ -48,7 +48,7 @@ class NotebookContext(ContextMechanism):
         max_entries: Most entries.
         corrections: Further answers that the policy may give in one update after operations of it were refused.
         penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
-        response_limit: TokenView suggested to the policy in natural prompts; null says nothing.
+        response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -101,7 +101,7 @@ class NotebookContext(ContextMechanism):
         return Prepared(self.wording.inject(rules, [entry.text for entry in state.entries]), state)
 
     def update(self, state: NotebookState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        """Operations, carried out one by one; with `corrections`, the policy hears which were refused and may send others."""
+        """Operations, carried out one by one; with `corrections`, the policy is shown which were refused and may send others."""
         numbered = [(entry.number, entry.text) for entry in state.entries]
         answer = yield self.wording.ask(rules, episode, numbered, state.refused, self.budget)
         now, num_operations, refused = state, 0, ()

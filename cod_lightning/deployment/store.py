@@ -109,14 +109,14 @@ class ContextStore:
                 return
         identity = {_encodable(key): _encodable(value) for key, value in identity.items()}
         if differing := sorted(key for key in {*known, *identity} if known.get(key) != identity.get(key)):
-            told = "; ".join(f"{key} was {known.get(key)}, is {identity.get(key)}" for key in differing)
+            changes = "; ".join(f"{key} was {known.get(key)}, is {identity.get(key)}" for key in differing)
             raise ConfigError(
-                "--state", self.path.parent, f"the state of this agent, but {told}", "Use another folder."
+                "--state", self.path.parent, f"the state of this agent, but {changes}", "Use another folder."
             )
 
     @property
     def identity(self) -> dict[str, str]:
-        """What `claim` said."""
+        """The identity that `claim` stored."""
         with self._damage_named():
             return {key: value for key, value in self._all("identity") if key not in _OWN}
 

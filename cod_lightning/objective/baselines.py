@@ -154,6 +154,6 @@ def _sums(returns: Returns) -> tuple[Float[Tensor, "G 1 E"], Float[Tensor, "G 1 
 
 
 def _advantages(returns: Returns, values: Float[Tensor, "G K E"]) -> Advantages:
-    """Zero and invalid wherever the return is unknown or nobody is left to compare with."""
+    """Zero and invalid wherever the return is unknown or no sibling is left to compare with."""
     valid = returns.valid & (returns.valid.sum(dim=1, keepdim=True) >= 2)
     return Advantages(torch.where(valid, values, 0.0), valid)

@@ -76,7 +76,7 @@ class Batch:
     pack_ids: Mapping[int, str] = field(default_factory=dict)
     """g -> name of the pack, for those that may look into the rows of one; the objective needs none."""
     old_logprobs: Float[Tensor, "B T"] | None = None
-    """By the training forward with the weights that sampled (nats), where somebody has computed them."""
+    """By the training forward with the weights that sampled (nats), where they were computed."""
 
     scores: Mapping[str, Float[Tensor, "B T"]] = field(default_factory=dict)
     """Log-probs under other models (nats), by the name of the scorer; NaN where one gave none."""

@@ -47,7 +47,7 @@ class Credited:
         return signal
 
     def known(self, batch: Batch) -> Bool[Tensor, " B"]:
-        """Whether the row's episode has an advantage at all: its return is known, and somebody to compare it with."""
+        """Whether the row's episode has an advantage at all: its return is known, and so is that of a sibling."""
         rows = self.valid[tuple(batch.episode_index.unbind(dim=1))]
         extra = batch.attempt >= 0
         rows[extra] = self.attempts_valid[batch.attempt[extra]]

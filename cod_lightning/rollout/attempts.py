@@ -79,7 +79,7 @@ class Branching:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Not in the two themselves: a parser that may also take null there would hide what was said."""
+        """Checked here, not in the two classes: a parser that may also take null there would hide their error."""
         if self.anchors is not None:
             why = "an attempt is compared with the others from its context"
             _check("anchors", self.anchors, 2, why)

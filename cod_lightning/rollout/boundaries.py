@@ -52,14 +52,14 @@ def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: str = "
 def described(error: BaseException) -> str:
     """Class and message of an error, shortened; the message of an exception may itself raise, or be without end."""
     try:
-        said = str(error)[:_LONGEST_MESSAGE]
+        message = str(error)[:_LONGEST_MESSAGE]
     except BaseException:
-        said = "(its message cannot be shown)"
-    return f"{type(error).__name__}: {said}"
+        message = "(its message cannot be shown)"
+    return f"{type(error).__name__}: {message}"
 
 
 def _ends_the_run(error: BaseException) -> bool:
-    """Whether somebody outside the rollout asked for it: a signal, a cancellation of this task, a key that is refused."""
+    """Whether it comes from outside the rollout: a signal, a cancellation of this task, a key that is refused."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
@@ -116,7 +116,7 @@ def check_update(found: object, mechanism: ContextMechanism) -> None:
 
 
 def failed_at_the_end(episodes: list[Episode], error: EnvironmentFailure) -> list[Episode]:
-    """The episodes, the last one that took place failed: an environment that cannot be closed may have said anything."""
+    """The episodes, the last one that took place failed: what an environment that cannot be closed has answered is not trusted."""
     last = max((e for e, one in enumerate(episodes) if one.status is not EpisodeStatus.SKIPPED), default=None)
     if last is not None and episodes[last].status is not EpisodeStatus.FAILED:
         failed = structs.replace(

@@ -35,8 +35,8 @@ class ByteChat(Chat):
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Each message between its role and its end, then the assistant's beginning."""
-        said = "".join(f"<|{message.role}|>{self.neutral(message.content)}<|end|>" for message in messages)
-        return self.encode(f"{said}<|assistant|>")
+        dialogue = "".join(f"<|{message.role}|>{self.neutral(message.content)}<|end|>" for message in messages)
+        return self.encode(f"{dialogue}<|assistant|>")
 
     def continuation(self, user_text: str, last_action_id: int | None) -> tuple[int, ...]:
         """The end of the assistant's message where it has none, the user's message, the assistant's beginning."""

@@ -1,4 +1,4 @@
-"""How long a turn, an episode and a pack may take, and what happens to who is late."""
+"""Time limits of a turn, an episode, a pack and a reward; what exceeds one costs its lifecycle."""
 
 import asyncio
 import math
@@ -9,15 +9,15 @@ from dataclasses import dataclass, fields
 from cod_lightning.errors import ConfigError, EpisodeTimeout, PackTimeout
 
 _NO_LIMIT = nullcontext()
-"""For whoever has as long as it takes; one for all, since it is entered in every episode."""
+"""For an episode without a limit; one object for all, since it is entered in every episode."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Deadlines:
     """Seconds of wall clock, waiting in a queue of the engine or for a free worker process included; null: no limit.
 
-    Whoever is late loses its lifecycle (status failed, counted by name) and gives back its place in the engine; all others go on.
-    Deadlines are looked at where a lifecycle waits: for an engine, or for a world in a process or thread of its own. A world
+    A lifecycle that exceeds a limit fails (counted by name) and frees its place in the engine; all others go on.
+    Deadlines are checked where a lifecycle waits: for an engine, or for a world in a process or thread of its own. A world
     that computes in this process has to be wrapped in `ProcessWorld` to be broken off.
     """
 

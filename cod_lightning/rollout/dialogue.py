@@ -62,7 +62,7 @@ class Dialogue:
         """The prompt as text, where it may be rewritten."""
 
     async def turn(self) -> Turn:
-        """Let the policy speak. Without room for a single token the turn is empty and stops with WINDOW."""
+        """The policy's next turn. Without room for a single token the turn is empty and stops with WINDOW."""
         sampler, observation = self.sampler, self.messages[-1].content
         self._digest = digest(self._ids[self._num_digested :], self._digest)
         self._num_digested = len(self._ids)
@@ -117,7 +117,7 @@ class Dialogue:
         return turn
 
     def say(self, text: str) -> None:
-        """Put the user's next message after the policy's last words."""
+        """Append the user's next message."""
         chat, response = self.sampler.chat, self.messages[-1].content
         self.messages.append(Message(Role.USER, text))
         if chat.rewrite_history:
@@ -133,7 +133,7 @@ class Dialogue:
         self.sampler.engine.release(self._name)
 
     def _begin_again(self) -> None:
-        """The template has changed what was said before: none of the ids so far go on."""
+        """Begin a new segment: the template has rewritten earlier messages, so the ids so far are no prefix of the prompt."""
         self.sampler.engine.release(self._name)
         self._num_rewrites += 1
         self._extends = False
@@ -142,5 +142,5 @@ class Dialogue:
 
     @property
     def _name(self) -> str:
-        """What the engine knows it by: within one name, prompts extend each other."""
+        """The engine's key for the dialogue: within one name, prompts extend each other."""
         return f"{self.identity}#{self._num_rewrites}" if self._num_rewrites else self.identity

@@ -25,11 +25,11 @@ def stop_if_too_many(label: str, groups: Sequence[Group], max_failed_fraction: f
     num_failed = sum(faults.values())
     if num_failed <= max_failed_fraction * num_lifecycles:
         return
-    examples = {name: said for _, _, of in reversed(parts) for name, said in of.items()}
-    told = "\n".join(f"  {count:,} {name}, {examples[name]}" for name, count in _most_first(faults))
+    examples = {name: message for _, _, of in reversed(parts) for name, message in of.items()}
+    lines = "\n".join(f"  {count:,} {name}, {examples[name]}" for name, count in _most_first(faults))
     raise TooManyFailures(
         f"{num_failed:,} of {num_lifecycles:,} lifecycles of the rollout '{label}' failed, more than "
-        f"data.max_failed_fraction={max_failed_fraction:g} allows:\n{told}\n"
+        f"data.max_failed_fraction={max_failed_fraction:g} allows:\n{lines}\n"
         "Remove the cause and go on with --ckpt_path last, or raise data.max_failed_fraction."
     )
 

@@ -32,5 +32,5 @@ class Liveness:
         """The live episodes, the one that moved last first: in a process that hangs, it is the one that holds up the others."""
         now = time.monotonic()
         live = sorted(self._where.copy().items(), key=lambda item: -item[1][1])
-        told = [f"{identity}: in the {place} for {now - since:.1f} s" for identity, (place, since) in live[:most]]
-        return told + ([f"and {len(live) - most:,} more"] if len(live) > most else [])
+        lines = [f"{identity}: in the {place} for {now - since:.1f} s" for identity, (place, since) in live[:most]]
+        return lines + ([f"and {len(live) - most:,} more"] if len(live) > most else [])

@@ -1,4 +1,4 @@
-"""Who watches a rollout: told of every episode as it ends, so that the long part of a step never looks frozen."""
+"""An observer of a rollout, called for every episode as it ends, so that the long part of a step shows progress."""
 
 from cod_lightning.types import Episode, Lifecycle
 

@@ -17,7 +17,7 @@ class Player:
     context: ContextMechanism
 
     def reply(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next response. An empty note has no well-formed response; it is said as it is, and does not parse."""
+        """The next response. An empty note has no well-formed response; it is returned as it is, and does not parse."""
         if not self.context.asks(messages):
             return self.policy.act(messages, rng)
         note = self.policy.note(messages, rng)

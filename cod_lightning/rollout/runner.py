@@ -97,7 +97,7 @@ class RolloutRunner:
             self._observers.append(observer)
 
     def unfollow(self, observer: RolloutObserver) -> None:
-        """Report to it no more."""
+        """Stop reporting to this observer."""
         if observer in self._observers:
             self._observers.remove(observer)
 
@@ -119,7 +119,7 @@ class RolloutRunner:
         return RolloutPart(groups=groups, seconds=time.perf_counter() - start, replacing=replacing)
 
     def report(self, label: str, part: RolloutPart) -> None:
-        """Tell observers; every rank has to call it. Stats of replacements are added to those of what they belong to.
+        """Report the rollout to the observers, on every rank. Stats of replacements are added to those of their rollout.
 
         Raises `TooManyFailures`.
         """
@@ -144,7 +144,7 @@ class RolloutRunner:
     # ------------------------------------------------------------------ updates
 
     def next_update(self, *, first: bool) -> None:
-        """Tell observers that the next update of an epoch begins."""
+        """Call the observers at the beginning of the next update of an epoch."""
         if not first:
             for observer in list(self._observers):
                 observer.update_finished()

@@ -51,7 +51,7 @@ def _runs(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
         if run and not turn.extends:
             yield run
             run = []
-        if turn.action_ids:  # a prompt that nobody answered (window full) is in no row
+        if turn.action_ids:  # a prompt without a response (window full) is in no row
             run.append(turn)
     if run:
         yield run

@@ -33,7 +33,7 @@ class RolloutStats:
     num_rewritten: int = 0
     """Turns before which the chat template rewrote history: each begins a segment within its episode."""
     num_lost_groups: int = 0
-    """Groups of siblings of whom fewer than two went all the way, so that nothing compares them as a whole."""
+    """Groups in which fewer than two siblings are complete, so that no whole lifecycles can be compared."""
     faults: dict[str, int] = field(default_factory=dict)
     """Lifecycles lost to each fault, by its name."""
     parts: dict[str, tuple[float, int]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""A lifecycle as a text to read: what the world showed, what the policy said, what it wrote down, what came of it."""
+"""A lifecycle as Markdown: observations, responses, contexts and rewards of its episodes."""
 
 import textwrap
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from cod_lightning.markdown import escaped, fenced, visible
 from cod_lightning.types import Episode, EpisodeKind, Lifecycle
 
 _MOST_CHARACTERS = 4000
-"""Of one utterance; what is cut says how much was."""
+"""Of one message; a cut message names how many were left out."""
 _WIDTH = 120
 """Characters of a line; TensorBoard breaks none in a code block."""
 
 
 def as_markdown(lifecycle: Lifecycle, most_characters: int = _MOST_CHARACTERS) -> str:
-    """Headings and one code block an episode; what models and worlds said never acts as markup.
+    """Headings and one code block an episode; texts of models and environments never act as markup.
 
     Each line in a block names its speaker or begins with blanks, so no utterance can pass for another's; `:` in place
     of `|` goes on with a line that was too long.
@@ -21,8 +21,8 @@ def as_markdown(lifecycle: Lifecycle, most_characters: int = _MOST_CHARACTERS) -
     rewards = " ".join(map(_reward, lifecycle.solves))
     parts = [f"**{escaped(lifecycle.pack_id)}**, sibling {lifecycle.sibling}; rewards by position: {rewards}"]
     for episode in lifecycle.episodes:
-        said = "\n".join(_lines(who, text, most_characters) for who, text in _utterances(episode))
-        parts += [f"#### {_title(episode)}", fenced(said)]
+        dialogue = "\n".join(_lines(who, text, most_characters) for who, text in _utterances(episode))
+        parts += [f"#### {_title(episode)}", fenced(dialogue)]
     return "\n\n".join(parts)
 
 

@@ -163,8 +163,8 @@ class TrainingPacks:
         except ConfigError:
             raise
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            raise self._error(f"a source that {expected or f'answers `{method}`'} ({said})") from error
+            message = f"{type(error).__name__}: {error}"
+            raise self._error(f"a source that {expected or f'answers `{method}`'} ({message})") from error
 
     def _error(self, expected: str) -> ConfigError:
         remedy = "Correct the source, or choose source=uniform; the run goes on with --ckpt_path last."

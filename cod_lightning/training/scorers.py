@@ -182,9 +182,9 @@ def scoring(name: str) -> Iterator[None]:
     except (ConfigError, ScorerFailed):
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:300]
+        message = " ".join(str(error).split())[:300]
         raise ScorerFailed(
-            f"model.scorers.{name} raised {type(error).__name__}: {said}. Remove the cause and go on with --ckpt_path last."
+            f"model.scorers.{name} raised {type(error).__name__}: {message}. Remove the cause and go on with --ckpt_path last."
         ) from error
 
 

@@ -106,7 +106,7 @@ def test_told_on_one_rank_both_stop_after_the_same_update_and_go_on_as_if_nothin
         try:
             trained(tmp_path / "run", kind, 2, tell_at=4 if rank == 1 else -1)
         except Stopped as stop:
-            return f"{stop.code} {stop.told}"
+            return f"{stop.code} {stop.message}"
         return "never"
 
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"

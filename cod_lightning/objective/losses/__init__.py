@@ -3,8 +3,8 @@
 Each divides by a count of the *whole update* (tokens or episodes, over all micro-batches), so that splitting an update
 changes memory and not the gradient. What is a sequence elsewhere is an episode here: all its rows together.
 
-Options of one name have one default in all classes: whoever names another class on the command line keeps the options that
-the config's class had under that name.
+Options of one name have one default in all classes: a command line that names another class keeps the options
+that the config's class had under that name.
 """
 
 from cod_lightning.objective.losses.base import LossInputs, LossMetrics, LossOutputs, PolicyLoss, UpdateTokens
