@@ -44,7 +44,7 @@ class TokenBudget(Callback, RolloutObserver):
             return
         follow(trainer, self)
         if self.max_sampled is not None:
-            pl_module.progress = self.share_spent  # pyright: ignore
+            pl_module.measure_progress(self.share_spent)  # pyright: ignore
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         unfollow(trainer, self)

@@ -55,10 +55,8 @@ class WeightSync(Callback):
         Between two updates of a rollout the engine gets newer weights than it had, but samples nothing until the next sync.
         """
         if runner_of(trainer).engine.policy_version != self.policy_version or not self.policy_version:
-            unseen, logged = pl_module.updates_since_sync, (self.last_gap, self.last_sync_s)
-            restored = self.policy_version > 0
+            restored, logged = self.policy_version > 0, (self.last_gap, self.last_sync_s)
             self._sync(trainer, pl_module, new=not restored)
-            pl_module.updates_since_sync = unseen
             if restored:
                 self.last_gap, self.last_sync_s = logged
 
@@ -94,7 +92,8 @@ class WeightSync(Callback):
         engine.update_weights(pl_module.synced_weights(adapter=engine.takes_adapters), self.policy_version)
         engine.wake("kv_cache")
         self.last_sync_s = time.perf_counter() - begun
-        pl_module.updates_since_sync = 0
+        if new:
+            pl_module.weights_synced()
         if self.self_test is not None and engine.has_weights:
             context = trainer.precision_plugin.forward_context
             model, window = pl_module.model, pl_module.policy.window

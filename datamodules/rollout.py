@@ -1,7 +1,7 @@
 """The online data of CoD-Train, for Lightning: what `TrainingRollouts`, validation and suites play, as loaders."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.batch import Batch, CreditTable
 from cod_lightning.objective.credited import Credited
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import gathered, num_ranks, rank, share
@@ -254,13 +254,21 @@ class RolloutDataModule(ItemDataModule):
         """One item = one optimizer update. Sized, so that Lightning never fetches ahead of the weights."""
         return self.stream
 
+    def amend(self, change: Callable[[Batch], Batch]) -> None:
+        """Change the rows of the updates that are still to come of the current rollout."""
+        self.stream.amend(change)
+
     def val_dataloader(self) -> SizedItems:
         """One item: the groups (of one) of all validation packs."""
         return SizedItems(lambda: self._held_out("validation", self.val_packs), 1)
 
     def test_dataloader(self) -> list[SizedItems]:
         """One loader for each condition of each suite that the current policy plays; its item is a `PlayedCondition`."""
-        return [SizedItems(lambda chosen=chosen: self._played(*chosen), 1) for chosen in self.test_conditions()]
+
+        def played(suite: Suite, condition: Condition) -> Iterator[PlayedCondition]:
+            yield self._suite_player.play(suite, condition, self._setting(condition.temperature))
+
+        return [SizedItems(partial(played, *chosen), 1) for chosen in self.test_conditions()]
 
     def predict_dataloader(self) -> SizedItems:
         """The packs of a validation, in items of no more lifecycles than a training rollout has: memory stays bounded."""
@@ -286,9 +294,6 @@ class RolloutDataModule(ItemDataModule):
                 for index in range(first, min(first + at_once, self.val_packs))
             ]
             yield self.runner.run(label, partial(self.groups, label, share(packs)))
-
-    def _played(self, suite: Suite, condition: Condition) -> Iterator[PlayedCondition]:
-        yield self._suite_player.play(suite, condition, self._setting(condition.temperature))
 
     def groups(
         self, label: str, packs: Sequence[Pack], num_siblings: int = 1, branching: Branching | None = None

@@ -121,9 +121,9 @@ class GRPOModule(PolicyModule):
         self.latest: dict[str, float] = {}
         """Logged figures that not every update has: of its tokens, and, first in a rollout, of the engine's log-probs."""
         self.updates_since_sync = 0
-        """Optimizer updates that the engine has not seen; `WeightSync` sets it back."""
+        """Optimizer updates that the engine has not seen."""
         self.progress: Callable[[], float] | None = None
-        """Share of the training that is done, where no number of updates ends it; set by `TokenBudget`."""
+        """Share of the training that is done, where no number of updates ends it."""
         self.row_listeners: list[RowListener] = []
 
     def setup(self, stage: str) -> None:
@@ -154,6 +154,14 @@ class GRPOModule(PolicyModule):
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return [optimizer], [schedule]
 
+    def weights_synced(self) -> None:
+        """The engine has the weights of now."""
+        self.updates_since_sync = 0
+
+    def measure_progress(self, share_done: Callable[[], float]) -> None:
+        """Let the learning rate fall by this share of the training that is done, instead of by the number of updates."""
+        self.progress = share_done
+
     # ------------------------------------------------------------------ training
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
@@ -164,7 +172,7 @@ class GRPOModule(PolicyModule):
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
         if self.mismatch is not None and self.updates_since_sync == 0:
-            self._score_pending()
+            self._keep_old_logprobs()
         advantages = self.advantages(batch.credit)
         update = plan_update(
             batch,
@@ -252,10 +260,13 @@ class GRPOModule(PolicyModule):
         """Log-probabilities and entropies of action tokens."""
         return self._scored(model, part, entropy_gradient=any(term.entropy_gradient for term in self.terms))
 
-    def _score_pending(self) -> None:
+    def _keep_old_logprobs(self) -> None:
         """The weights are still those that sampled: later updates of this rollout need their log-probs, too."""
-        stream: Any = self.trainer.datamodule.stream  # pyright: ignore[reportAttributeAccessIssue]
-        stream.amend(lambda batch: replace(batch, old_logprobs=self._scored_rows(batch, self._of_policy)))
+
+        def with_old(batch: Batch) -> Batch:
+            return replace(batch, old_logprobs=self._scored_rows(batch, partial(self._forward, self._model)))
+
+        self.trainer.datamodule.amend(with_old)  # pyright: ignore[reportAttributeAccessIssue]
 
     def score(self, batch: Batch) -> Batch:
         """The rows of a rollout with the log-probs of all models that the terms need."""
@@ -282,9 +293,6 @@ class GRPOModule(PolicyModule):
 
     def _forward(self, model: PreTrainedModel, part: Batch) -> Float[Tensor, "B T"]:
         return self._logprobs(model, part)[0]
-
-    def _of_policy(self, part: Batch) -> Float[Tensor, "B T"]:
-        return self._forward(self._model, part)
 
     @contextmanager
     def _initial_policy(self) -> Iterator[PreTrainedModel]:

@@ -97,6 +97,10 @@ class PlayedModule(L.LightningModule):
         self.weight = torch.nn.Parameter(torch.zeros(1))
         self.val_positions = PositionMetrics()
         self.last_update: Update | None = None
+        self.progress: Callable[[], float] = lambda: 0.0
+
+    def measure_progress(self, share_done: Callable[[], float]) -> None:
+        self.progress = share_done
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), 0.1)

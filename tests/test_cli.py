@@ -277,7 +277,7 @@ def test_a_number_that_no_machine_counts_to_is_refused_by_key(argv, number, caps
 
 
 def test_where_a_crash_happened_is_shown():
-    code = "import ctypes; from cod_lightning import cli; cli._dispatch = lambda args: ctypes.string_at(0); cli.main(['fit'])"
+    code = "import ctypes; from cod_lightning import cli; cli._answered = lambda args: ctypes.string_at(0); cli.main(['fit'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode < 0
     assert "Fatal Python error: Segmentation fault" in done.stderr

@@ -74,6 +74,11 @@ def test_every_part_of_the_objective_can_be_chosen_and_is_what_its_file_says(cho
     assert {key: getattr(cli.datamodule, key) for key in of_data} == of_data
     for key, value in ({group: said} if "class_path" in said else said).items():
         found = getattr(model, key)
+        if key == "terms":
+            for one, its in zip(found, value or (), strict=True):
+                assert f".{type(one).__name__}" == its["class_path"][its["class_path"].rfind(".") :]
+                assert {k: getattr(one, k) for k in its["init_args"]} == its["init_args"]
+            continue
         if not isinstance(value, dict):
             assert found == value
             continue

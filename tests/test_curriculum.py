@@ -68,7 +68,7 @@ def test_two_ranks_with_a_bandit_go_on_from_the_middle_of_a_rollout_as_if_nothin
 def test_a_source_that_ends_the_run_leaves_one_line_and_the_checkpoint_before(tmp_path):
     folder = tmp_path / "run"
     source = '{"class_path": "tests.test_curriculum.Ends"}'
-    assert fit(folder, *EVERY, "--data.source", source) == 1
+    assert fit(folder, *EVERY, "--data.source", source) == 2
     lines = said(folder).splitlines()
     assert (
         "data.source is Ends; expected a source that names 4 packs where 4 are asked for, not 0. Correct" in lines[-1]

@@ -101,6 +101,7 @@ class CodCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         """Refuse what this project does elsewhere, settle the run's folder, set threads."""
         config = self._own()
+        self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
         refuse_trainer_flags(config.trainer)
         check_devices(config.trainer)
         settle_strategy(config.trainer)
@@ -125,7 +126,8 @@ class CodCLI(LightningCLI):
         logger: Any = False
         if fitting:
             self._held.enter_context(locked(self.root, "trainer.default_root_dir", "fit"))
-            _run_folder(self._own(), self.run_name, fitting=True)  # another `fit` may have ended there meanwhile
+            if not self.resuming:  # another `fit` may have ended there meanwhile
+                _run_folder(self._own(), self.run_name, fitting=True)
         if fitting and self._get(self.config_init, "trainer").logger is not False:
             path = self._own().ckpt_path
             resumed_at = read_checkpoint(path).global_step if path else None

@@ -17,11 +17,6 @@ class Reweighted:
     temperature: float
     """T; 0 where the advantages were left alone."""
 
-    @property
-    def triggered(self) -> bool:
-        """Whether the tilt was applied."""
-        return self.temperature > 0
-
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveRED:

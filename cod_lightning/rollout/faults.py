@@ -26,7 +26,7 @@ def stop_if_too_many(label: str, groups: Sequence[Group], max_failed_fraction: f
     if num_failed <= max_failed_fraction * num_lifecycles:
         return
     examples = {name: message for _, _, of in reversed(parts) for name, message in of.items()}
-    lines = "\n".join(f"  {count:,} {name}, {examples[name]}" for name, count in _most_first(faults))
+    lines = "\n".join(f"  {count:,} {name}, {examples[name]}" for name, count in Counter(faults).most_common())
     raise TooManyFailures(
         f"{num_failed:,} of {num_lifecycles:,} lifecycles of the rollout '{label}' failed, more than "
         f"data.max_failed_fraction={max_failed_fraction:g} allows:\n{lines}\n"
@@ -40,10 +40,6 @@ def _failed(groups: Sequence[Group]) -> Iterator[tuple[Lifecycle, Episode]]:
             failed = next((e for e in lifecycle.episodes if e.status is EpisodeStatus.FAILED), None)
             if failed is not None:
                 yield lifecycle, failed
-
-
-def _most_first(faults: dict[str, int]) -> list[tuple[str, int]]:
-    return sorted(faults.items(), key=lambda item: -item[1])
 
 
 def _example(lifecycle: Lifecycle, episode: Episode) -> str:

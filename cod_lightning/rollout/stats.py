@@ -82,7 +82,9 @@ class RolloutStats:
             num_rewritten=sum(
                 not turn.extends for one in lifecycles for episode in one.episodes for turn in episode.turns[1:]
             ),
-            num_lost_groups=sum(len(g.lifecycles) > 1 and _num_whole(g) < 2 for g in groups),
+            num_lost_groups=sum(
+                len(g.lifecycles) > 1 and sum(not life.failed for life in g.lifecycles) < 2 for g in groups
+            ),
             faults=count_faults(groups),
             parts=_parts(lifecycles),
         )
@@ -101,7 +103,3 @@ def _parts(lifecycles: Sequence[Lifecycle]) -> dict[str, tuple[float, int]]:
 
 def _turns(episodes: Sequence[Episode]) -> list[Turn]:
     return [turn for episode in episodes for turn in episode.turns]
-
-
-def _num_whole(group: Group) -> int:
-    return sum(not lifecycle.failed for lifecycle in group.lifecycles)

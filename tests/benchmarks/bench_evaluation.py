@@ -12,6 +12,7 @@ clock. Within 5 % of 1 it should stay.
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.train import TrainCLI, quieten, start
 from cod_lightning.commands.warm_start import ensure_warm_start
 from cod_lightning.evaluation.conditions import conditions
+from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.types import Group, Split
 from datamodules import RolloutDataModule
@@ -76,12 +78,18 @@ def main() -> None:
     for repeat in range(args.repeats + 1):
 
         def train(repeat: int = repeat) -> list[Group]:
-            packs = data._packs(data.env, Split.TRAIN, repeat * num_packs, num_packs, size, data.seed)
-            return data._recorded("train", data._rolling("train", packs, SIBLINGS))
+            drawn = range(repeat * num_packs, (repeat + 1) * num_packs)
+            packs = [data.env.sample_pack(split=Split.TRAIN, index=i, num_tasks=size, seed=data.seed) for i in drawn]
+            return data.runner.run("train", lambda: data.groups("train", packs, SIBLINGS))
 
         def evaluate(repeat: int = repeat) -> list[Group]:
             suite = Suite(name=f"bench-{repeat}", num_packs=num_packs * SIBLINGS, pack_size=size, seed=repeat)
-            return [g for c in conditions(suite)[:2] for groups in data._suite_groups(suite, c) for g in groups]
+            packs, setting = suite.packs(data.env), data._setting(1.0)
+            return [
+                g
+                for c in conditions(suite)[:2]
+                for g in data.runner.run(c.label, partial(play, suite, c, packs, setting))
+            ]
 
         for name, roll in (("training", train), ("evaluation", evaluate)):
             found = tokens_per_second(roll)

@@ -105,6 +105,8 @@ class Clock(L.Callback):
 
 def built(spec: Any) -> Any:
     """What a class_path with its init_args makes."""
+    if isinstance(spec, list):
+        return [built(one) for one in spec]
     if not isinstance(spec, dict) or "class_path" not in spec:
         return spec
     home, _, name = spec["class_path"].rpartition(".")

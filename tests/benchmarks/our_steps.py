@@ -113,7 +113,9 @@ def main() -> None:
         rollouts_per_epoch=1_000,
         max_new_tokens=TOKENS,
     )
-    data.pack_size = 1  # solve episodes only; users are refused that, since nothing would reward a context
+    data.pack_size = data.rollouts.packs.pack_size = (
+        1  # solve episodes only; users are refused that, since nothing would reward a context
+    )
     policy = TinyPolicy(
         weights=str(args.model), window=json.loads((args.model / "config.json").read_text())["max_position_embeddings"]
     )

@@ -23,9 +23,11 @@ class Recorded(ItemDataModule):
 
 
 def train_on(batch: Batch, chat: Chat, module: GRPOModule, clock: L.Callback, count: int, device: str = "cpu") -> None:
-    """Make the updates; the clock is the only callback."""
+    """Make the updates, each with the scores that its terms need; the clock is the only callback."""
     quieten()
     module.setup = lambda stage: None  # nothing to check against a recorded rollout
+    step = module.training_step
+    module.training_step = lambda batch, batch_idx: step(module.score(batch), batch_idx)
     trainer = L.Trainer(
         max_epochs=1,
         accelerator="gpu" if device == "cuda" else "cpu",

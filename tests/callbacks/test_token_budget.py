@@ -51,9 +51,9 @@ def test_the_rollout_that_spends_the_budget_is_trained_on_and_no_other_begins(
 def test_the_module_is_told_the_share_that_is_spent(tmp_path: Path) -> None:
     budget = TokenBudget(4 * ROLLOUT)
     _, module = run(tmp_path, budget)
-    assert module.progress() == 1.0  # pyright: ignore[reportAttributeAccessIssue]
+    assert module.progress() == 1.0
     budget.load_state_dict({"num_sampled": ROLLOUT, "num_trained": 50})
-    assert module.progress() == 0.25  # pyright: ignore[reportAttributeAccessIssue]
+    assert module.progress() == 0.25
 
 
 def test_a_run_that_had_spent_its_budget_does_nothing_more(tmp_path: Path) -> None:

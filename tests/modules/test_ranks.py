@@ -115,7 +115,8 @@ def recorded(tmp_path_factory):
         def write(self, label, packs, **options):
             groups = play(self, label, packs, **options)
             if label == "train":
-                transcript.write(path, [equal(g) if g.pack.id.endswith(("/2", "/3")) else g for g in groups])
+                kept = [equal(g) if g.pack.id.endswith(("/2", "/3")) else g for g in groups]
+                transcript.write(path, [off_policy(g) for g in kept])
             return groups
 
         RecordedRollouts.groups = write
@@ -135,6 +136,22 @@ def equal(group):
         return structs.replace(
             one, episodes=tuple(structs.replace(e, reward=f.reward, success=f.success) for e, f in pairs)
         )
+
+    return structs.replace(group, lifecycles=tuple(map(life, group.lifecycles)))
+
+
+def off_policy(group):
+    """The group as another policy would have sampled it; where ratios are 1 but for rounding, that rounding decides |log ratio|."""
+
+    def shifted(turn):
+        shift = [0.02 * (-1) ** n for n in range(len(turn.behaviour_logprobs))]
+        return structs.replace(
+            turn, behaviour_logprobs=tuple(b + s for b, s in zip(turn.behaviour_logprobs, shift, strict=True))
+        )
+
+    def life(one):
+        episodes = (structs.replace(e, turns=tuple(map(shifted, e.turns))) for e in one.episodes)
+        return structs.replace(one, episodes=tuple(episodes))
 
     return structs.replace(group, lifecycles=tuple(map(life, group.lifecycles)))
 

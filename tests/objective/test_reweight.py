@@ -64,7 +64,7 @@ def test_autocast_and_junk_at_invalid_places_change_nothing():
     exact = AdaptiveRED()(advantages, counts, valid)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = AdaptiveRED()(torch.where(valid, advantages, float("nan")), counts, valid)
-    assert exact.triggered
+    assert exact.temperature > 0
     assert found.temperature == exact.temperature
     assert found.values.dtype == torch.float32
     assert torch.equal(found.values, exact.values)

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-import torch
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -100,8 +99,3 @@ def _apart(weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
 
 def _memory_folder() -> Path:
     return Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(os.environ.get("TMPDIR", "/tmp"))
-
-
-def size_of(model: torch.nn.Module) -> int:
-    """Bytes that the folder will take."""
-    return sum(tensor.nbytes for tensor in model.state_dict().values())
