@@ -19,6 +19,7 @@ from cod_lightning.checkpoints.io import DurableIO
 from cod_lightning.errors import SaveFailed
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.runner import RolloutObserver
+from cod_lightning.seeds import derive_seed
 
 _VALIDATION = "epoch_loop.val_loop.batch_progress"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -151,7 +152,10 @@ class RunConfig(Callback):
             (self.root / "config.yaml").write_text(self.text)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        checkpoint["run_config"] = {"config": yaml.safe_load(self.text), "num_processes": trainer.world_size}
+        data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+        vocabulary = derive_seed("vocabulary", *data.env.words(), *data.context.words())
+        kept = {"config": yaml.safe_load(self.text), "num_processes": trainer.world_size, "vocabulary": vocabulary}
+        checkpoint["run_config"] = kept
 
 
 def _validate_again(checkpoint: dict[str, Any]) -> None:

@@ -1,13 +1,14 @@
 """What differs between the config that a checkpoint was trained with and the one that is to go on from it."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from cod_lightning.checkpoints.checkpoint import Checkpoint
 from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
 
 _FREE = (
     "accept_changes", "checkpoint_every", "ckpt_path", "keep_checkpoints", "overwrite", "torch_threads", "weights_only",
@@ -27,6 +28,10 @@ _EPOCH = (
     "trainer.overfit_batches",
 )
 """Keys that decide how many updates an epoch has."""
+_PLAYED = ("data.env", "data.context", "model.policy")
+"""Keys of what a policy was trained in and as."""
+_HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradient_checkpointing", "model.policy.dtype")
+"""Keys of a policy that its checkpoint replaces, or that change no token."""
 
 
 def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, accepted: bool) -> None:
@@ -55,6 +60,34 @@ def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, ac
         expected = f"a checkpoint from the end of an epoch, since {', '.join(keys)} changed ({listed})"
         raise ConfigError("ckpt_path", checkpoint.path, expected, "An epoch that was begun keeps its length.")
     print(f"warning: going on from {checkpoint.path} with changes: {listed}", file=sys.stderr)
+
+
+def check_same_policy(
+    checkpoint: Checkpoint, config: Mapping[str, Any], words: Sequence[str], *, accepted: bool
+) -> None:
+    """Refuse to play the checkpoint's policy in another environment or context than it was trained in, unless that is accepted.
+
+    With another vocabulary it is refused in any case: the policy's token ids would stand for other words. `words` is the closed
+    vocabulary of environment and context, empty for a language model.
+    """
+    kept = checkpoint.content.get("run_config")
+    if kept is None:
+        print(f"warning: {checkpoint.path} does not hold its config; nothing is compared", file=sys.stderr)
+        return
+    before, after = (
+        {key: at[key.split(".")[0]][key.split(".")[1]] for key in _PLAYED} for at in (kept["config"], config)
+    )
+    changed = [(key, said) for key, said in differences(before, after) if not key.startswith(_HOW_BUILT)]
+    listed = "; ".join(f"{key}: {said}" for key, said in changed) or "the same settings"
+    if "vocabulary" in kept and kept["vocabulary"] != derive_seed("vocabulary", *words):
+        expected = f"a checkpoint of this vocabulary; its run had other words ({listed})"
+        raise ConfigError("ckpt_path", checkpoint.path, expected, "Use the config of its own run.")
+    if changed and not accepted:
+        expected = f"a checkpoint of a policy that was trained so; between its run and this command changed {listed}"
+        remedy = "Undo the changes, or add --accept_changes true to play it all the same."
+        raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
+    if changed:
+        print(f"warning: {checkpoint.path} is played with changes: {listed}", file=sys.stderr)
 
 
 def differences(before: Any, after: Any, key: str = "") -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
@@ -21,7 +22,9 @@ from callbacks import (
     Transcripts,
     WeightSync,
 )
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands import memory, report, warm_start
+from cod_lightning.commands.changes import check_same_policy
 from cod_lightning.commands.config_files import chosen, expand, find_config, suite_names
 from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
@@ -80,6 +83,8 @@ class TrainCLI(CodCLI):
             if not policy.has_weights and (value := config.get(key)):
                 expected = f"null, since {type(policy).__name__} has no weights here"
                 raise ConfigError(key, value, expected, "Leave it out, or choose a policy with weights.")
+        if self.subcommand != "fit":
+            self.check_checkpoints()
         if self.subcommand in ("fit", None):
             check_combination(self.model, data)
         if self.subcommand == "fit":
@@ -97,6 +102,14 @@ class TrainCLI(CodCLI):
                 config.warm_start, config.seed_everything, config.torch_threads
             )
             policy.weights = str(self.warm_start_folder)
+
+    def check_checkpoints(self) -> None:
+        """Raise `ConfigError` for a checkpoint of another environment, context or policy than those of the config."""
+        config = self._own()
+        asked = yaml.safe_load(self._parser(self.subcommand).dump(config, skip_none=False))
+        words = self.datamodule.env.words() + self.datamodule.context.words()
+        for path in self.checkpoints or ([config.ckpt_path] if config.ckpt_path else []):
+            check_same_policy(read_checkpoint(path), asked, words, accepted=config.accept_changes)
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""

@@ -91,7 +91,7 @@ class TinyPolicy(Policy):
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The model with weights from `weights`, or random ones of standard deviation 0.5 / sqrt(hidden_size)."""
         if self.weights is not None:
-            return self._load(Path(self.weights), len(tokenizer))
+            return self._load(Path(self.weights), tokenizer)
         config = Qwen3Config(
             vocab_size=len(tokenizer),
             hidden_size=self.hidden_size,
@@ -110,15 +110,17 @@ class TinyPolicy(Policy):
         )
         return Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32).train()
 
-    def _load(self, folder: Path, vocab_size: int) -> PreTrainedModel:
+    def _load(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         if not (folder / "config.json").is_file():
             raise DataError(
                 f"model.policy.weights is {folder}; expected a Hugging Face folder with config.json. Check the path."
             )
         model = Qwen3ForCausalLM.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32)
-        if model.config.vocab_size != vocab_size:
+        kept = folder / "tokenizer.json"
+        words = Tokenizer.from_file(str(kept)).get_vocab() if kept.is_file() else None
+        if model.config.vocab_size != len(tokenizer) or words not in (None, tokenizer.get_vocab()):
             raise DataError(
-                f"model.policy.weights is {folder}; its vocabulary has {model.config.vocab_size} words, this world's protocol "
-                f"{vocab_size}. Use weights that were trained on this world and context."
+                f"model.policy.weights is {folder}; its vocabulary has {model.config.vocab_size} words, and those of this "
+                f"environment and context are {len(tokenizer)} others. Use weights that were trained with both."
             )
         return model.train()

@@ -7,8 +7,9 @@ import torch
 import yaml
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.commands.changes import check_changes
+from cod_lightning.commands.changes import check_changes, check_same_policy
 from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
 
 CONFIG = {
     "seed_everything": 1,
@@ -20,6 +21,7 @@ CONFIG = {
     },
     "data": {
         "env": {"class_path": "b.Levers", "init_args": {"max_turns": 2}},
+        "context": {"class_path": "c.Hint", "init_args": {}},
         "pack_size": 4,
         "rollouts_per_epoch": 10,
         "suites": [{"name": "held_out"}],
@@ -93,3 +95,42 @@ def test_an_epoch_that_was_begun_keeps_its_length(tmp_path):
 def test_a_checkpoint_without_a_config_is_taken_with_a_warning(tmp_path, capsys):
     check_changes(read_checkpoint(kept(tmp_path, run_config=None)), changed(), 1, accepted=False)
     assert "does not hold its config" in capsys.readouterr().err
+
+
+def played(folder: Path, words=("a", "b"), accepted=False, **change) -> None:
+    """Play a checkpoint whose run had the words a and b."""
+    run = {"config": CONFIG, "num_processes": 1, "vocabulary": derive_seed("vocabulary", "a", "b")}
+    checkpoint = read_checkpoint(kept(folder, run_config=run))
+    check_same_policy(checkpoint, yaml.safe_load(changed(**change)), words, accepted=accepted)
+
+
+def test_a_policy_is_played_as_it_was_trained_however_it_was_built_and_trained(tmp_path, capsys):
+    more = {
+        "class_path": "a.TinyPolicy",
+        "init_args": {"hidden_size": 64, "weights": "x", "gradient_checkpointing": True},
+    }
+    played(tmp_path, model__policy=more, data__pack_size=9, model__lr=1.0, seed_everything=7)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"data__env__init_args": {"max_turns": 3}}, "data.env.max_turns: 2 -> 3"),
+        ({"data__env": {"class_path": "b.FrozenLake", "init_args": {}}}, "data.env: Levers -> FrozenLake"),
+        ({"data__context": {"class_path": "c.Notebook", "init_args": {}}}, "data.context: Hint -> Notebook"),
+        ({"model__policy__init_args": {"hidden_size": 32}}, "model.policy.hidden_size: 64 -> 32"),
+    ],
+)
+def test_another_environment_context_or_policy_is_refused_unless_it_is_accepted(change, said, tmp_path, capsys):
+    with pytest.raises(ConfigError, match="add --accept_changes true to play it all the same") as refused:
+        played(tmp_path, **change)
+    assert said in str(refused.value)
+    played(tmp_path, accepted=True, **change)
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("b", "a"), ("a", "c"), ("a",), ()])
+def test_another_vocabulary_is_refused_in_any_case(words, tmp_path):
+    with pytest.raises(ConfigError, match=r"its run had other words .* Use the config of its own run"):
+        played(tmp_path, words, accepted=True)

@@ -34,13 +34,19 @@ def test_a_saved_policy_is_loaded_as_it_was(tmp_path):
         assert torch.equal(tensor, again.state_dict()[name]), name
 
 
-def test_weights_of_another_vocabulary_are_refused(tmp_path):
+@pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
+def test_weights_of_another_vocabulary_are_refused_also_where_it_is_as_large(words, tmp_path):
     policy = TinyPolicy(**SMALL)
-    policy.model(policy.tokenizer(["a", "b"])).save_pretrained(tmp_path)
+    tokenizer = policy.tokenizer(["a", "b"])
+    policy.model(tokenizer).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
     other = TinyPolicy(**SMALL, weights=str(tmp_path))
-    wider = other.tokenizer(["a", "b", "c"])
-    with pytest.raises(DataError, match=r"its vocabulary has 8 words, this world's protocol 9"):
-        other.model(wider)
+    count = 6 + len(words)
+    with pytest.raises(
+        DataError, match=f"its vocabulary has 8 words, and those of this environment .* are {count} others"
+    ):
+        other.model(other.tokenizer(words))
+    other.model(other.tokenizer(["a", "b"]))
 
 
 def test_a_folder_without_weights_is_named(tmp_path):
