@@ -7,7 +7,7 @@ from typing import Any
 
 from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.worker_pool import Errand, WorkerPool
-from cod_lightning.envs.world_worker import Answer, Call, Limits
+from cod_lightning.envs.world_worker import Call, CallResult, Limits
 from cod_lightning.envs.wrapped import WrappedWorld, delegated
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus
@@ -54,7 +54,7 @@ class ProcessWorld(WrappedWorld):
         self.num_workers, self.step_s = num_workers or os.cpu_count() or 1, step_s
         self._pool = WorkerPool(self.num_workers, _pickled(world), (type(world).__module__,))
         self._state: bytes | None = None
-        self._answer: Answer | None = None
+        self._answer: CallResult | None = None
         self._errand: Errand | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ProcessWorld":
@@ -64,7 +64,7 @@ class ProcessWorld(WrappedWorld):
         return twin
 
     @property
-    def latest(self) -> TextEnv | Answer:
+    def latest(self) -> TextEnv | CallResult:
         """What knows about the present task."""
         return self.world if self._answer is None else self._answer
 

@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Any
 
-from cod_lightning.envs.world_worker import Answer, Call, serve
+from cod_lightning.envs.world_worker import Call, CallResult, serve
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
 
 _START_S = 120.0
@@ -32,7 +32,7 @@ class Worker:
             self.process.start()
         far.close()
 
-    def answer(self, seconds: float) -> Answer:
+    def answer(self, seconds: float) -> CallResult:
         """The next answer. Raises `WorldHung`, `WorldOutOfCPU` or `WorldDied`; the worker is of no use then."""
         try:
             if not self.connection.poll(seconds):
@@ -106,7 +106,7 @@ class WorkerPool:
         """Processes stay where they are."""
         return WorkerPool, (self.num_workers, self.prototype, self.modules)
 
-    def run(self, call: Call, seconds: float, errand: Errand) -> Answer:
+    def run(self, call: Call, seconds: float, errand: Errand) -> CallResult:
         """The answer of a free worker. Raises `EnvironmentFailure`, for what the world raises, or the kind that names a limit."""
         if self._pid != os.getpid():  # a forked child has workers of its own
             self._begin()

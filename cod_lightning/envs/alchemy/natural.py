@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from cod_lightning.envs.alchemy.graph import levels
 from cod_lightning.envs.alchemy.notes import NaturalNotes
 from cod_lightning.envs.alchemy.plan import Pair
-from cod_lightning.envs.alchemy.wording import AlchemyWording, Attempt, Rules, Seen, View
+from cod_lightning.envs.alchemy.wording import AlchemySeen, AlchemyView, AlchemyWording, Combination, Rules
 from cod_lightning.envs.answers import quoted
 from cod_lightning.types import Message
 
@@ -59,7 +59,7 @@ class NaturalAlchemy(AlchemyWording):
             ]
         )
 
-    def observation(self, view: View) -> str:
+    def observation(self, view: AlchemyView) -> str:
         parts = [f"Round {view.turn + 1} of {view.max_turns}."]
         if view.last is not None:
             parts.append(f"Last attempt: {self._told(view.last, view.limited)}")
@@ -67,7 +67,7 @@ class NaturalAlchemy(AlchemyWording):
         parts += [f"Target: {view.target}{tier}.", f"Inventory: {self._inventory(view)}."]
         return "\n".join([*parts, "Which two do you combine?"])
 
-    def feedback(self, outcome: str, view: View, complaint: str) -> str:
+    def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
         used = f"{view.turn} of {view.max_turns} rounds"
         ending = {
             "win": f"You made the target {view.target} with {used}.",
@@ -82,7 +82,7 @@ class NaturalAlchemy(AlchemyWording):
     def respond(self, wanted: str, pair: Pair) -> str:
         return f"I {f'want {wanted}' if wanted else 'try something new'}. <answer>{' + '.join(pair)}</answer>"
 
-    def read(self, messages: Sequence[Message]) -> Seen:
+    def read(self, messages: Sequence[Message]) -> AlchemySeen:
         """Tiers from the rules (they come before any hint), the task from the observations."""
         system, first, last = messages[0].content, messages[1].content, messages[-1].content
         rules = system.partition("<answer>")[0]
@@ -90,7 +90,7 @@ class NaturalAlchemy(AlchemyWording):
         crossing = re.search(r"at most (\d) tiers below", rules)
         target = re.search(r"^Target: (\w+)", first, flags=re.MULTILINE)
         assert target is not None, "the observation names no target"
-        return Seen(
+        return AlchemySeen(
             target=target[1],
             have=_inventory_of(last),
             base=tuple(_inventory_of(first)),
@@ -102,13 +102,13 @@ class NaturalAlchemy(AlchemyWording):
         )
 
     @staticmethod
-    def _inventory(view: View) -> str:
+    def _inventory(view: AlchemyView) -> str:
         if not view.limited:
             return ", ".join(name for name, _ in view.at_hand)
         total = sum(count for _, count in view.at_hand)
         return ", ".join(f"{name} x{count}" for name, count in view.at_hand if count) + f" ({total} in all)"
 
-    def _told(self, last: Attempt, limited: bool) -> str:
+    def _told(self, last: Combination, limited: bool) -> str:
         if last.unread:
             return f"your answer could not be read: {last.unread}. Expected one <answer>X + Y</answer>; next time the task ends."
         if last.lacking:

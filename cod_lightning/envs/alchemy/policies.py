@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement
 
 from cod_lightning.envs.alchemy.notes import Facts
 from cod_lightning.envs.alchemy.plan import Pair, Ways, levels_of, pair_of, shortest_plan, ways_of
-from cod_lightning.envs.alchemy.wording import AlchemyWording, Seen
+from cod_lightning.envs.alchemy.wording import AlchemySeen, AlchemyWording
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Role
 
@@ -56,7 +56,7 @@ class AlchemyPlay(Play[Facts]):
         return self.wording.notes.write(facts)
 
 
-def believed(seen: Seen, told: Facts, shown: Facts) -> dict[Pair, str]:
+def believed(seen: AlchemySeen, told: Facts, shown: Facts) -> dict[Pair, str]:
     """What was shown, and what was told as far as it can be true: tiers must rise, and with one recipe each it must be new."""
     facts: dict[Pair, str] = {}
     for pair, result in told.items():
@@ -74,7 +74,7 @@ def believed(seen: Seen, told: Facts, shown: Facts) -> dict[Pair, str]:
 class _Search:
     """What can be planned, and what can be tried, with what is known."""
 
-    seen: Seen
+    seen: AlchemySeen
     facts: Facts
     levels: Mapping[str, int]
     """As shown, else as the known recipes tell."""
@@ -83,7 +83,7 @@ class _Search:
     """What is there or can be made by known recipes, numbers of copies aside."""
 
     @classmethod
-    def of(cls, seen: Seen, facts: Facts) -> "_Search":
+    def of(cls, seen: AlchemySeen, facts: Facts) -> "_Search":
         levels = seen.levels or levels_of(facts, dict.fromkeys(seen.base, 0))
         ways = ways_of(facts, levels)
         found = {name for name, count in seen.have.items() if count}
@@ -155,7 +155,7 @@ def _missing(target: str, ways: Ways, at_hand: Sequence[str]) -> set[str]:
     return found
 
 
-def _any_pair(seen: Seen, rng: random.Random) -> Pair:
+def _any_pair(seen: AlchemySeen, rng: random.Random) -> Pair:
     """Two elements at hand; the same one only if there are copies enough."""
     first = rng.choice([name for name, count in seen.have.items() if count])
     left = {name: count - (name == first and seen.limited) for name, count in seen.have.items()}

@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from cod_lightning.envs.alchemy.graph import Ranges, Recipes, Shape, draw_recipes, draw_shape, least_stock, split_of
+from cod_lightning.envs.alchemy.graph import (
+    GraphRanges,
+    Recipes,
+    Shape,
+    draw_recipes,
+    draw_shape,
+    least_stock,
+    split_of,
+)
 from cod_lightning.envs.alchemy.targets import possible_targets, stock_for, target_sequence
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -36,7 +44,7 @@ class AlchemyTask:
 class Drawing:
     """All parameters that change which tasks are drawn."""
 
-    ranges: Ranges
+    ranges: GraphRanges
     max_turns: int
     limited: bool
     multiplier: tuple[float, float]

@@ -10,7 +10,7 @@ from cod_lightning.types import Message, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Combination:
     """The last combination: what it gave, or why it was none."""
 
     pair: Pair
@@ -22,7 +22,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class AlchemyView:
     """All that a rendering may show of a task."""
 
     target: str
@@ -35,7 +35,7 @@ class View:
     turn: int
     """Rounds used so far."""
     max_turns: int
-    last: Attempt | None = None
+    last: Combination | None = None
     tried: tuple[tuple[Pair, str], ...] = ()
     """Combinations of this task and what they gave, in order."""
 
@@ -56,7 +56,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class AlchemySeen:
     """A task as read back from a dialogue."""
 
     target: str
@@ -81,11 +81,11 @@ class AlchemyWording(ABC):
         """System text."""
 
     @abstractmethod
-    def observation(self, view: View) -> str:
+    def observation(self, view: AlchemyView) -> str:
         """What is seen before a round."""
 
     @abstractmethod
-    def feedback(self, outcome: str, view: View, complaint: str) -> str:
+    def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
         """Words after the task; outcome is win, late, dead or malformed."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class AlchemyWording(ABC):
         """A well-formed response that combines the pair, to make the wanted element or (without one) to see what happens."""
 
     @abstractmethod
-    def read(self, messages: Sequence[Message]) -> Seen:
+    def read(self, messages: Sequence[Message]) -> AlchemySeen:
         """The task that a dialogue stands in."""
 
     def words(self) -> tuple[str, ...]:

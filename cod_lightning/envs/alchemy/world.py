@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Literal
 
 from cod_lightning.envs.alchemy.compact import CompactAlchemy
-from cod_lightning.envs.alchemy.graph import Ranges, book_of, fits_symbols, levels, slots_of, way_to
+from cod_lightning.envs.alchemy.graph import GraphRanges, book_of, fits_symbols, levels, slots_of, way_to
 from cod_lightning.envs.alchemy.natural import NaturalAlchemy
 from cod_lightning.envs.alchemy.notes import Facts
 from cod_lightning.envs.alchemy.plan import Pair, pair_of
 from cod_lightning.envs.alchemy.policies import AlchemyPlay
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
-from cod_lightning.envs.alchemy.wording import AlchemyWording, Attempt, Rules, View
+from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination, Rules
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
@@ -94,7 +94,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
         protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
-        self.ranges = Ranges(
+        self.ranges = GraphRanges(
             tiers=(tiers_min, tiers_max),
             base=(base_min, base_max),
             shrink=(shrink_min, shrink_max),
@@ -172,7 +172,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
             return self._end("malformed", complaint)
         self._turn += 1
         if complaint:
-            self._warned, self._last = True, Attempt(pair=("", ""), unread=complaint)
+            self._warned, self._last = True, Combination(pair=("", ""), unread=complaint)
         else:
             self._last = self._combined(*names)
         if self._have.get(self._task.target):
@@ -196,15 +196,15 @@ class Alchemy(TaskWorld[AlchemyTask]):
     def _start(self, task: AlchemyTask) -> None:
         self._task, self._outcome, self._turn, self._warned = task, "", 0, False
         self._have = dict.fromkeys(task.tiers[0], task.stock or 1)
-        self._last: Attempt | None = None
+        self._last: Combination | None = None
         self._tried: tuple[tuple[Pair, str], ...] = ()
 
-    def _combined(self, first: str, second: str) -> Attempt:
+    def _combined(self, first: str, second: str) -> Combination:
         """Combine two named elements if they are at hand."""
         pair = pair_of(first, second)
         for name in (first, second):
             if self._have.get(name, 0) < (2 if self.limited and first == second else 1):
-                return Attempt(pair=("", ""), lacking=name[:40])
+                return Combination(pair=("", ""), lacking=name[:40])
         result = book_of(self._task.recipes).get(pair, "")
         if self.limited:
             for name in pair:
@@ -212,7 +212,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
         if result:
             self._have[result] = self._have.get(result, 0) + 1 if self.limited else 1
         self._tried = (*self._tried, (pair, result))
-        return Attempt(pair=pair, result=result)
+        return Combination(pair=pair, result=result)
 
     def _is_dead(self) -> bool:
         if not self.limited:
@@ -223,9 +223,9 @@ class Alchemy(TaskWorld[AlchemyTask]):
         plan = way_to(task.recipes, task.tiers, task.target, self._have, consume=True, most=self.max_turns)
         return self.end_when_dead and plan is None
 
-    def _view(self) -> View:
+    def _view(self) -> AlchemyView:
         task = self._task
-        return View(
+        return AlchemyView(
             target=task.target,
             tier=levels(task.tiers)[task.target] if self.show_tiers else None,
             at_hand=tuple(self._have.items()),

@@ -16,7 +16,7 @@ _SURPRISE = 25.0
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class PlantBelief:
     """Means and standard errors of a and b."""
 
     a: float
@@ -31,7 +31,7 @@ class Belief:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranges:
+class PlantRanges:
     """What everyone is told about the hidden numbers and the noise."""
 
     a_min: float = 0.55
@@ -43,13 +43,13 @@ class Ranges:
     """Standard deviation of what is added to the velocity at each step."""
 
     @property
-    def prior(self) -> Belief:
+    def prior(self) -> PlantBelief:
         """Before anything is known."""
         spread = max(2 * EXACT, (self.a_max - self.a_min) / math.sqrt(12))
         square = (self.b_min**2 + self.b_min * self.b_max + self.b_max**2) / 3
-        return Belief((self.a_min + self.a_max) / 2, 0.0, spread, math.sqrt(square))
+        return PlantBelief((self.a_min + self.a_max) / 2, 0.0, spread, math.sqrt(square))
 
-    def knows_a(self, belief: Belief) -> bool:
+    def knows_a(self, belief: PlantBelief) -> bool:
         """True if a run has told something about a."""
         return belief.a_error < 0.75 * self.prior.a_error
 
@@ -59,7 +59,7 @@ class Ranges:
         return a, round(rng.choice((-1, 1)) * rng.uniform(self.b_min, self.b_max), 3)
 
 
-def learned(old: Belief, ranges: Ranges, vs: Sequence[float], us: Sequence[float]) -> Belief:
+def learned(old: PlantBelief, ranges: PlantRanges, vs: Sequence[float], us: Sequence[float]) -> PlantBelief:
     """A belief after a run with velocities v_0..v_T and controls u_0..u_{T-1}: least squares with the old belief as prior.
 
     Where the run contradicts the old belief plainly, as after a change of the hidden rule, it is judged alone.
@@ -74,10 +74,10 @@ def learned(old: Belief, ranges: Ranges, vs: Sequence[float], us: Sequence[float
     covariance = np.linalg.inv(rows.T @ rows / sigma**2 + weights)
     mean = covariance @ (rows.T @ after / sigma**2 + weights @ np.array([old.a, old.b]))
     errors = np.maximum(np.sqrt(np.diag(covariance)), EXACT)
-    return Belief(float(mean[0]), float(mean[1]), float(errors[0]), float(errors[1]))
+    return PlantBelief(float(mean[0]), float(mean[1]), float(errors[0]), float(errors[1]))
 
 
-def noisy(belief: Belief, ranges: Ranges, accuracy: float, rng: random.Random) -> Belief:
+def noisy(belief: PlantBelief, ranges: PlantRanges, accuracy: float, rng: random.Random) -> PlantBelief:
     """Each number as believed with that probability, else unknown (one time in five) or anything, and sure of it."""
     a, b = ranges.draw(rng)
     prior = ranges.prior

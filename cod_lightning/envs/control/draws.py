@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.checks import check_between, check_choice
-from cod_lightning.envs.control.belief import Ranges
+from cod_lightning.envs.control.belief import PlantRanges
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
@@ -20,7 +20,7 @@ _SYMBOLS = (("x", "p", "q", "s"), ("v", "w", "r"), ("u", "f", "c"), (("a", "b"),
 class Draws:
     """What can be drawn; the fields are the world's parameters of the same names."""
 
-    ranges: Ranges
+    ranges: PlantRanges
     start_max: float
     speed_max: float
     target_max: float

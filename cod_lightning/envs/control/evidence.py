@@ -3,8 +3,8 @@
 import itertools
 from dataclasses import dataclass
 
-from cod_lightning.envs.control.belief import EXACT, Belief, Ranges
-from cod_lightning.envs.control.plant import ControlTask, Run, run
+from cod_lightning.envs.control.belief import EXACT, PlantBelief, PlantRanges
+from cod_lightning.envs.control.plant import ControlTask, PlantRun, run
 from cod_lightning.envs.expressions import Expression, ExpressionError, compile_expression
 
 
@@ -38,7 +38,7 @@ def names_of(symbols: tuple[str, ...]) -> tuple[str, ...]:
     return (x, v, "t", f"{x}_target", f"{v}_target", "horizon", "remaining_steps")
 
 
-def run_formula(task: ControlTask, formula: Expression) -> Run:
+def run_formula(task: ControlTask, formula: Expression) -> PlantRun:
     """Compute the formula anew at every step; raises `ActionError`."""
     x_name, v_name = task.symbols[:2]
     values: dict[str, float] = {
@@ -57,7 +57,7 @@ def run_formula(task: ControlTask, formula: Expression) -> Run:
     return run(task, law)
 
 
-def told_by(earlier: Earlier, ranges: Ranges, symbols: tuple[str, ...]) -> Belief:
+def told_by(earlier: Earlier, ranges: PlantRanges, symbols: tuple[str, ...]) -> PlantBelief:
     """The hidden numbers with which the earlier formula ends where it ended: a grid, then Newton-like steps from its best.
 
     Two numbers from two residuals, so that other numbers may fit as well; the prior where none within the ranges do.
@@ -97,5 +97,5 @@ def told_by(earlier: Earlier, ranges: Ranges, symbols: tuple[str, ...]) -> Belie
         )
         if inside and float(found.cost) < 1e-5:
             error = 10 * EXACT + ranges.noise
-            return Belief(a, b, error, error)
+            return PlantBelief(a, b, error, error)
     return ranges.prior

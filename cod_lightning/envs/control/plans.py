@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.control.belief import Belief
+from cod_lightning.envs.control.belief import PlantBelief
 from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, ControlTask, run
 
 
@@ -30,7 +30,7 @@ def best_plan(task: ControlTask) -> tuple[float, ...]:
     return tuple(lsq_linear(rows, wanted, bounds=(-1, 1), method="bvls").x.tolist())
 
 
-def planned_formula(belief: Belief, task: ControlTask) -> str:
+def planned_formula(belief: PlantBelief, task: ControlTask) -> str:
     """The best plan for the believed plant as a formula, with feedback towards the planned states.
 
     The feedback k (x - x_t) + l (v - v_t) takes one table only, since u_t - k x_t - l v_t is a number for each step.

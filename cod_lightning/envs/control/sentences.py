@@ -5,10 +5,10 @@ import random
 import re
 from collections.abc import Sequence
 
-from cod_lightning.envs.control.belief import EXACT, Belief, Ranges, learned
+from cod_lightning.envs.control.belief import EXACT, PlantBelief, PlantRanges, learned
 from cod_lightning.envs.control.evidence import Earlier, names_of
 from cod_lightning.envs.control.plans import careful_formula, planned_formula
-from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, TYPICAL, ControlTask, Run
+from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, TYPICAL, ControlTask, PlantRun
 from cod_lightning.envs.control.wording import ControlWording, only_answer
 from cod_lightning.types import Message
 
@@ -19,7 +19,7 @@ _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 class NaturalControl(ControlWording):
     """Full sentences. Facts as in the reference, sentences our own; ranges of the hidden numbers are told."""
 
-    def __init__(self, ranges: Ranges) -> None:
+    def __init__(self, ranges: PlantRanges) -> None:
         self.ranges = ranges
 
     def rules(self, symbols: tuple[str, ...], turns: int) -> str:
@@ -60,7 +60,7 @@ class NaturalControl(ControlWording):
             )
         return text
 
-    def finished(self, task: ControlTask, run: Run) -> str:
+    def finished(self, task: ControlTask, run: PlantRun) -> str:
         x, v, u = task.symbols[:3]
         lines = [f"{'t':>3} {x:>10} {v:>10} {u:>8}"]
         for t, (x_t, v_t) in enumerate(zip(run.xs, run.vs, strict=True)):
@@ -97,7 +97,7 @@ class NaturalControl(ControlWording):
     def respond(self, formula: str) -> str:
         return f"I steer with this. {_FORM.replace('FORMULA', formula)}"
 
-    def chosen(self, belief: Belief, task: ControlTask, rng: random.Random) -> str:
+    def chosen(self, belief: PlantBelief, task: ControlTask, rng: random.Random) -> str:
         """The best plan, or a careful law as long as the sign of b is not known."""
         return self.respond(planned_formula(belief, task) if belief.knows_b else careful_formula(task))
 
@@ -137,7 +137,7 @@ class NaturalControl(ControlWording):
         )
         return task, earlier
 
-    def noted(self, text: str) -> Belief:
+    def noted(self, text: str) -> PlantBelief:
         """The last statement on each number, as in `a = 0.812 (+- 0.001)`."""
         a, b = self.symbols_in(text)[3:]
         prior = self.ranges.prior
@@ -145,16 +145,16 @@ class NaturalControl(ControlWording):
             _stated(text, a, (prior.a, prior.a_error)),
             _stated(text, b, (prior.b, prior.b_error)),
         )
-        return Belief(a_mean, b_mean, a_error, b_error)
+        return PlantBelief(a_mean, b_mean, a_error, b_error)
 
-    def recorded(self, messages: Sequence[Message]) -> Belief:
+    def recorded(self, messages: Sequence[Message]) -> PlantBelief:
         """The old note, sharpened by the last table."""
         text = "\n".join(message.content for message in messages)
         vs, us = _table(text)
         belief = self.noted(text)
         return learned(belief, self.ranges, vs, us) if us else belief
 
-    def write(self, belief: Belief, symbols: tuple[str, ...]) -> str:
+    def write(self, belief: PlantBelief, symbols: tuple[str, ...]) -> str:
         """One bullet with both numbers."""
         a, b = symbols[3:]
         known_a = (

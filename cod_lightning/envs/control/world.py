@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
-from cod_lightning.envs.control.belief import Belief, Ranges
+from cod_lightning.envs.control.belief import PlantBelief, PlantRanges
 from cod_lightning.envs.control.draws import MOST_DRAWS, Draws
 from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
 from cod_lightning.envs.control.fused import CompactControl, Grids, class_words
-from cod_lightning.envs.control.plant import ControlTask, Run
+from cod_lightning.envs.control.plant import ControlTask, PlantRun
 from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.control.wording import ControlWording
@@ -89,7 +89,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         labels: Literal["fixed", "random"] = "fixed",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
-        self.ranges = Ranges(a_min=a_min, a_max=a_max, b_min=b_min, b_max=b_max, noise=process_noise)
+        self.ranges = PlantRanges(a_min=a_min, a_max=a_max, b_min=b_min, b_max=b_max, noise=process_noise)
         self._draws = Draws(
             ranges=self.ranges,
             start_max=start_max,
@@ -149,10 +149,10 @@ class OptimalControl(TaskWorld[ControlTask]):
         the four sizes and signs, for b); starts, targets, noise and symbols stay."""
         old = self._spec(pack.tasks[at])
         rng = random.Random(derive_seed("control change", pack.id, seed))
-        before = class_words(self.ranges, Belief(old.a, old.b))
+        before = class_words(self.ranges, PlantBelief(old.a, old.b))
         for _ in range(MOST_DRAWS):
             a, b = self._draws.hidden(rng, pack.split)
-            if class_words(self.ranges, Belief(a, b)) != before:
+            if class_words(self.ranges, PlantBelief(a, b)) != before:
                 return self._with(pack, at, a=a, b=b)
         raise ConfigError("data.env.b_max", self.ranges.b_max, "another plant of the same split", "Widen the ranges.")
 
@@ -216,7 +216,7 @@ class OptimalControl(TaskWorld[ControlTask]):
 
     def _start(self, task: ControlTask) -> None:
         self._task, self._turn, self._over, self._malformed = task, 0, False, False
-        self._run: Run | None = None
+        self._run: PlantRun | None = None
         if self._memory and self._memory.hidden != _hidden_of(task):
             self._memory = None
 
@@ -240,11 +240,11 @@ def _worded(draws: Draws) -> ControlWording:
     return CompactControl(draws.ranges, Grids(start=start, speed=speed, target=target, horizons=horizons))
 
 
-def _truth(task: ControlTask) -> Belief:
-    return Belief(task.a, task.b)
+def _truth(task: ControlTask) -> PlantBelief:
+    return PlantBelief(task.a, task.b)
 
 
-def _memory(task: ControlTask, formula: str, run: Run) -> _Memory:
+def _memory(task: ControlTask, formula: str, run: PlantRun) -> _Memory:
     earlier = Earlier(
         formula=formula,
         x=task.x,

@@ -11,7 +11,7 @@ from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, facts_of, mean
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Lake
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.planner import plan_of
-from cod_lightning.envs.frozen_lake.reading import Seen, context_belief
+from cod_lightning.envs.frozen_lake.reading import LakeSeen, context_belief
 from cod_lightning.envs.frozen_lake.view import LakeWording, Shore
 from cod_lightning.envs.players import TablePlay, Teacher
 from cod_lightning.types import Message
@@ -28,7 +28,7 @@ class LakePlayer:
     max_turns: int
     length_penalty: float
 
-    def play(self, seen: Seen, belief: int, rng: random.Random) -> str:
+    def play(self, seen: LakeSeen, belief: int, rng: random.Random) -> str:
         """The next response, with these mappings possible."""
         plan = plan_of(seen.shore, self.max_turns, self.length_penalty)
         if seen.turn >= plan.turns:
@@ -51,7 +51,7 @@ class ScriptedLakePolicy(TextPolicy):
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         wording = self.player.wording
-        seen = Seen.of(messages, wording)
+        seen = LakeSeen.of(messages, wording)
         prior = context_belief(wording, messages) if self.remembers else ALL
         return self.player.play(seen, seen.belief(prior), rng)
 
@@ -81,7 +81,7 @@ class LakeOracle(TextPolicy):
         return cls(player, beliefs, facts_of(everywhere))
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        seen = Seen.of(messages, self.player.wording)
+        seen = LakeSeen.of(messages, self.player.wording)
         belief = seen.belief(self.beliefs.get(seen.shore, told(self.shared)))
         if belief.bit_count() == 1:
             return step(self.player.wording, seen, facts_of(belief), rng)
@@ -107,7 +107,7 @@ class LakePlay(TablePlay):
         return self.wording.respond(rng.choice(DIRECTIONS), rng.choice(self.table.codes))
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
-        direction, code = stepped(self.wording, Seen.of(messages, self.wording), known, rng)
+        direction, code = stepped(self.wording, LakeSeen.of(messages, self.wording), known, rng)
         return self.dials.said(self.wording.respond(direction, code), known, code)
 
 
@@ -122,12 +122,12 @@ class ManyLakesTeacher(Teacher[Mapping[int, str]]):
         return Teacher(self.play, rng.choice(self.truths), self.dials).context(rng)
 
 
-def step(wording: LakeWording, seen: Seen, known: Mapping[int, str], rng: random.Random) -> str:
+def step(wording: LakeWording, seen: LakeSeen, known: Mapping[int, str], rng: random.Random) -> str:
     """An answer that goes along a shortest path with a known code if there is one, else tries an unknown code."""
     return wording.respond(*stepped(wording, seen, known, rng))
 
 
-def stepped(wording: LakeWording, seen: Seen, known: Mapping[int, str], rng: random.Random) -> tuple[str, int]:
+def stepped(wording: LakeWording, seen: LakeSeen, known: Mapping[int, str], rng: random.Random) -> tuple[str, int]:
     """The direction that it wants, and the code."""
     wanted = seen.forward() or list(DIRECTIONS)
     by_value = {value: code for code, value in known.items()}

@@ -10,7 +10,7 @@ from cod_lightning.types import Message, Role
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LakeSeen:
     """The dialogue of one task so far."""
 
     shore: Shore
@@ -21,7 +21,7 @@ class Seen:
     """Turns used."""
 
     @classmethod
-    def of(cls, messages: Sequence[Message], wording: LakeWording) -> "Seen":
+    def of(cls, messages: Sequence[Message], wording: LakeWording) -> "LakeSeen":
         """From system text, first observation, and then answers and observations in turn."""
         shore = wording.shore(messages[1].content)
         cells, codes = [shore.start], []

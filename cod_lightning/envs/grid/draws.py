@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.grid.chart import Labels
+from cod_lightning.envs.grid.chart import GridLabels
 from cod_lightning.envs.grid.estimate import Prior
 from cod_lightning.envs.grid.field import Costs, hill_costs, lane_costs, levelled, plain, text_of
 from cod_lightning.envs.grid.parameters import GridParameters
@@ -34,15 +34,15 @@ def draw_map(parameters: GridParameters, seed: int, split: Split | None, side: i
     )
 
 
-def draw_names(parameters: GridParameters, rng: random.Random, side: int) -> tuple[Labels, tuple[int, ...]]:
+def draw_names(parameters: GridParameters, rng: random.Random, side: int) -> tuple[GridLabels, tuple[int, ...]]:
     """Names of rows and columns, and the order of the rules."""
     if parameters.labels == "fixed":
-        return Labels.fixed(side), tuple(range(NUM_RULES))
-    return Labels.drawn(side, rng), tuple(rng.sample(range(NUM_RULES), NUM_RULES))
+        return GridLabels.fixed(side), tuple(range(NUM_RULES))
+    return GridLabels.drawn(side, rng), tuple(rng.sample(range(NUM_RULES), NUM_RULES))
 
 
 def draw_task(
-    parameters: GridParameters, rng: random.Random, costs: Costs, names: tuple[Labels, tuple[int, ...]]
+    parameters: GridParameters, rng: random.Random, costs: Costs, names: tuple[GridLabels, tuple[int, ...]]
 ) -> GridTask:
     """A random walk of exactly the drawn number of moves leads to the target, so a route exists.
 

@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.grid.chart import Labels
+from cod_lightning.envs.grid.chart import GridLabels
 from cod_lightning.envs.grid.estimate import Prior, estimate
 from cod_lightning.envs.grid.field import TOP, Cell, Costs, level_costs, units
 from cod_lightning.envs.grid.rook import best_route, entered, random_move
@@ -19,7 +19,7 @@ class GridPlay(Play[Mapping[Cell, int]]):
 
     wording: GridWording
     prior: Prior
-    names: Labels
+    names: GridLabels
     """Of the pack."""
     drops: bool = True
     """Whether a context that contradicts what is seen is dropped as a whole: the map must have changed."""

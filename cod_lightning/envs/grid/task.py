@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cod_lightning.envs.grid.chart import Chart, Labels
+from cod_lightning.envs.grid.chart import Chart, GridLabels
 from cod_lightning.envs.grid.field import Cell, Costs
 from cod_lightning.envs.unchanging import Unchanging
 
@@ -25,9 +25,9 @@ class GridTask(Unchanging):
     """In which the rules are told."""
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> GridLabels:
         """Names of rows and columns."""
-        return Labels(self.row_names, self.column_names)
+        return GridLabels(self.row_names, self.column_names)
 
 
 @dataclass(slots=True, kw_only=True)

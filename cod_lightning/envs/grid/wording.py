@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.grid.chart import Labels, drawn_chart, read_chart
+from cod_lightning.envs.grid.chart import GridLabels, drawn_chart, read_chart
 from cod_lightning.envs.grid.field import TOP, Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.task import GridTask, GridView
@@ -43,15 +43,15 @@ class GridWording(Unchanging, ABC):
         """Words after the task; outcome is goal, miss or malformed."""
 
     @abstractmethod
-    def respond(self, to: Cell, labels: Labels, known: Mapping[Cell, int]) -> str:
+    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
         """A well-formed move."""
 
     @abstractmethod
-    def write(self, known: Mapping[Cell, int], labels: Labels) -> str:
+    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
         """A note of costs."""
 
     @abstractmethod
-    def labels(self, messages: Sequence[Message]) -> Labels:
+    def labels(self, messages: Sequence[Message]) -> GridLabels:
         """Names of rows and columns."""
 
     @abstractmethod
@@ -125,15 +125,15 @@ class NaturalGrid(GridWording):
             ending = f"{self._last(view)}You ended at {cell(view.here)}, not on the target {cell(view.task.goal)}: reward 0.\n"
         return f"{ending}{self.observed}{view.chart.text()}"
 
-    def respond(self, to: Cell, labels: Labels, known: Mapping[Cell, int]) -> str:
+    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
         del known
         return f"The cheapest route I see goes on to this cell. <answer>{labels.cell(to)}</answer>"
 
-    def write(self, known: Mapping[Cell, int], labels: Labels) -> str:
+    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
         """The known map under its own heading, at most about 900 letters."""
         return f"{self.noted}{drawn_chart(dict(known), labels)}"
 
-    def labels(self, messages: Sequence[Message]) -> Labels:
+    def labels(self, messages: Sequence[Message]) -> GridLabels:
         """From the last observed map."""
         return _last_map(messages[-1].content, self.observed)[0]
 
@@ -182,11 +182,11 @@ def _map(text: str) -> dict[Cell, int]:
         return {}
 
 
-def _last_map(text: str, heading: str) -> tuple[Labels, dict[Cell, int]]:
+def _last_map(text: str, heading: str) -> tuple[GridLabels, dict[Cell, int]]:
     return read_chart(text.rpartition(heading)[2])
 
 
-def _cell(text: str, before: str, labels: Labels) -> Cell:
+def _cell(text: str, before: str, labels: GridLabels) -> Cell:
     match = re.search(rf"{before} (\w+),(\w+)", text)
     cell = labels.find(match[1], match[2]) if match else None
     assert cell is not None, f"no cell after '{before}'"

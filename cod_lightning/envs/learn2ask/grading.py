@@ -7,12 +7,12 @@ from cod_lightning.envs.learn2ask.judge import Judge
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask
 from cod_lightning.envs.learn2ask.scoring import WRONG, Scores
-from cod_lightning.envs.learn2ask.wording import Answer
+from cod_lightning.envs.learn2ask.wording import ReadAnswer
 
 AnyTask = ClinicTask | RecordTask
 
 
-def graded(task: AnyTask, answer: Answer, judge: Judge | None) -> tuple[str, Scores, str]:
+def graded(task: AnyTask, answer: ReadAnswer, judge: Judge | None) -> tuple[str, Scores, str]:
     """(outcome, scores, the judge's note). Without a judge the question is an item's name, and its form is right.
 
     Outcomes: right, near, wrong (questions where one was due, with content 1, 0.5, 0), early (a stop where one was due), late (a
@@ -29,7 +29,7 @@ def graded(task: AnyTask, answer: Answer, judge: Judge | None) -> tuple[str, Sco
     return outcome, Scores(action=1.0, content=content, format=form), note
 
 
-def learnt(task: AnyTask, outcome: str, answer: Answer) -> Facts:
+def learnt(task: AnyTask, outcome: str, answer: ReadAnswer) -> Facts:
     """What the feedback gives away of a hidden protocol; nothing for prepared dialogues.
 
     Where something is missing: one required item (the one asked for if it is missing, unless the question names several), and
@@ -44,7 +44,7 @@ def learnt(task: AnyTask, outcome: str, answer: Answer) -> Facts:
     return {wanted: True} | {name: False for name in asked if name in task.items and name not in task.required}
 
 
-def _verdict(task: AnyTask, answer: Answer, judge: Judge | None) -> tuple[float, float, str]:
+def _verdict(task: AnyTask, answer: ReadAnswer, judge: Judge | None) -> tuple[float, float, str]:
     """(format, content, note); a note that names a missing item is dropped."""
     if judge is None:
         return 1.0, content_of(answer.asked, task.missing), ""

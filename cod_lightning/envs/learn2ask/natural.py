@@ -9,7 +9,7 @@ from cod_lightning.envs.learn2ask.items import BY_NAME
 from cod_lightning.envs.learn2ask.judge import asked_items
 from cod_lightning.envs.learn2ask.protocol import Facts, ProtocolTable
 from cod_lightning.envs.learn2ask.records import RecordTask
-from cod_lightning.envs.learn2ask.wording import STOP, STOP_TAG, Answer, ClinicWording, Judged, Wording
+from cod_lightning.envs.learn2ask.wording import STOP, STOP_TAG, ClinicWording, Judged, ReadAnswer, Wording
 
 LONGEST_QUESTION = 1000
 """Letters of an answer."""
@@ -30,18 +30,18 @@ class Sentences(Wording):
             f"<answer>your question</answer>\n<answer>{STOP}</answer>"
         )
 
-    def read(self, response: str) -> Answer:
+    def read(self, response: str) -> ReadAnswer:
         text, complaint = answer_of(response) if self.form == "tagged" else (response, "")
         if complaint:
-            return Answer(complaint=complaint)
+            return ReadAnswer(complaint=complaint)
         if len(text) > LONGEST_QUESTION:
-            return Answer(complaint=f"the answer has {len(text)} letters; at most {LONGEST_QUESTION} are read")
+            return ReadAnswer(complaint=f"the answer has {len(text)} letters; at most {LONGEST_QUESTION} are read")
         text = text.strip()
         if STOP_TAG.search(text):
-            return Answer(stops=True, exact=STOP_TAG.fullmatch(text) is not None)
+            return ReadAnswer(stops=True, exact=STOP_TAG.fullmatch(text) is not None)
         if not any(letter.isalpha() for letter in text):
-            return Answer(complaint="the answer holds no word")
-        return Answer(question=text, asked=asked_items(text))
+            return ReadAnswer(complaint="the answer holds no word")
+        return ReadAnswer(question=text, asked=asked_items(text))
 
     def feedback(self, judged: Judged) -> str:
         """What was right or wrong, the scores, and what the task gives away."""

@@ -13,7 +13,7 @@ STOP_TAG = re.compile(r"<stop ?/>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ReadAnswer:
     """What a response says, once read."""
 
     stops: bool = False
@@ -46,7 +46,7 @@ class Wording(ABC):
     """How tasks and answers are put into words."""
 
     @abstractmethod
-    def read(self, response: str) -> Answer:
+    def read(self, response: str) -> ReadAnswer:
         """What a response says."""
 
     @abstractmethod

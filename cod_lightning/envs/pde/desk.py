@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.pde.actions import Command, number_of
+from cod_lightning.envs.pde.actions import PDEAction, number_of
 from cod_lightning.envs.pde.library import TERMS, Equation, parse_equation, parse_terms, support
 from cod_lightning.envs.pde.regression import Fit, Reading, Regression, regress, supports_of, usable
 
@@ -56,7 +56,7 @@ class Desk:
         """All readings kept."""
         return tuple(reading for kept in self.datasets for reading in kept.readings)
 
-    def points(self, command: Command) -> list[tuple[float, float]]:
+    def points(self, command: PDEAction) -> list[tuple[float, float]]:
         """The places asked for; raises `Refused`."""
         found = []
         for x_text, t_text in command.points:
@@ -80,7 +80,7 @@ class Desk:
         self.sampled += len(readings)
         return kept
 
-    def regression(self, command: Command, max_terms: int) -> Regression:
+    def regression(self, command: PDEAction, max_terms: int) -> Regression:
         """Fit as asked; raises `Refused`."""
         asked = command.arguments
         name = asked.get("dataset_id", MERGED)
@@ -115,7 +115,7 @@ class Desk:
             raise Refused("Every coefficient fell below the threshold; lower it or choose other terms.")
         return self.last
 
-    def finalised(self, command: Command) -> Fit:
+    def finalised(self, command: PDEAction) -> Fit:
         """The equation that ends the task, with its error; raises `Refused`."""
         asked = command.arguments
         if not self.sampled or self.last is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.pde.evidence import Belief, believe, misfit
+from cod_lightning.envs.pde.evidence import EquationBelief, believe, misfit
 from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, named, parse_equation, support, written
 from cod_lightning.envs.pde.notes import Note, Pairs, finalised_in, pairs_in, read_note, write_note
 from cod_lightning.types import Message, Role
@@ -74,7 +74,7 @@ class ScriptedPDE(TextPolicy):
             return finalise(state.proposed or state.best)
         return fit_equations(believed.equations)
 
-    def belief(self, told: Note, seen: Pairs) -> Belief | None:
+    def belief(self, told: Note, seen: Pairs) -> EquationBelief | None:
         """What measurements and a trusted equation say; where they contradict one another, only what was seen counts."""
         both = tuple(dict.fromkeys((*told.pairs, *seen)))
         if not both:

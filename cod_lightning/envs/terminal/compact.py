@@ -14,8 +14,8 @@ from functools import lru_cache
 from cod_lightning.envs.terminal.goals import missing
 from cod_lightning.envs.terminal.plans import LOCAL, next_commands
 from cod_lightning.envs.terminal.quirks import Quirks, Site
+from cod_lightning.envs.terminal.session import Result
 from cod_lightning.envs.terminal.setting import set_up
-from cod_lightning.envs.terminal.shell import Result
 from cod_lightning.envs.terminal.tasks import TerminalTask
 from cod_lightning.envs.terminal.wording import TerminalView, TerminalWording, view_of
 

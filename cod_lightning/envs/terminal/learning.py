@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, View
+from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, TaskText
 from cod_lightning.envs.terminal.quirks import Quirks, homes, read_facts, write_facts
 from cod_lightning.envs.terminal.transfer import KNOWN_HOSTS, MOUNTS, SERVER
 
@@ -61,7 +61,7 @@ def side_after(side: str, outcome: Outcome) -> str:
     return side
 
 
-def learn(view: View, believed: Quirks, outcome: Outcome, side: str) -> tuple[Quirks, Step | None]:
+def learn(view: TaskText, believed: Quirks, outcome: Outcome, side: str) -> tuple[Quirks, Step | None]:
     """What one believes now, and where to look before going on."""
     if not outcome.failed:
         return _looked(view, believed, outcome), None
@@ -87,7 +87,7 @@ def learn(view: View, believed: Quirks, outcome: Outcome, side: str) -> tuple[Qu
     return _unexplained(view, believed, printed)
 
 
-def _unexplained(view: View, believed: Quirks, printed: str) -> tuple[Quirks, Step | None]:
+def _unexplained(view: TaskText, believed: Quirks, printed: str) -> tuple[Quirks, Step | None]:
     nowhere = believed.home or ("C:\\Windows\\Temp" if view.system == "windows" else "/tmp")
     if nowhere in printed:
         return replace(believed, home=""), look_home(view)
@@ -96,12 +96,12 @@ def _unexplained(view: View, believed: Quirks, printed: str) -> tuple[Quirks, St
     return Quirks(), None
 
 
-def look_home(view: View) -> Step:
+def look_home(view: TaskText) -> Step:
     """Where homes lie."""
     return Step(HOME, LOCAL, f"ls {homes(view.system)}")
 
 
-def _next_account(view: View, believed: Quirks, printed: str) -> str:
+def _next_account(view: TaskText, believed: Quirks, printed: str) -> str:
     named = re.search(r"Accounts on this host: ([\w, ]+)\.", printed)
     if named is None:
         return ""
@@ -110,13 +110,13 @@ def _next_account(view: View, believed: Quirks, printed: str) -> str:
     return accounts[(tried + 1) % len(accounts)]
 
 
-def _next_transfer(view: View, believed: Quirks) -> str:
+def _next_transfer(view: TaskText, believed: Quirks) -> str:
     ways = ("", "scp -O") if view.system == "windows" else ("", "rsync", "scp -O")
     tried = ways.index(believed.transfer) if believed.transfer in ways else 0
     return ways[(tried + 1) % len(ways)]
 
 
-def _looked(view: View, believed: Quirks, outcome: Outcome) -> Quirks:
+def _looked(view: TaskText, believed: Quirks, outcome: Outcome) -> Quirks:
     """Facts that the last look found."""
     look = outcome.names[-1] if outcome.names else ""
     lines = outcome.output.splitlines()

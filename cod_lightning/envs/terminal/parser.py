@@ -12,7 +12,7 @@ Word = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShellCommand:
     """Words, not yet expanded, and what came before them: `&&`, `;` or nothing."""
 
     words: tuple[Word, ...]
@@ -44,7 +44,7 @@ _REFUSED = {
 }
 
 
-def parse(line: str, *, windows: bool = False) -> tuple[Command, ...]:
+def parse(line: str, *, windows: bool = False) -> tuple[ShellCommand, ...]:
     """Commands of a line.
 
     >>> [len(c.words) for c in parse("mkdir -p 'a b' && ls ; pwd")]
@@ -53,7 +53,7 @@ def parse(line: str, *, windows: bool = False) -> tuple[Command, ...]:
     Traceback (most recent call last):
     cod_lightning.envs.terminal.machine.ShellError: shell: pipes (|) are not available
     """
-    commands: list[Command] = []
+    commands: list[ShellCommand] = []
     words: list[Word] = []
     pieces: list[Piece] = []
     joint = ""
@@ -83,12 +83,12 @@ def parse(line: str, *, windows: bool = False) -> tuple[Command, ...]:
     return tuple(commands)
 
 
-def _command(words: list[Word], joint: str, at: str, rest: int) -> Command:
+def _command(words: list[Word], joint: str, at: str, rest: int) -> ShellCommand:
     if not words:
         raise ShellError(f"shell: syntax error near '{at}'", 2)
     if len(words) > MOST_WORDS:
         raise ShellError(f"shell: argument list too long (at most {MOST_WORDS} words)", 2)
-    return Command(tuple(words), joint, rest)
+    return ShellCommand(tuple(words), joint, rest)
 
 
 def _double(text: str, windows: bool) -> list[Piece]:

@@ -18,7 +18,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TaskText:
     """What a task's text tells: system, host, account, kind of task, and the parts of its sentence."""
 
     system: str
@@ -28,13 +28,13 @@ class View:
     parts: Mapping[str, str]
 
 
-def plan(view: View, believed: Quirks) -> tuple[Step, ...]:
+def plan(view: TaskText, believed: Quirks) -> tuple[Step, ...]:
     """Steps in order, without going to the host and back."""
     return tuple(_Planner(view, believed).steps())
 
 
 def next_commands(
-    view: View, believed: Quirks, done: Collection[str], side: str, most: int
+    view: TaskText, believed: Quirks, done: Collection[str], side: str, most: int
 ) -> tuple[tuple[str, str], ...]:
     """(name, command) of the next line, at most so many; `enter` goes to the host, `leave` comes back."""
     found: list[tuple[str, str]] = []
@@ -48,12 +48,12 @@ def next_commands(
     return tuple(found[:most])
 
 
-def num_lines(view: View, believed: Quirks, most: int) -> int:
+def num_lines(view: TaskText, believed: Quirks, most: int) -> int:
     """Lines that the whole plan takes from the local side."""
     return -(-len(next_commands(view, believed, (), LOCAL, 10_000)) // most)
 
 
-def enter(view: View, believed: Quirks) -> str:
+def enter(view: TaskText, believed: Quirks) -> str:
     """The ssh command."""
     return " ".join(["ssh", *_route(believed, "-p"), f"{believed.login or view.user}@{view.host}"])
 
@@ -65,7 +65,7 @@ def _route(believed: Quirks, port: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    view: View
+    view: TaskText
     believed: Quirks
 
     def steps(self) -> Sequence[Step]:

@@ -13,7 +13,7 @@ from typing import Any
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.learning import HOME, Outcome, last_known, learn, look_home, respond, side_after
-from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, View, enter, next_commands, plan
+from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, TaskText, enter, next_commands, plan
 from cod_lightning.envs.terminal.quirks import SLOTS, Quirks, Site, read_facts, with_quirks, write_facts
 from cod_lightning.envs.terminal.wording import read_view
 from cod_lightning.types import Message
@@ -87,7 +87,7 @@ def next_line(messages: Sequence[Message], most: int, told: Quirks) -> str:
     return respond(believed, _visit(view, believed, look or look_home(view), side)[-most:])
 
 
-def _visit(view: View, believed: Quirks, step: Step, side: str) -> list[tuple[str, str]]:
+def _visit(view: TaskText, believed: Quirks, step: Step, side: str) -> list[tuple[str, str]]:
     way = [("enter", enter(view, believed)) if step.side == REMOTE else ("leave", "exit")] if step.side != side else []
     return [*way, (step.name, step.command)]
 

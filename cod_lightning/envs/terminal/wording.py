@@ -4,15 +4,16 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from cod_lightning.envs.terminal.plans import View
-from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS, Result
+from cod_lightning.envs.terminal.plans import TaskText
+from cod_lightning.envs.terminal.session import Result
+from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS
 from cod_lightning.envs.terminal.tasks import TerminalTask, goal_text, read_goal
 
 _SYSTEMS = {"linux": "Linux", "mac": "macOS", "windows": "Windows"}
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TypedLine:
     """What was typed (a line, or a compact word) and what came of it."""
 
     said: str
@@ -28,8 +29,8 @@ class TerminalView:
     """Turns used so far."""
     max_turns: int
     prompt: str
-    last: Attempt | None
-    attempts: tuple[Attempt, ...]
+    last: TypedLine | None
+    attempts: tuple[TypedLine, ...]
     """In compact form only; else empty."""
     warning: str = ""
     """Why the last answer could not be read, where that was forgiven."""
@@ -125,7 +126,7 @@ def clean(text: str) -> str:
     return _UNSHOWN.sub("?", text)
 
 
-def read_view(first: str) -> View:
+def read_view(first: str) -> TaskText:
     """What the first observation of a task tells."""
     match = re.match(
         r"Local machine: (\w+)\. Remote host: ([\d.]+), account (\w+), keys are set up\.\nTask: (.*)\n", first
@@ -133,10 +134,10 @@ def read_view(first: str) -> View:
     assert match is not None, "this is no first observation"
     kind, parts = read_goal(match[4])
     system = next(name for name, shown in _SYSTEMS.items() if shown == match[1])
-    return View(system, match[2], match[3], kind, parts)
+    return TaskText(system, match[2], match[3], kind, parts)
 
 
-def view_of(task: TerminalTask) -> View:
+def view_of(task: TerminalTask) -> TaskText:
     """As read from the task's text."""
     kind, parts = read_goal(goal_text(task))
-    return View(task.site.system, task.site.host, task.site.user, kind, parts)
+    return TaskText(task.site.system, task.site.host, task.site.user, kind, parts)

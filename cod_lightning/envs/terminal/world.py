@@ -25,7 +25,7 @@ from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quir
 from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.shell import Shell
 from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, TerminalTask, draw_task
-from cod_lightning.envs.terminal.wording import Attempt, NaturalTerminal, TerminalView, TerminalWording, view_of
+from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TerminalWording, TypedLine, view_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split, Task
@@ -199,18 +199,18 @@ class Terminal(TaskWorld[TerminalTask]):
         assert self._task is not None
         if self.compact:
             done, result = compact.attempt(self._task, said, self.max_commands)
-            self._last = Attempt(said, result)
+            self._last = TypedLine(said, result)
             self._attempts = (*self._attempts, self._last)
             return done
         assert self._shell is not None
-        self._last = Attempt(said, self._shell.run(said))
+        self._last = TypedLine(said, self._shell.run(said))
         self._lack = missing(self._task, self._shell)
         return not self._lack
 
     def _restart(self) -> None:
         self._outcome, self._turn, self._warning, self._warned = "", 0, "", False
-        self._last: Attempt | None = None
-        self._attempts: tuple[Attempt, ...] = ()
+        self._last: TypedLine | None = None
+        self._attempts: tuple[TypedLine, ...] = ()
         self._lack = ""
 
     def _view(self) -> TerminalView:
