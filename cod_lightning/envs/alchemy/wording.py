@@ -1,11 +1,12 @@
 """What a rendering of alchemy may show, and what it must offer; `natural` and `compact` are the two that there are."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.alchemy.notes import RecipeNotes
 from cod_lightning.envs.alchemy.plan import Pair
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message, Role
 
 
@@ -70,7 +71,7 @@ class AlchemySeen:
     turns_left: int
 
 
-class AlchemyWording(ABC):
+class AlchemyWording(WorldWording):
     """How alchemy is put into words."""
 
     notes: RecipeNotes
@@ -95,10 +96,6 @@ class AlchemyWording(ABC):
     @abstractmethod
     def read(self, messages: Sequence[Message]) -> AlchemySeen:
         """The task that a dialogue stands in."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
 
     def _turns_left(self, messages: Sequence[Message]) -> int:
         return self.max_turns - sum(message.role is Role.ASSISTANT for message in messages)

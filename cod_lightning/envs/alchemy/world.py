@@ -6,7 +6,6 @@ limited materials every target can be made, as its plan with every copy of every
 by; a task ends when its target can no longer be made; splits are disjoint by construction; crossing recipes really occur.
 """
 
-from dataclasses import replace
 from typing import Literal
 
 from cod_lightning.envs.alchemy.compact import CompactAlchemy
@@ -18,10 +17,9 @@ from cod_lightning.envs.alchemy.policies import AlchemyPlay
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
 from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination, Rules
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
-from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.checks import check_choice, check_share, check_span, check_turns
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -64,6 +62,8 @@ class Alchemy(TaskWorld[AlchemyTask]):
             no decoys, unlimited materials and fixed labels.
         teacher: How good the demonstrations of the warm start are.
     """
+
+    task_type = AlchemyTask
 
     def __init__(
         self,
@@ -126,8 +126,6 @@ class Alchemy(TaskWorld[AlchemyTask]):
         self.name = self.drawing.name
         self._start(_EXAMPLE)
 
-    # ------------------------------------------------------------------ what a policy is told
-
     @property
     def rules(self) -> str:
         return self.wording.rules(
@@ -142,11 +140,6 @@ class Alchemy(TaskWorld[AlchemyTask]):
             )
         )
 
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
-
-    # ------------------------------------------------------------------ packs
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A graph of the split, and a target (with limited materials also a stock) for every task."""
         world_seed = derive_seed("alchemy pack", self.drawing.structure, str(split), seed, index)
@@ -156,8 +149,6 @@ class Alchemy(TaskWorld[AlchemyTask]):
             for n, spec in enumerate(specs)
         )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
-
-    # ------------------------------------------------------------------ gymnasium
 
     def _drawn(self, seed: int) -> AlchemyTask:
         return self.drawing.draw(seed, None, 1)[0]
@@ -187,11 +178,6 @@ class Alchemy(TaskWorld[AlchemyTask]):
         have = " ".join(f"{name}:{count}" for name, count in self._have.items())
         tried = " ".join(f"{a}+{b}={result or 0}" for (a, b), result in self._tried)
         return f"round {self._turn} of {self.max_turns}, target {self._task.target} | {have} | {tried}"
-
-    @staticmethod
-    def _spec(task: Task) -> AlchemyTask:
-        assert isinstance(task.spec, AlchemyTask), f"task {task.id} is not alchemy"
-        return task.spec
 
     def _start(self, task: AlchemyTask) -> None:
         self._task, self._outcome, self._turn, self._warned = task, "", 0, False
@@ -242,46 +228,27 @@ class Alchemy(TaskWorld[AlchemyTask]):
         reward = 1 - self.length_penalty * self._turn / self.max_turns if outcome == "win" else 0.0
         return self._ended(self.wording.feedback(outcome, self._view(), complaint), max(0.0, reward))
 
-    # ------------------------------------------------------------------ policies
-
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other recipes among the same elements from task `at` on; targets stay, and stocks wherever they suffice."""
-        later = self.drawing.redraw(
-            derive_seed("alchemy change", pack.id, seed), pack.split, [self._spec(task) for task in pack.tasks[at:]]
-        )
-        changed = [replace(task, spec=spec) for task, spec in zip(pack.tasks[at:], later, strict=True)]
-        return replace(pack, tasks=(*pack.tasks[:at], *changed))
+        change, old = derive_seed("alchemy change", pack.id, seed), [self._spec(task) for task in pack.tasks[at:]]
+        return self._with_specs(pack, at, self.drawing.redraw(change, pack.split, old))
 
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, self._play(pack), self._truth(pack))
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        return Teacher(self._play(pack), self._truth(pack), self.teacher)
-
-    def _play(self, pack: Pack) -> AlchemyPlay:
-        return AlchemyPlay(self.wording, levels(self._spec(pack.tasks[0]).tiers))
-
-    def _truth(self, pack: Pack) -> Facts:
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[AlchemyPlay, Facts]:
         """Recipes; in compact words, where a note has a word for every pair, also the failures."""
         task = self._spec(pack.tasks[0])
+        play, truth = AlchemyPlay(self.wording, levels(task.tiers)), book_of(task.recipes)
         if self.protocol == "natural":
-            return book_of(task.recipes)
+            return play, truth
         slots = slots_of(task.tiers, self.ranges.max_tier_gap, self.ranges.cross_tier[1] > 0)
-        return {**dict.fromkeys(slots, ""), **book_of(task.recipes)}
-
-    # ------------------------------------------------------------------ parameters
+        return play, {**dict.fromkeys(slots, ""), **truth}
 
     def _fixed_sizes(self) -> tuple[int, ...]:
         ranges = self.ranges
         spans = {"tiers": ranges.tiers, "base": ranges.base, "shrink": ranges.shrink}
         for key, (low, high) in spans.items():
             if low != high:
-                raise ConfigError(
-                    f"data.env.{key}_max",
-                    high,
-                    f"{key}_min ({low}), since compact notes have a fixed shape",
-                    "Use one value.",
-                )
+                expected = f"{key}_min ({low}), since compact notes have a fixed shape"
+                raise ConfigError(f"data.env.{key}_max", high, expected, "Use one value.")
         for key, value, wanted in (
             ("noise_max", ranges.noise[1], 0),
             ("materials", "limited" if self.limited else "unlimited", "unlimited"),
@@ -289,17 +256,12 @@ class Alchemy(TaskWorld[AlchemyTask]):
             ("show_tiers", self.show_tiers, True),
         ):
             if value != wanted:
-                raise ConfigError(
-                    f"data.env.{key}",
-                    value,
-                    f"{wanted} in compact words",
-                    "Change it, or data.env.protocol to natural.",
-                )
+                remedy = "Change it, or data.env.protocol to natural."
+                raise ConfigError(f"data.env.{key}", value, f"{wanted} in compact words", remedy)
         sizes = ranges.sizes(ranges.tiers[0], ranges.base[0], ranges.shrink[0])
         if not fits_symbols(sizes):
-            raise ConfigError(
-                "data.env.shrink_max", ranges.shrink[1], "at most 4, 4, 3 and 3 elements above", "Lower it."
-            )
+            expected = "at most 4, 4, 3 and 3 elements above"
+            raise ConfigError("data.env.shrink_max", ranges.shrink[1], expected, "Lower it.")
         return sizes
 
     def _check(self) -> None:
@@ -317,13 +279,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
             ("noise", ranges.noise, 0.0, 1.0),
             ("multiplier", self.multiplier, 1.0, 10.0),
         ):
-            if not least <= low <= high <= most:
-                raise ConfigError(
-                    f"data.env.{key}_max",
-                    high,
-                    f"{least} <= {key}_min ({low}) <= {key}_max <= {most}",
-                    "Leave both out.",
-                )
+            check_span(f"{key}_min", low, f"{key}_max", high, least, most, "Leave both out.")
         for key, value in (("max_tier_gap", ranges.max_tier_gap), ("noise_chain_depth", ranges.noise_chain_depth)):
             if not 1 <= value <= 5:
                 raise ConfigError(f"data.env.{key}", value, "1 to 5", "2 is the default.")

@@ -1,17 +1,18 @@
 """How the plant is put into words: what both renderings offer, and the reading of answers that they share."""
 
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.control.belief import PlantBelief, PlantRanges
 from cod_lightning.envs.control.evidence import Earlier
 from cod_lightning.envs.control.plant import ControlTask, PlantRun
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
 
 
-class ControlWording(ABC):
+class ControlWording(WorldWording):
     """How the plant is put into words."""
 
     ranges: PlantRanges
@@ -67,10 +68,6 @@ class ControlWording(ABC):
     @abstractmethod
     def symbols_in(self, text: str) -> tuple[str, ...]:
         """Symbols that the rules within the text use."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
 
 
 def only_answer(response: str) -> tuple[str, str]:

@@ -1,8 +1,8 @@
-"""Packs of lakes: a lake for each task, and the mapping and labels that the tasks share."""
+"""Tasks on lakes: drawing a lake, and the mapping and labels that tasks share."""
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cod_lightning.envs.frozen_lake.labels import FIXED, LakeLabels
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, distances, draw_lake, split_of
@@ -10,7 +10,7 @@ from cod_lightning.envs.frozen_lake.parameters import LakeParameters
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Split
 
 _MOST_DRAWS = 5000
 
@@ -23,18 +23,6 @@ class LakeTask(Unchanging):
     mapping: tuple[str, ...]
     """Directions of codes 1, 2, 3, 4."""
     labels: LakeLabels = FIXED
-
-
-def draw_pack(parameters: LakeParameters, split: Split, index: int, num_tasks: int, seed: int) -> Pack:
-    """A lake of the split for every task, and the mapping that the scope says."""
-    world_seed = derive_seed("frozen lake pack", parameters.name, str(split), seed, index)
-    labels = draw_labels(parameters, world_seed)
-    tasks: list[Task] = []
-    for n in range(num_tasks):
-        task_seed = derive_seed(world_seed, n)
-        shared = draw_mapping(parameters, world_seed, task_seed)
-        tasks.append(Task(id=str(n), seed=task_seed, spec=draw_task(parameters, task_seed, split, shared, labels)))
-    return Pack(id=f"{parameters.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tuple(tasks))
 
 
 def draw_labels(parameters: LakeParameters, seed: int) -> LakeLabels:
@@ -78,22 +66,12 @@ def draw_task(
     )
 
 
-def change_pack(parameters: LakeParameters, pack: Pack, at: int, seed: int) -> Pack:
-    """Another mapping from task `at` on; where every task has its own, another one for each. Lakes and labels stay."""
-    rng = random.Random(derive_seed("frozen lake change", pack.id, seed))
-    tasks = list(pack.tasks)
-    new = _other_mapping(parameters, spec_of(tasks[at]).mapping, rng)
-    for n in range(at, len(tasks)):
-        if parameters.mapping_scope == "per_task" and n > at:
-            new = _other_mapping(parameters, spec_of(tasks[n]).mapping, rng)
-        tasks[n] = replace(tasks[n], spec=replace(spec_of(tasks[n]), mapping=new))
-    return replace(pack, tasks=tuple(tasks))
-
-
-def spec_of(task: Task) -> LakeTask:
-    """The task's lake."""
-    assert isinstance(task.spec, LakeTask), f"task {task.id} is not a lake"
-    return task.spec
+def other_mappings(parameters: LakeParameters, old: Sequence[tuple[str, ...]], seed: int) -> list[tuple[str, ...]]:
+    """Another mapping for tasks that had these: one for all, or one for each where every task has its own."""
+    rng = random.Random(seed)
+    if parameters.mapping_scope == "per_task":
+        return [_other_mapping(parameters, mapping, rng) for mapping in old]
+    return [_other_mapping(parameters, old[0], rng)] * len(old)
 
 
 def _other_mapping(parameters: LakeParameters, old: tuple[str, ...], rng: random.Random) -> tuple[str, ...]:

@@ -16,10 +16,12 @@ class CompactLake(LakeWording):
 
     facts = FactTable("Direction", DIRECTIONS, compact=True)
 
-    def __init__(self, fixed_size: int | None = None, warns: bool = False, names_effects: bool = True) -> None:
-        self.fixed_size, self.warns, self.names_effects = fixed_size, warns, names_effects
-        """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings; whether moves are
-        told by their direction."""
+    def __init__(
+        self, fixed_size: int | None = None, warns: bool = False, names_effects: bool = True, size_max: int = 8
+    ) -> None:
+        self.fixed_size, self.warns, self.names_effects, self.size_max = fixed_size, warns, names_effects, size_max
+        """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings; whether a
+        move is shown by its direction; size of the largest lake."""
         if not names_effects:
             self.facts = MovedFacts("Direction", DIRECTIONS, compact=True)
 
@@ -56,13 +58,13 @@ class CompactLake(LakeWording):
     def position(self, observation: str) -> Cell:
         return _cells("@", observation)[-1]
 
-    def words(self, size: int) -> tuple[str, ...]:
-        cells = [(r, c) for r in range(size) for c in range(size)]
+    def words(self) -> tuple[str, ...]:
+        cells = [(r, c) for r in range(self.size_max) for c in range(self.size_max)]
         stays = [f"{code}=stay" for code in self.facts.codes]
         moves = [_move(code, cell, to) for code in self.facts.codes for cell in cells for to in _reached(cell, cells)]
         return (
             "lake",
-            *(f"{n}x{n}" for n in range(3, size + 1) if not self.fixed_size),
+            *(f"{n}x{n}" for n in range(3, self.size_max + 1) if not self.fixed_size),
             *(_cell(role, cell) for role in "OG@" for cell in cells),
             *self.facts.words(),
             *(stays if self.names_effects else moves),

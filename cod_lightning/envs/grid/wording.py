@@ -1,7 +1,7 @@
 """Two renderings of the grid: sentences and a map for language models here, fused words for tiny policies in `compact`."""
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ from cod_lightning.envs.grid.chart import GridLabels, drawn_chart, read_chart
 from cod_lightning.envs.grid.field import TOP, Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.task import GridTask, GridView
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message, Role
 
@@ -24,7 +25,7 @@ class Standing:
     """Moves left."""
 
 
-class GridWording(Unchanging, ABC):
+class GridWording(Unchanging, WorldWording):
     """How the grid is put into words, and read back by policies without a model."""
 
     def __init__(self, parameters: GridParameters) -> None:
@@ -65,10 +66,6 @@ class GridWording(Unchanging, ABC):
     @abstractmethod
     def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
         """Costs that the world has shown."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
 
 
 class NaturalGrid(GridWording):

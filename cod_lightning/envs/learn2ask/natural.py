@@ -9,13 +9,13 @@ from cod_lightning.envs.learn2ask.items import BY_NAME
 from cod_lightning.envs.learn2ask.judge import asked_items
 from cod_lightning.envs.learn2ask.protocol import Facts, ProtocolTable
 from cod_lightning.envs.learn2ask.records import RecordTask
-from cod_lightning.envs.learn2ask.wording import STOP, STOP_TAG, ClinicWording, Judged, ReadAnswer, Wording
+from cod_lightning.envs.learn2ask.wording import STOP, STOP_TAG, AnswerWording, ClinicWording, Judged, ReadAnswer
 
 LONGEST_QUESTION = 1000
 """Letters of an answer."""
 
 
-class Sentences(Wording):
+class Sentences(AnswerWording):
     """What natural renderings of both kinds of tasks share."""
 
     form: str

@@ -1,12 +1,13 @@
 """What every rendering of Learn2Ask does: tasks into words, responses into answers, scores into feedback."""
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from cod_lightning.envs.learn2ask.clinic import ClinicTask
 from cod_lightning.envs.learn2ask.protocol import Facts, ProtocolTable
 from cod_lightning.envs.learn2ask.scoring import Scores
+from cod_lightning.envs.task_world import WorldWording
 
 STOP = "<stop />"
 STOP_TAG = re.compile(r"<stop ?/>")
@@ -42,7 +43,7 @@ class Judged:
     complaint: str = ""
 
 
-class Wording(ABC):
+class AnswerWording(WorldWording):
     """How tasks and answers are put into words."""
 
     @abstractmethod
@@ -58,7 +59,7 @@ class Wording(ABC):
         """Words after a first unreadable answer where that is not the end."""
 
 
-class ClinicWording(Wording):
+class ClinicWording(AnswerWording):
     """How the clinic is put into words."""
 
     @property
@@ -85,7 +86,3 @@ class ClinicWording(Wording):
     @abstractmethod
     def learnt_from(self, messages: str) -> tuple[str, str]:
         """The text of an update episode, cut where the last feedback begins to tell what it shows."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()

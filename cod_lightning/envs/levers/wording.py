@@ -1,10 +1,11 @@
 """Two renderings of the levers: sentences for language models, fused words for tiny policies."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from cod_lightning.envs.code_labels import CodeLabels, LabelledFacts
 from cod_lightning.envs.facts import FactTable
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 
 FIXED = CodeLabels("Lever")
@@ -15,7 +16,7 @@ Pulls = Sequence[tuple[int, str]]
 """Levers pulled so far, and the colour that each gave."""
 
 
-class LeverWording(Unchanging, ABC):
+class LeverWording(Unchanging, WorldWording):
     """How levers are put into words."""
 
     facts: FactTable
@@ -39,10 +40,6 @@ class LeverWording(Unchanging, ABC):
     @abstractmethod
     def goal_of(self, observation: str) -> str:
         """The wanted colour, read back from the first observation."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
 
 
 class CompactLevers(LeverWording):

@@ -28,10 +28,9 @@ from cod_lightning.envs.pde.regression import Fit, Reading
 from cod_lightning.envs.pde.templates import eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
-from cod_lightning.envs.players import reference
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Pack, Split
 
 
 class PDEDiscovery(TaskWorld[PDETask]):
@@ -57,6 +56,8 @@ class PDEDiscovery(TaskWorld[PDETask]):
         labels: Whether library and actions are listed in one order (fixed) or in one of the pack's own (random).
         teacher: How good the demonstrations of the warm start are.
     """
+
+    task_type = PDETask
 
     def __init__(
         self,
@@ -120,8 +121,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         )  # fmt: skip
         self._restart()
 
-    # ------------------------------------------------------------------ what a policy is told
-
     @property
     def rules(self) -> str:
         if self.protocol == "compact":
@@ -136,18 +135,13 @@ class PDEDiscovery(TaskWorld[PDETask]):
     def words(self) -> tuple[str, ...]:
         return self._words.words() if self.protocol == "compact" else ()
 
-    # ------------------------------------------------------------------ packs
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A hidden equation of the split, and N stable initial states."""
         world_seed = derive_seed("pde pack", self.name, str(split), seed, index)
         equation = self._worlds.equation(world_seed, split, index)
         orders = self._worlds.orders(world_seed)
-        tasks = tuple(
-            Task(id=str(n), seed=derive_seed(world_seed, n), spec=self._worlds.task(world_seed, equation, n, orders))
-            for n in range(num_tasks)
-        )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        specs = (self._worlds.task(world_seed, equation, n, orders) for n in range(num_tasks))
+        return self._pack(split, index, seed, world_seed, specs)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other active terms from task `at` on; the initial states, the noise and all that shows stay."""
@@ -165,13 +159,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         twin.world_memory, twin._natural = False, replace(self._natural, world_memory=False)
         twin._desk = Desk()
         return twin
-
-    # ------------------------------------------------------------------ gymnasium
-
-    @staticmethod
-    def _spec(task: Task) -> PDETask:
-        assert isinstance(task.spec, PDETask), f"task {task.id} is not about a reaction"
-        return task.spec
 
     def _start(self, task: PDETask) -> None:
         if not self.world_memory or task.equation != self._task.equation:
@@ -290,29 +277,23 @@ class PDEDiscovery(TaskWorld[PDETask]):
             words = self._natural.feedback(outcome, self._desk, self._final, self.success, complaint)
         return self._ended(words, reward)
 
-    # ------------------------------------------------------------------ policies
-
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        spec = self._spec(pack.tasks[0])
         if self.protocol == "compact":
-            return reference(kind, VerdictPlay(self._worlds.listed), self._verdict(spec))
+            return super().reference(kind, pack)
         if kind is Reference.RANDOM:
             return RandomPDE(self.max_terms, self.point_budget)
-        if kind is Reference.SCRIPTED:
-            return self._scripted()
-        return PDEOracle(spec.equation)
+        return self._scripted() if kind is Reference.SCRIPTED else PDEOracle(self._spec(pack.tasks[0]).equation)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        spec = self._spec(pack.tasks[0])
         if self.protocol == "compact":
-            return VerdictTeacher(VerdictPlay(self._worlds.listed), self._verdict(spec), self.teacher)
-        return PDETeacher(self._scripted(), spec.equation, self.teacher)
+            return VerdictTeacher(*self._play(pack), self.teacher)
+        return PDETeacher(self._scripted(), self._spec(pack.tasks[0]).equation, self.teacher)
 
-    def _verdict(self, spec: PDETask) -> dict[str, bool]:
-        """Of each listed equation, whether it is the task's."""
-        truth = {(term, 1 if value > 0 else -1) for term, value in spec.equation}
-        word = next(word for word, template in CANDIDATES.items() if set(template) == truth)
-        return {listed: listed == word for listed in self._worlds.listed}
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[VerdictPlay, dict[str, bool]]:
+        """In compact words: of each listed equation, whether it is the pack's."""
+        signs = {(term, 1 if value > 0 else -1) for term, value in self._spec(pack.tasks[0]).equation}
+        truth = {word: set(CANDIDATES[word]) == signs for word in self._worlds.listed}
+        return VerdictPlay(self._worlds.listed), truth
 
     def _scripted(self) -> ScriptedPDE:
         return ScriptedPDE(self.min_terms, self.max_terms, self.max_turns, self.point_budget, self.show_samples)

@@ -1,9 +1,10 @@
 """Sentences for language models: rules, what is seen before a command line, and words after the task."""
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.terminal.plans import TaskText
 from cod_lightning.envs.terminal.session import Result
 from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS
@@ -36,7 +37,7 @@ class TerminalView:
     """Why the last answer could not be read, where that was forgiven."""
 
 
-class TerminalWording(ABC):
+class TerminalWording(WorldWording):
     """How the terminal is put into words."""
 
     @abstractmethod
@@ -50,10 +51,6 @@ class TerminalWording(ABC):
     @abstractmethod
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
         """Words after the task; outcome is win, late or malformed, and reason what is wrong, if it may be told."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
 
 
 class NaturalTerminal(TerminalWording):
