@@ -138,9 +138,8 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         All that shows (labels, names, sizes, tasks' goals where they still make sense) stays, so that nothing but the rule
         tells of the change. Its split stays.
         """
-        raise ConfigError(
-            "data.env", type(self).__name__, "a world whose hidden rule can change", "Choose another world."
-        )
+        expected = "a world whose hidden rule can change"
+        raise ConfigError("data.env", type(self).__name__, expected, "Choose another world.")
 
     def without_world_memory(self) -> "TextEnv":
         """This world with the same packs, carrying nothing from task to task; itself where it never does."""

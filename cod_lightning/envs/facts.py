@@ -101,12 +101,8 @@ class TeacherDials:
         for field in fields(TeacherDials):
             check_share(f"data.env.teacher.{field.name}", getattr(self, field.name), f"{field.default} is the default.")
         if self.context_true + self.context_junk > 1 + 1e-9:
-            raise ConfigError(
-                "data.env.teacher.context_junk",
-                self.context_junk,
-                f"at most 1 - context_true ({self.context_true}), since both are shares of the same tasks",
-                "Lower one of them.",
-            )
+            expected = f"at most 1 - context_true ({self.context_true}), since both are shares of the same tasks"
+            raise ConfigError("data.env.teacher.context_junk", self.context_junk, expected, "Lower one of them.")
 
 
 @dataclass(frozen=True, kw_only=True)

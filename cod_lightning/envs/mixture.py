@@ -35,12 +35,8 @@ class Mixture(DelegatingWorld):
             raise ConfigError("data.env.worlds", "{}", "at least one world", "Name one.")
         given = dict.fromkeys(worlds, 1.0) if weights is None else weights
         if set(given) != set(worlds):
-            raise ConfigError(
-                "data.env.weights",
-                sorted(given),
-                f"a weight for each of {sorted(worlds)}",
-                "Leave it out for equal ones.",
-            )
+            expected = f"a weight for each of {sorted(worlds)}"
+            raise ConfigError("data.env.weights", sorted(given), expected, "Leave it out for equal ones.")
         for key, weight in given.items():
             if not (math.isfinite(weight) and weight > 0):
                 raise ConfigError(f"data.env.weights.{key}", weight, "a number above 0", "Leave the world out instead.")

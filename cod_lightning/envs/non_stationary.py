@@ -25,9 +25,8 @@ class NonStationary(WrappedWorld):
     def __init__(self, world: TextEnv, change_at: int | None = None) -> None:
         super().__init__(world)
         if change_at is not None and change_at < 1:
-            raise ConfigError(
-                "data.env.change_at", change_at, "at least 1: the first task has the first rule", "Use 2, or null."
-            )
+            expected = "at least 1: the first task has the first rule"
+            raise ConfigError("data.env.change_at", change_at, expected, "Use 2, or null.")
         self.change_at = change_at
         self.name = f"changing{'' if change_at is None else change_at}-{world.name}"
 
@@ -44,10 +43,6 @@ class NonStationary(WrappedWorld):
         if self.change_at is None:
             return random.Random(derive_seed("change position", pack.world_seed)).randint(1, len(pack) - 1)
         if self.change_at >= len(pack):
-            raise ConfigError(
-                "data.env.change_at",
-                self.change_at,
-                f"in 1..{len(pack) - 1}, a task of the pack",
-                "Lower it, or use null.",
-            )
+            expected = f"in 1..{len(pack) - 1}, a task of the pack"
+            raise ConfigError("data.env.change_at", self.change_at, expected, "Lower it, or use null.")
         return self.change_at

@@ -83,12 +83,9 @@ class Drawing:
             if any(candidates):
                 break
         else:
-            raise ConfigError(
-                "data.env.base_min",
-                self.ranges.base[0],
-                f"graphs of the split {split} with a target worth asking for; none was found in {_MOST_DRAWS} draws",
-                "Raise it or data.env.max_turns, or allow data.env.brute_force.",
-            )
+            has = f"graphs of the split {split} with a target worth asking for; none was found in {_MOST_DRAWS} draws"
+            remedy = "Raise it or data.env.max_turns, or allow data.env.brute_force."
+            raise ConfigError("data.env.base_min", self.ranges.base[0], has, remedy)
         tiers, noun = shape.tiers, NOUNS[0]
         if self.random_labels:
             noun = names.choice(NOUNS)
@@ -128,9 +125,8 @@ class Drawing:
             if enough:
                 break
         if found is None:
-            raise ConfigError(
-                "data.env.max_turns", self.max_turns, "enough for the same targets by other recipes", "Raise it."
-            )
+            expected = "enough for the same targets by other recipes"
+            raise ConfigError("data.env.max_turns", self.max_turns, expected, "Raise it.")
         recipes, least = found
         return [replace(task, recipes=recipes, stock=max(task.stock, least[task.target])) for task in tasks]
 

@@ -49,21 +49,16 @@ def draw_task(
     rng = random.Random(seed)
     size = rng.randint(parameters.size_min, parameters.size_max)
     lengths = range(parameters.min_shortest_path, parameters.max_shortest_path + 1)
-    strata: Sequence[Sequence[int]] = (
-        [[n] for n in rng.sample(lengths, len(lengths))] if parameters.stratify else [lengths]
-    )
+    strata = [[n] for n in rng.sample(lengths, len(lengths))] if parameters.stratify else [lengths]
     for stratum in strata:
         for _ in range(_MOST_DRAWS):
             lake = draw_lake(rng, size, rng.uniform(parameters.frozen_p_min, parameters.frozen_p_max))
             path = distances(lake).get(lake.find("S"), 0)
             if path in stratum and split in (None, split_of(lake)):
                 return LakeTask(rows=lake.rows, mapping=mapping, labels=labels)
-    raise ConfigError(
-        "data.env.min_shortest_path",
-        parameters.min_shortest_path,
-        f"a path length that a lake of size {size} has; none was found in {_MOST_DRAWS} maps",
-        "Lower it, or raise data.env.size_min or data.env.max_shortest_path.",
-    )
+    expected = f"a path length that a lake of size {size} has; none was found in {_MOST_DRAWS} maps"
+    remedy = "Lower it, or raise data.env.size_min or data.env.max_shortest_path."
+    raise ConfigError("data.env.min_shortest_path", parameters.min_shortest_path, expected, remedy)
 
 
 def other_mappings(parameters: LakeParameters, old: Sequence[tuple[str, ...]], seed: int) -> list[tuple[str, ...]]:

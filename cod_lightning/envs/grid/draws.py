@@ -26,12 +26,9 @@ def draw_map(parameters: GridParameters, seed: int, split: Split | None, side: i
         costs = plain(_field(parameters, rng, side))
         if costs != other_than and split in (None, split_of_text(text_of(costs))):
             return costs
-    raise ConfigError(
-        "data.env.side_min",
-        parameters.side_min,
-        f"sides that have maps of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws",
-        "Raise it, or data.env.levels, for more different maps.",
-    )
+    expected = f"sides that have maps of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"
+    remedy = "Raise it, or data.env.levels, for more different maps."
+    raise ConfigError("data.env.side_min", parameters.side_min, expected, remedy)
 
 
 def draw_names(parameters: GridParameters, rng: random.Random, side: int) -> tuple[GridLabels, tuple[int, ...]]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from cod_lightning.envs.checks import check_between, check_choice, check_in, check_share, check_turns
+from cod_lightning.envs.checks import check_between, check_choice, check_in, check_share, check_span, check_turns
 from cod_lightning.envs.pde.templates import FAMILIES, eligible
 from cod_lightning.errors import ConfigError
 
@@ -22,20 +22,11 @@ def check_parameters(env: "PDEDiscovery") -> None:
         need = "measure and answer" if compact else "measure, fit and finalise"
         raise ConfigError("data.env.max_turns", env.max_turns, f"at least {fewest}, to {need}", "6 is the reference's.")
     most = 2 if compact else 3
-    if not 1 <= env.min_terms <= env.max_terms <= most:
-        raise ConfigError(
-            "data.env.max_terms",
-            env.max_terms,
-            f"1 <= min_terms ({env.min_terms}) <= max_terms <= {most}",
-            "1 and 2 are the reference's for training.",
-        )
+    low, high = env.min_terms, env.max_terms
+    check_span("min_terms", low, "max_terms", high, 1, most, "1 and 2 are the reference's for training.")
     if not compact and not eligible(env.family, env.min_terms, env.max_terms):
-        raise ConfigError(
-            "data.env.max_terms",
-            env.max_terms,
-            f"a number of terms that {env.family} has; its reactions have 1-2 (training) or 2-3 terms (evaluation)",
-            "Use 2 for training, 3 for evaluation.",
-        )
+        has = f"a number of terms that {env.family} has; its reactions have 1-2 (training) or 2-3 terms (evaluation)"
+        raise ConfigError("data.env.max_terms", env.max_terms, has, "Use 2 for training, 3 for evaluation.")
     fewest = 4 if compact else 1
     check_in("data.env.point_budget", env.point_budget, fewest, 24, "6 is the reference's.")
     check_between("data.env.noise_level", env.noise_level, 0, 0.1, "0.002 is the reference's.")
