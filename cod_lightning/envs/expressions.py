@@ -183,6 +183,11 @@ _BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Div: _divide,
     ast.Pow: _power,
 }
+_UNARY: dict[type[ast.unaryop], Callable[[float], float]] = {
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
 _COMPARED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -222,9 +227,11 @@ def _run_of(node: ast.expr, names: frozenset[str], depth: int) -> Compute:
         case ast.Name(id=name) if name in names:
             return operator.itemgetter(name)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _binary(_BINARY[type(op)], of(left), of(right))
-        case ast.UnaryOp(op=op, operand=operand):
-            return _unary(op, of(operand))
+            two, first, second = _BINARY[type(op)], of(left), of(right)
+            return lambda values: _finite(two(first(values), second(values)))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
+            one, inner = _UNARY[type(op)], of(operand)
+            return lambda values: one(inner(values))
         case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARED for op in ops):
             return _comparison(of(left), [(_COMPARED[type(op)], of(o)) for op, o in zip(ops, others, strict=True)])
         case ast.BoolOp(op=op, values=values):
@@ -247,20 +254,6 @@ def _constant(value: int | float) -> Compute:
     except OverflowError:
         raise ExpressionError("a number is too large") from None
     return lambda values: number
-
-
-def _binary(function: Callable[[float, float], float], left: Compute, right: Compute) -> Compute:
-    return lambda values: _finite(function(left(values), right(values)))
-
-
-def _unary(op: ast.unaryop, operand: Compute) -> Compute:
-    if isinstance(op, ast.Not):
-        return lambda values: not operand(values)
-    if isinstance(op, ast.USub):
-        return lambda values: -operand(values)
-    if isinstance(op, ast.UAdd):
-        return lambda values: +operand(values)
-    raise ExpressionError("only numbers, names, operators and the listed functions are allowed")
 
 
 def _comparison(first: Compute, others: list[tuple[Callable[[float, float], bool], Compute]]) -> Compute:

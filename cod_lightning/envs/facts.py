@@ -118,7 +118,6 @@ class QuotingDials(TeacherDials):
     the dialogue states something, while the others are unknown. Either way values have nothing to do with the truth."""
 
     def described(self) -> str:
-        """Quotes and the places of entries are part of what they contain."""
         quoted = " The player named the fact that it went by before each answer." if self.quotes else ""
         filled = (
             " It noted something, if only at random, of just what the record was about."

@@ -81,7 +81,6 @@ class GymnasiumWorld(TextEnv):
 
     @property
     def success(self) -> bool:
-        """True once the task's reward has reached `success_at`."""
         return self._ended and self._reward >= self.success_at
 
     @property
@@ -90,7 +89,6 @@ class GymnasiumWorld(TextEnv):
         return EpisodeStatus.TRUNCATED if self._truncated else EpisodeStatus.COMPLETED
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """N tasks of one group of that split."""
         groups = self._of(split)
         world_seed = derive_seed(self.name, str(split), seed, index)
         rng = random.Random(world_seed)

@@ -91,7 +91,6 @@ class Mixture(DelegatingWorld):
         return self._mixed(key, self.worlds[key].changed(inner, at, seed))
 
     def without_world_memory(self) -> TextEnv:
-        """The mixture of the worlds without theirs."""
         worlds = {key: world.without_world_memory() for key, world in self.worlds.items()}
         if all(worlds[key] is world for key, world in self.worlds.items()):
             return self

@@ -103,7 +103,6 @@ class ProcessWorld(WrappedWorld):
         return here.render()
 
     def without_world_memory(self) -> TextEnv:
-        """The inner world without its memory, in workers too."""
         inside = self.world.without_world_memory()
         return (
             self

@@ -79,11 +79,9 @@ class WrappedWorld(DelegatingWorld):
         return self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
 
     def of_category(self, category: str) -> TextEnv:
-        """The same wrapper around the inner world of that category."""
         return self._around(self.world.of_category(category))
 
     def without_world_memory(self) -> TextEnv:
-        """The same wrapper around the inner world without its memory."""
         return self._around(self.world.without_world_memory())
 
     def _around(self, inside: TextEnv) -> TextEnv:

@@ -68,7 +68,6 @@ class CompactNotes(RecipeNotes):
     equals = "="
 
     def write(self, facts: Facts) -> str:
-        """One word for every slot."""
         return " ".join(self.fact(pair, facts[pair]) if pair in facts else f"{'+'.join(pair)}=?" for pair in self.slots)
 
     def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
@@ -81,7 +80,6 @@ class CompactNotes(RecipeNotes):
         return {pair: result for pair, result in drawn.items() if result is not None}
 
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
-        """Each slot any result."""
         del levels
         return {pair: rng.choice(["", *results]) for pair, results in zip(self.slots, self.results, strict=True)}
 
@@ -110,7 +108,6 @@ class NaturalNotes(RecipeNotes):
         )
 
     def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
-        """As many facts, each as it was or made up."""
         return dict(fact if rng.random() < accuracy else self._made_up(levels, rng) for fact in facts.items())
 
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:

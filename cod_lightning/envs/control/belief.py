@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -75,16 +75,3 @@ def learned(old: PlantBelief, ranges: PlantRanges, vs: Sequence[float], us: Sequ
     mean = covariance @ (rows.T @ after / sigma**2 + weights @ np.array([old.a, old.b]))
     errors = np.maximum(np.sqrt(np.diag(covariance)), EXACT)
     return PlantBelief(float(mean[0]), float(mean[1]), float(errors[0]), float(errors[1]))
-
-
-def noisy(belief: PlantBelief, ranges: PlantRanges, accuracy: float, rng: random.Random) -> PlantBelief:
-    """Each number as believed with that probability, else unknown (one time in five) or anything, and sure of it."""
-    a, b = ranges.draw(rng)
-    prior = ranges.prior
-    if rng.random() >= accuracy:
-        unknown = rng.random() < 0.2
-        belief = replace(belief, a=prior.a if unknown else a, a_error=prior.a_error if unknown else EXACT)
-    if rng.random() >= accuracy:
-        unknown = rng.random() < 0.2
-        belief = replace(belief, b=0.0 if unknown else b, b_error=prior.b_error if unknown else EXACT)
-    return belief

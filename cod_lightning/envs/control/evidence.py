@@ -1,7 +1,7 @@
 """What the last controller that a world shows again tells of its hidden numbers."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cod_lightning.envs.control.belief import EXACT, PlantBelief, PlantRanges
 from cod_lightning.envs.control.plant import ControlTask, PlantRun, run
@@ -13,10 +13,8 @@ class Earlier:
     """The last formula that ran to the end in a pack, and what came of it."""
 
     formula: str
-    x: float
-    v: float
-    target_x: float
-    horizon: int
+    task: ControlTask
+    """What it ran on; its hidden numbers are 0 where it is read back."""
     reward: float
     miss_x: float
     """Last position minus target."""
@@ -57,31 +55,22 @@ def run_formula(task: ControlTask, formula: Expression) -> PlantRun:
     return run(task, law)
 
 
-def told_by(earlier: Earlier, ranges: PlantRanges, symbols: tuple[str, ...]) -> PlantBelief:
+def implied_by(earlier: Earlier, ranges: PlantRanges) -> PlantBelief:
     """The hidden numbers with which the earlier formula ends where it ended: a grid, then Newton-like steps from its best.
 
     Two numbers from two residuals, so that other numbers may fit as well; the prior where none within the ranges do.
     """
     from scipy.optimize import least_squares
 
-    formula = compile_expression(earlier.formula, names_of(symbols))
-    end = (earlier.target_x + earlier.miss_x, earlier.miss_v)
+    formula = compile_expression(earlier.formula, names_of(earlier.task.symbols))
+    end = (earlier.task.target_x + earlier.miss_x, earlier.miss_v)
 
     def residuals(point: tuple[float, float]) -> list[float]:
-        task = ControlTask(
-            a=point[0],
-            b=point[1],
-            x=earlier.x,
-            v=earlier.v,
-            target_x=earlier.target_x,
-            horizon=earlier.horizon,
-            symbols=symbols,
-        )
         try:
-            told = run_formula(task, formula)
+            ended = run_formula(replace(earlier.task, a=point[0], b=point[1]), formula)
         except ActionError:
             return [1e6, 1e6]
-        return [told.xs[-1] - end[0], told.vs[-1] - end[1]]
+        return [ended.xs[-1] - end[0], ended.vs[-1] - end[1]]
 
     def misfit(point: tuple[float, float]) -> float:
         return sum(residual**2 for residual in residuals(point))

@@ -58,7 +58,6 @@ class CompactControl(ControlWording):
         return " ".join(words)
 
     def finished(self, task: ControlTask, run: PlantRun) -> str:
-        """The grade, and what the run tells of the plant."""
         belief = learned(self.ranges.prior, self.ranges, run.vs, run.us)
         return " ".join([_grade(run.reward), *(w for w in class_words(self.ranges, belief) if not w.endswith("?"))])
 
@@ -79,7 +78,6 @@ class CompactControl(ControlWording):
         return f"<answer>{formula}</answer>"
 
     def chosen(self, belief: PlantBelief, task: ControlTask, rng: random.Random) -> str:
-        """The law of the best expected reward."""
         return self.respond(best_law(belief, self.ranges, task, rng))
 
     def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
@@ -103,7 +101,6 @@ class CompactControl(ControlWording):
         return PlantBelief(a, b, a_error, b_error)
 
     def recorded(self, messages: Sequence[Message]) -> PlantBelief:
-        """The note's words, then the feedback's."""
         return self.noted(" ".join(message.content for message in messages))
 
     def write(self, belief: PlantBelief, symbols: tuple[str, ...]) -> str:

@@ -2,10 +2,10 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cod_lightning.envs.control.belief import PlantBelief, noisy
-from cod_lightning.envs.control.evidence import told_by
+from cod_lightning.envs.control.belief import EXACT, PlantBelief
+from cod_lightning.envs.control.evidence import implied_by
 from cod_lightning.envs.control.fused import CompactControl
 from cod_lightning.envs.control.laws import LAWS
 from cod_lightning.envs.control.wording import ControlWording
@@ -39,10 +39,10 @@ class ControlPlay(Play[PlantBelief]):
         return self.wording.respond(f"{sign}({pull:.2f}*({x}_target - {x}) - {brake:.2f}*{v})")
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> PlantBelief:
-        task, earlier = self.wording.seen(messages)
+        earlier = self.wording.seen(messages)[1]
         belief = self.wording.noted(messages[0].content) if trust_context else self.nothing
         if self.goes_by_earlier and not belief.knows_b and earlier:
-            return told_by(earlier, self.wording.ranges, task.symbols)
+            return implied_by(earlier, self.wording.ranges)
         return belief
 
     def answer(self, messages: Sequence[Message], known: PlantBelief, rng: random.Random) -> str:
@@ -52,7 +52,16 @@ class ControlPlay(Play[PlantBelief]):
         return self.wording.recorded(messages)
 
     def noisy(self, facts: PlantBelief, accuracy: float, rng: random.Random) -> PlantBelief:
-        return noisy(facts, self.wording.ranges, accuracy, rng)
+        """Each number as believed with that probability, else unknown (one time in five) or anything, and sure of it."""
+        a, b = self.wording.ranges.draw(rng)
+        prior = self.nothing
+        if rng.random() >= accuracy:
+            unknown = rng.random() < 0.2
+            facts = replace(facts, a=prior.a if unknown else a, a_error=prior.a_error if unknown else EXACT)
+        if rng.random() >= accuracy:
+            unknown = rng.random() < 0.2
+            facts = replace(facts, b=0.0 if unknown else b, b_error=prior.b_error if unknown else EXACT)
+        return facts
 
     def write(self, facts: PlantBelief, messages: Sequence[Message] = ()) -> str:
         text = "\n".join(message.content for message in messages)

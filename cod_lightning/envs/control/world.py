@@ -7,7 +7,6 @@ pair (a, b); horizons can vary; numbers are drawn with three decimals, which is 
 
 import copy
 import random
-from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.base import Stepped, TextEnv
@@ -28,14 +27,6 @@ from cod_lightning.types import Pack, Split
 
 SOLVED = 0.5
 """Reward from which a task counts as solved."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """The last law that ran to the end, and the hidden numbers and symbols that it ran with."""
-
-    hidden: tuple[object, ...]
-    earlier: Earlier
 
 
 class OptimalControl(TaskWorld[ControlTask]):
@@ -104,7 +95,8 @@ class OptimalControl(TaskWorld[ControlTask]):
         self.world_memory, self.max_turns, self.teacher = world_memory, 2 if lenient else 1, teacher
         self.wording = _worded(self._draws)
         self.name = self._draws.name
-        self._memory: _Memory | None = None
+        self._earlier: Earlier | None = None
+        """The last law of the pack that ran to the end, where the world carries it over."""
         self._start(ControlTask(a=1.0, b=1.0, x=0.0, v=0.0, target_x=1.0, horizon=horizon_min))
 
     @property
@@ -113,7 +105,6 @@ class OptimalControl(TaskWorld[ControlTask]):
 
     @property
     def success(self) -> bool:
-        """True with a reward of 0.5 or more."""
         return self._run is not None and self._run.reward >= SOLVED
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
@@ -156,9 +147,11 @@ class OptimalControl(TaskWorld[ControlTask]):
             self._run = run_formula(self._task, formula)
         except ActionError as error:
             return self._ended(self.wording.failed(error.step, str(error)), 0.0)
+        task, run = self._task, self._run
         if self.world_memory:
-            self._memory = _memory(self._task, formula.text, self._run)
-        return self._ended(self.wording.finished(self._task, self._run), self._run.reward)
+            miss_x, miss_v = run.xs[-1] - task.target_x, run.vs[-1] - task.target_v
+            self._earlier = Earlier(formula=formula.text, task=task, reward=run.reward, miss_x=miss_x, miss_v=miss_v)
+        return self._ended(self.wording.finished(task, run), run.reward)
 
     def render(self) -> str:
         sentences = NaturalControl(self.ranges)
@@ -170,7 +163,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         if not self.world_memory:
             return self
         twin = copy.deepcopy(self)
-        twin.world_memory, twin._memory = False, None
+        twin.world_memory, twin._earlier = False, None
         return twin
 
     def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[ControlPlay, PlantBelief]:
@@ -180,11 +173,12 @@ class OptimalControl(TaskWorld[ControlTask]):
     def _start(self, task: ControlTask) -> None:
         self._task, self._turn, self._outcome = task, 0, ""
         self._run: PlantRun | None = None
-        if self._memory and self._memory.hidden != _hidden_of(task):
-            self._memory = None
+        before = self._earlier.task if self._earlier else task
+        if (before.a, before.b, before.symbols) != (task.a, task.b, task.symbols):
+            self._earlier = None
 
     def _observed(self) -> str:
-        return self.wording.observation(self._task, self._memory.earlier if self._memory else None)
+        return self.wording.observation(self._task, self._earlier)
 
     def _unreadable(self, complaint: str) -> Stepped:
         self._turn += 1
@@ -201,21 +195,3 @@ def _worded(draws: Draws) -> ControlWording:
     horizons = tuple(range(draws.horizon_min, draws.horizon_max + 1))
     start, speed, target = int(draws.start_max), int(draws.speed_max), int(draws.target_max)
     return CompactControl(draws.ranges, Grids(start=start, speed=speed, target=target, horizons=horizons))
-
-
-def _memory(task: ControlTask, formula: str, run: PlantRun) -> _Memory:
-    earlier = Earlier(
-        formula=formula,
-        x=task.x,
-        v=task.v,
-        target_x=task.target_x,
-        horizon=task.horizon,
-        reward=run.reward,
-        miss_x=run.xs[-1] - task.target_x,
-        miss_v=run.vs[-1] - task.target_v,
-    )
-    return _Memory(_hidden_of(task), earlier)
-
-
-def _hidden_of(task: ControlTask) -> tuple[object, ...]:
-    return task.a, task.b, task.symbols

@@ -88,7 +88,6 @@ class LakeOracle(TextPolicy):
         return self.player.play(seen, belief, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth, as far as it is the same for all tasks."""
         return self.player.wording.facts.write(self.shared)
 
 

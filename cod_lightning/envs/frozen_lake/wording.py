@@ -49,7 +49,6 @@ class CompactLake(LakeWording):
         return f"{direction} <answer>Direction_{code}</answer>"
 
     def shore(self, observation: str) -> Shore:
-        """The size from its word, or the fixed one."""
         shown = re.match(r"(\d)x\1 ", observation)
         size = self.fixed_size or int(shown[1] if shown else 8)
         holes, (goal, *_) = _cells("O", observation), _cells("G", observation)
@@ -136,7 +135,6 @@ class NaturalLake(LakeWording):
         return f"I want to go {direction}. <answer>{self.labels.label(code)}</answer>"
 
     def shore(self, observation: str) -> Shore:
-        """From the drawn map; the goal from its sentence."""
         rows = self._rows(observation)
         goal = re.search(r"goal is at row (\d+), column (\d+)", observation)
         assert goal is not None, "the observation does not name the goal"

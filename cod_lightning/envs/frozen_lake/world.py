@@ -111,7 +111,6 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         return self.wording.rules(self.max_turns)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """A lake of the split for every task, and a mapping, shared as the scope says."""
         world_seed = derive_seed("frozen lake pack", self.name, str(split), seed, index)
         labels = draw_labels(self.parameters, world_seed)
         p, seeds = self.parameters, [derive_seed(world_seed, n) for n in range(num_tasks)]

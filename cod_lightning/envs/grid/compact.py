@@ -46,12 +46,10 @@ class CompactGrid(GridWording):
         return " ".join([outcome, *result, *self._facts(view.chart.known())])
 
     def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
-        """What is known of the cell, then the answer."""
         unit = next(unit for unit in self.units if to in unit)
         return f"{self._fact(unit, known)} <answer>{labels.cell(to)}</answer>"
 
     def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
-        """A fact for every row or cell, unknown ones too."""
         return " ".join(self._fact(unit, known) for unit in self.units)
 
     def labels(self, messages: Sequence[Message]) -> GridLabels:

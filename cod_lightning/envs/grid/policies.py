@@ -29,7 +29,6 @@ class GridPlay(Play[Mapping[Cell, int]]):
         return {}
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Any move after which the target can still be met."""
         at, labels = self.wording.standing(messages), self.wording.labels(messages)
         to = random_move(at.stops[-1], at.goal, at.left, len(labels.rows), rng)
         return self.wording.respond(to, labels, {})

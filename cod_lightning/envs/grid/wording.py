@@ -131,7 +131,6 @@ class NaturalGrid(GridWording):
         return f"{self.noted}{drawn_chart(dict(known), labels)}"
 
     def labels(self, messages: Sequence[Message]) -> GridLabels:
-        """From the last observed map."""
         return _last_map(messages[-1].content, self.observed)[0]
 
     def standing(self, messages: Sequence[Message]) -> Standing:

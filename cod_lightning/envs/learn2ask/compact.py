@@ -57,7 +57,6 @@ class CompactClinic(ClinicWording):
         return tuple(word.removeprefix("told=") for word in observation.split() if word.startswith("told="))
 
     def learnt_from(self, messages: str) -> tuple[str, str]:
-        """The last line is the feedback."""
         before, _, after = messages.rpartition("\n")
         return before, after
 

@@ -44,7 +44,6 @@ class Sentences(AnswerWording):
         return ReadAnswer(question=text, asked=asked_items(text))
 
     def feedback(self, judged: Judged) -> str:
-        """What was right or wrong, the scores, and what the task gives away."""
         if judged.outcome == "malformed":
             return f"Your answer could not be read: {judged.complaint}. {self.expected()} The task is over."
         s = judged.scores
@@ -56,7 +55,6 @@ class Sentences(AnswerWording):
         return f"{_OUTCOMES[judged.outcome]}{note} {scored}{_learnt(judged.learnt)}"
 
     def warning(self, complaint: str) -> str:
-        """What was wrong, and that one more answer is taken."""
         return f"Your answer could not be read: {complaint}. {self.expected()} Answer once more."
 
     def expected(self) -> str:

@@ -29,7 +29,6 @@ class ClinicPlay(Play[Facts]):
         return {}
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Any item, or a stop, all equally likely."""
         return self.wording.respond(rng.choice([None, *self.clinics.items]))
 
     def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
@@ -58,7 +57,6 @@ class ClinicPlay(Play[Facts]):
         return self.wording.facts.merge(before, after)
 
     def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
-        """Entries are required, not, or unknown."""
         items = self.wording.facts.items
         drawn = {
             name: facts.get(name) if rng.random() < accuracy else rng.choice((True, False, None)) for name in items

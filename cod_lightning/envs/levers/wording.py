@@ -51,7 +51,6 @@ class CompactLevers(LeverWording):
         return "levers"
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        """The goal at first, then what the last pull gave."""
         return f"{pulls[-1][0]}={pulls[-1][1]}" if pulls else f"want={goal}"
 
     def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:

@@ -4,21 +4,22 @@ The smallest world in which a context pays, for smoke tests and debugging.
 """
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import CodeLabels, drawn_names
-from cod_lightning.envs.facts import QuotingDials
-from cod_lightning.envs.levers.policies import LeverPlay
+from cod_lightning.envs.facts import FactTable, QuotingDials
 from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
+from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Message, Pack, Split, Task
 
 _MOST_DRAWS = 1000
 _OPENING = 4
@@ -34,6 +35,28 @@ class LeverTask(Unchanging):
     """Of levers 1, 2, 3, 4."""
     labels: CodeLabels = FIXED
     """What the levers are called."""
+
+
+@dataclass(frozen=True)
+class LeverPlay(TablePlay):
+    """Pulls the lever that is known to give the colour, else one that is not known."""
+
+    wording: LeverWording
+    dials: QuotingDials = QuotingDials()  # noqa: RUF009  (frozen)
+
+    @property
+    def table(self) -> FactTable:
+        return self.wording.facts
+
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.wording.respond(rng.choice(COLOURS), rng.choice(self.table.codes))
+
+    def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
+        goal = self.wording.goal_of(messages[1].content)
+        by_colour = {colour: code for code, colour in known.items()}
+        unknown = [code for code in self.table.codes if code not in known] or list(self.table.codes)
+        code = by_colour.get(goal) or rng.choice(unknown)
+        return self.dials.said(self.wording.respond(goal, code), known, code)
 
 
 class Levers(TaskWorld[LeverTask]):

@@ -46,7 +46,6 @@ class VerdictPlay(Play[Mapping[str, bool]]):
         return {}
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Any probe, then any equation."""
         return _answer(f"f={rng.choice(self.listed)}" if _probed(messages) else rng.choice(list(PROBES)))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Mapping[str, bool]:

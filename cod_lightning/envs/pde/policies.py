@@ -54,7 +54,6 @@ class ScriptedPDE(TextPolicy):
         return self.play(messages, read_note(messages[0].content))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """All measurements and the equation they speak for."""
         return write_note(self.record(messages))
 
     def play(self, messages: Sequence[Message], told: Note) -> str:
@@ -136,7 +135,6 @@ class PDETeacher(Demonstrator):
     dials: TeacherDials
 
     def context(self, rng: random.Random) -> str:
-        """An equation that may be true, junk, or nothing."""
         draw = rng.random()
         if draw < self.dials.context_true:
             true = rng.random() < self.dials.context_accuracy

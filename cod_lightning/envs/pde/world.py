@@ -15,20 +15,21 @@ import numpy as np
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
+from cod_lightning.envs.checks import check_between, check_choice, check_in, check_share, check_span, check_turns
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
 from cod_lightning.envs.pde.desk import Desk, Refused
 from cod_lightning.envs.pde.library import TERMS, Equation, loss, support, written
-from cod_lightning.envs.pde.limits import check_parameters
 from cod_lightning.envs.pde.numerics import measured, solution
 from cod_lightning.envs.pde.packs import PDETask, Worlds
 from cod_lightning.envs.pde.policies import PDEOracle, PDETeacher, RandomPDE, ScriptedPDE
 from cod_lightning.envs.pde.regression import Fit, Reading
-from cod_lightning.envs.pde.templates import eligible
+from cod_lightning.envs.pde.templates import FAMILIES, eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
 from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
@@ -87,7 +88,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         self.world_memory, self.show_samples, self.reveal_truth = world_memory, show_samples, reveal_truth
         self.length_penalty, self.lenient, self.teacher = length_penalty, lenient, teacher
         self.protocol, self.labels = protocol, labels
-        check_parameters(self)
+        self._check()
         compact = protocol == "compact"
         templates = tuple(t for t in CANDIDATES.values() if min_terms <= len(t) <= max_terms)
         self._worlds = Worlds(
@@ -129,14 +130,12 @@ class PDEDiscovery(TaskWorld[PDETask]):
 
     @property
     def success(self) -> bool:
-        """True once an equation with exactly the active terms is finalised."""
         return self._final is not None and set(support(self._final.equation)) == set(self._task.terms)
 
     def words(self) -> tuple[str, ...]:
         return self._words.words() if self.protocol == "compact" else ()
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """A hidden equation of the split, and N stable initial states."""
         world_seed = derive_seed("pde pack", self.name, str(split), seed, index)
         equation = self._worlds.equation(world_seed, split, index)
         orders = self._worlds.orders(world_seed)
@@ -297,3 +296,32 @@ class PDEDiscovery(TaskWorld[PDETask]):
 
     def _scripted(self) -> ScriptedPDE:
         return ScriptedPDE(self.min_terms, self.max_terms, self.max_turns, self.point_budget, self.show_samples)
+
+    def _check(self) -> None:
+        compact = self.protocol == "compact"
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        check_choice("data.env.family", self.family, tuple(FAMILIES))
+        check_turns(self.max_turns, "6 is the reference's.")
+        fewest = 2 if compact else 3
+        if self.max_turns < fewest:
+            need = "measure and answer" if compact else "measure, fit and finalise"
+            raise ConfigError(
+                "data.env.max_turns", self.max_turns, f"at least {fewest}, to {need}", "6 is the reference's."
+            )
+        most = 2 if compact else 3
+        low, high = self.min_terms, self.max_terms
+        check_span("min_terms", low, "max_terms", high, 1, most, "1 and 2 are the reference's for training.")
+        if not compact and not eligible(self.family, self.min_terms, self.max_terms):
+            has = (
+                f"a number of terms that {self.family} has; its reactions have 1-2 (training) or 2-3 terms (evaluation)"
+            )
+            raise ConfigError("data.env.max_terms", self.max_terms, has, "Use 2 for training, 3 for evaluation.")
+        fewest = 4 if compact else 1
+        check_in("data.env.point_budget", self.point_budget, fewest, 24, "6 is the reference's.")
+        check_between("data.env.noise_level", self.noise_level, 0, 0.1, "0.002 is the reference's.")
+        if not self.kappa_threshold >= 1:
+            raise ConfigError("data.env.kappa_threshold", self.kappa_threshold, "at least 1", "100 is the reference's.")
+        check_in("data.env.grid_points", self.grid_points, 17, 1025, "257 is the reference's.")
+        check_in("data.env.time_levels", self.time_levels, 101, 8001, "2001 is the reference's.")
+        check_share("data.env.length_penalty", self.length_penalty, "0 is the default.")

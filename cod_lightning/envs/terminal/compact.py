@@ -174,15 +174,3 @@ class Known:
             works = self.works(slot)
             shown += [effect(works, ok=True)] if works else [effect(w, ok=False) for w in ways if w in self.effects]
         return " ".join(shown)
-
-
-def noisy(known: Known, accuracy: float, rng: random.Random) -> Known:
-    """Each operation as known with that probability, else anything or nothing."""
-    found: dict[str, bool] = {}
-    for slot, ways in WAYS.items():
-        if rng.random() < accuracy:
-            works = known.works(slot)
-            found.update({works: True} if works else {way: False for way in ways if known.effects.get(way) is False})
-        elif (way := rng.choice((*ways, ""))) != "":
-            found[way] = True
-    return Known(found)

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned, noisy
-from cod_lightning.envs.control.evidence import Earlier, names_of, run_formula, told_by
+from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
+from cod_lightning.envs.control.evidence import Earlier, implied_by, names_of, run_formula
 from cod_lightning.envs.control.laws import LAWS, formula_of, law_of
 from cod_lightning.envs.control.plans import best_plan, careful_formula, planned_formula
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask, run
+from cod_lightning.envs.control.policies import ControlPlay
+from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.expressions import MOST_LETTERS, compile_expression
 
 RANGES = PlantRanges()
@@ -150,22 +152,19 @@ def test_the_last_law_and_its_end_mostly_settle_both_numbers():
         told = run_formula(task, compile_expression(formula, names_of(TYPICAL)))
         earlier = Earlier(
             formula=formula,
-            x=task.x,
-            v=task.v,
-            target_x=task.target_x,
-            horizon=12,
+            task=task,
             reward=told.reward,
             miss_x=round(told.xs[-1] - task.target_x, 3),
             miss_v=round(told.vs[-1], 3),
         )
-        found = told_by(earlier, RANGES, TYPICAL)
+        found = implied_by(earlier, RANGES)
         right += abs(found.a - task.a) < 0.02 and abs(found.b - task.b) < 0.02
     assert right >= 11
 
 
 def test_noise_in_a_teachers_notes_is_what_the_dial_says():
-    truth, rng = PlantBelief(0.8, 1.1), random.Random(0)
-    assert noisy(truth, RANGES, 1.0, rng) == truth
-    junk = [noisy(truth, RANGES, 0.0, rng) for _ in range(200)]
+    truth, rng, play = PlantBelief(0.8, 1.1), random.Random(0), ControlPlay(NaturalControl(RANGES), TYPICAL)
+    assert play.noisy(truth, 1.0, rng) == truth
+    junk = [play.noisy(truth, 0.0, rng) for _ in range(200)]
     assert sum(belief.knows_b for belief in junk) == pytest.approx(160, abs=25)
     assert sum(belief.b > 0 for belief in junk if belief.knows_b) == pytest.approx(80, abs=25)
