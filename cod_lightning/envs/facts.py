@@ -157,11 +157,6 @@ def noisy_facts(
     return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else other(code) for code in table.codes}
 
 
-def recorded_facts(table: FactTable, messages: Sequence[Message]) -> dict[int, str]:
-    """What the dialogue of an update episode states: the old context, overruled by what was seen."""
-    return table.complete(table.parse("\n".join(message.content for message in messages)))
-
-
 def known_facts(table: FactTable, messages: Sequence[Message], *, trust_context: bool) -> dict[int, str]:
     """Effects seen in this dialogue, and the context's facts that do not contradict them."""
     seen: dict[int, str] = {}

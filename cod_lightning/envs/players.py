@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy
-from cod_lightning.envs.facts import FactTable, QuotingDials, TeacherDials, known_facts, noisy_facts, recorded_facts
+from cod_lightning.envs.facts import FactTable, QuotingDials, TeacherDials, known_facts, noisy_facts
 from cod_lightning.types import Message
 
 F = TypeVar("F")
@@ -151,7 +151,7 @@ class TablePlay(Play[Mapping[int, str]]):
         return known_facts(self.table, messages, trust_context=trust_context)
 
     def recorded(self, messages: Sequence[Message]) -> Mapping[int, str]:
-        return recorded_facts(self.table, messages)
+        return self.table.complete(self.table.parse("\n".join(message.content for message in messages)))
 
     def noisy(self, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> Mapping[int, str]:
         return noisy_facts(self.table, facts, accuracy, rng, only_stated=self.dials.fills == "stated")

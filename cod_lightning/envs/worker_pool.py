@@ -125,7 +125,9 @@ class WorkerPool:
             errand.given_to(None)  # from here on nobody kills it
             self._give_back(worker, healthy)
         if answer.out_of_memory:
-            raise WorldOutOfMemory(f"a call took more than the {_gib(call)} GiB that a worker may take")
+            most = call.limits.memory_bytes
+            gib = "free" if most is None else f"{most / 2**30:g}"
+            raise WorldOutOfMemory(f"a call took more than the {gib} GiB that a worker may take")
         if answer.error:
             raise EnvironmentFailure(answer.error)
         return answer
@@ -150,14 +152,12 @@ class WorkerPool:
         self._all.add(worker)
         try:
             ready = worker.answer(_START_S)
+            if ready.error:
+                raise EnvironmentFailure(f"a worker process could not make the world: {ready.error}")
         except EnvironmentFailure:
             self._all.discard(worker)
             worker.bury()
             raise
-        if ready.error:
-            self._all.discard(worker)
-            worker.bury()
-            raise EnvironmentFailure(f"a worker process could not make the world: {ready.error}")
         return worker
 
     def _give_back(self, worker: Worker, healthy: bool) -> None:
@@ -170,10 +170,6 @@ class WorkerPool:
             else:
                 self._num -= 1
             self._changed.notify()
-
-
-def _gib(call: Call) -> str:
-    return "free" if call.limits.memory_bytes is None else f"{call.limits.memory_bytes / 2**30:g}"
 
 
 def _context(modules: Iterable[str]) -> Any:

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.types import EpisodeStatus, Pack, Split
+from cod_lightning.types import EpisodeStatus
 
 
 def delegated(path: str) -> Any:
@@ -68,15 +68,13 @@ class WrappedWorld(DelegatingWorld):
     def inside(self) -> TextEnv:
         return self.world
 
+    sample_pack = delegated("world.sample_pack")
     categories = delegated("world.categories")
     words = delegated("world.words")
     close = delegated("world.close")
     changed = delegated("world.changed")
     reference = delegated("world.reference")
     demonstrator = delegated("world.demonstrator")
-
-    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        return self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
 
     def of_category(self, category: str) -> TextEnv:
         return self._around(self.world.of_category(category))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from cod_lightning.envs.alchemy.graph import fixed_names, levels, slots_of
 from cod_lightning.envs.alchemy.notes import CompactNotes
 from cod_lightning.envs.alchemy.plan import Pair
-from cod_lightning.envs.alchemy.wording import AlchemySeen, AlchemyView, AlchemyWording, Combination, Rules
+from cod_lightning.envs.alchemy.wording import AlchemySeen, AlchemyView, AlchemyWording, Combination
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message
 
@@ -21,8 +21,7 @@ class CompactAlchemy(Unchanging, AlchemyWording):
         results = tuple(self.tiers[max(self.levels[name] for name in pair) + 1] for pair in slots)
         self.notes = self._slots = CompactNotes(slots, results)
 
-    def rules(self, rules: Rules) -> str:
-        del rules
+    def rules(self, listed: Sequence[Sequence[str]], noun: str) -> str:
         return "alchemy"
 
     def observation(self, view: AlchemyView) -> str:

@@ -7,11 +7,10 @@ words it has one word for every pair that may be a recipe, in a fixed order, and
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cod_lightning.envs.alchemy.plan import Pair, pair_of
-from cod_lightning.types import Message
 
 Facts = Mapping[Pair, str]
 """What pairs give; an empty text is nothing."""
@@ -51,10 +50,6 @@ class RecipeNotes(ABC):
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
         """Facts made up from nothing but the elements."""
 
-    def recorded(self, messages: Sequence[Message]) -> dict[Pair, str]:
-        """What the dialogue of an update episode states: the old context, overruled by what was seen."""
-        return self.parse("\n".join(message.content for message in messages))
-
 
 @dataclass(frozen=True)
 class CompactNotes(RecipeNotes):
@@ -85,11 +80,10 @@ class CompactNotes(RecipeNotes):
 
     def words(self) -> tuple[str, ...]:
         """Every word of every slot."""
-        return tuple(word for n in range(len(self.slots)) for word in self._choices(n))
-
-    def _choices(self, slot: int) -> list[str]:
-        pair = self.slots[slot]
-        return [*(self.fact(pair, result) for result in ("", *self.results[slot])), f"{'+'.join(pair)}={UNKNOWN}"]
+        words: list[str] = []
+        for pair, results in zip(self.slots, self.results, strict=True):
+            words += [*(self.fact(pair, result) for result in ("", *results)), f"{'+'.join(pair)}={UNKNOWN}"]
+        return tuple(words)
 
 
 @dataclass(frozen=True)

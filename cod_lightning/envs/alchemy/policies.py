@@ -44,7 +44,7 @@ class AlchemyPlay(Play[Facts]):
         return self.wording.respond(known.get(plan[0], ""), plan[0])
 
     def recorded(self, messages: Sequence[Message]) -> Facts:
-        return self.wording.notes.recorded(messages)
+        return self.wording.notes.parse("\n".join(message.content for message in messages))
 
     def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
         return self.wording.notes.noisy(facts, self.levels, accuracy, rng)

@@ -32,28 +32,11 @@ class AlchemyView:
     at_hand: tuple[tuple[str, int], ...]
     """Elements and their copies: base elements, then what was made."""
     num_base: int
-    limited: bool
     turn: int
     """Rounds used so far."""
-    max_turns: int
     last: Combination | None = None
     tried: tuple[tuple[Pair, str], ...] = ()
     """Combinations of this task and what they gave, in order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What the system text tells of a pack and its world."""
-
-    listed: Sequence[Sequence[str]]
-    """Names by tier as they are listed; empty where they are not shown."""
-    noun: str
-    limited: bool
-    single: bool
-    """Whether each element has exactly one recipe."""
-    gap: int
-    max_turns: int
-    length_penalty: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +61,8 @@ class AlchemyWording(WorldWording):
     max_turns: int
 
     @abstractmethod
-    def rules(self, rules: Rules) -> str:
-        """System text."""
+    def rules(self, listed: Sequence[Sequence[str]], noun: str) -> str:
+        """System text, with the names by tier as they are listed (empty where they are not shown), and the word for elements."""
 
     @abstractmethod
     def observation(self, view: AlchemyView) -> str:

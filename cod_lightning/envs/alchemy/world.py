@@ -15,7 +15,7 @@ from cod_lightning.envs.alchemy.notes import Facts
 from cod_lightning.envs.alchemy.plan import Pair, pair_of
 from cod_lightning.envs.alchemy.policies import AlchemyPlay
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
-from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination, Rules
+from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share, check_span, check_turns
@@ -110,7 +110,8 @@ class Alchemy(TaskWorld[AlchemyTask]):
         self.lenient, self.labels, self.teacher, self.protocol = lenient, labels, teacher, protocol
         check_choice("data.env.materials", materials, ("unlimited", "limited"))
         self._check()
-        self.wording: AlchemyWording = NaturalAlchemy(max_turns)
+        single = self.ranges.recipes == (1, 1)
+        self.wording: AlchemyWording = NaturalAlchemy(max_turns, self.limited, single, max_tier_gap, length_penalty)
         if protocol == "compact":
             sizes = self._fixed_sizes()
             self.wording = CompactAlchemy(sizes, max_tier_gap, cross_tier_max > 0, recipes_max == 1, max_turns)
@@ -128,17 +129,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
 
     @property
     def rules(self) -> str:
-        return self.wording.rules(
-            Rules(
-                listed=self._task.tiers if self.show_tiers else (),
-                noun=self._task.noun,
-                limited=self.limited,
-                single=self.ranges.recipes == (1, 1),
-                gap=self.ranges.max_tier_gap,
-                max_turns=self.max_turns,
-                length_penalty=self.length_penalty,
-            )
-        )
+        return self.wording.rules(self._task.tiers if self.show_tiers else (), self._task.noun)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A graph of the split, and a target (with limited materials also a stock) for every task."""
@@ -216,9 +207,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
             tier=levels(task.tiers)[task.target] if self.show_tiers else None,
             at_hand=tuple(self._have.items()),
             num_base=len(task.tiers[0]),
-            limited=self.limited,
             turn=self._turn,
-            max_turns=self.max_turns,
             last=self._last,
             tried=self._tried,
         )

@@ -80,11 +80,9 @@ def different_codes(belief: int) -> tuple[int, ...]:
 
 
 def _alike(belief: int, code: int, other: int) -> bool:
-    mappings = [MAPPINGS[i] for i in range(len(MAPPINGS)) if belief >> i & 1]
-    return belief_in(_swapped(mapping, code - 1, other - 1) for mapping in mappings) == belief
-
-
-def _swapped(mapping: Sequence[str], i: int, j: int) -> tuple[str, ...]:
-    swapped = list(mapping)
-    swapped[i], swapped[j] = swapped[j], swapped[i]
-    return tuple(swapped)
+    """Whether the belief stays the same when the two codes swap their meanings."""
+    swapped: list[Sequence[str]] = []
+    for mapping in (list(MAPPINGS[i]) for i in range(len(MAPPINGS)) if belief >> i & 1):
+        mapping[code - 1], mapping[other - 1] = mapping[other - 1], mapping[code - 1]
+        swapped.append(mapping)
+    return belief_in(swapped) == belief

@@ -7,14 +7,52 @@ from dataclasses import dataclass
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.code_labels import statements
 from cod_lightning.envs.facts import FactTable, QuotingDials
-from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, facts_of, meaning, told
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Lake
+from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, facts_of, meaning, moved, told
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake, distances_to, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.planner import plan_of
-from cod_lightning.envs.frozen_lake.reading import LakeSeen, context_belief
 from cod_lightning.envs.frozen_lake.view import LakeWording, Shore
 from cod_lightning.envs.players import TablePlay, Teacher
-from cod_lightning.types import Message
+from cod_lightning.types import Message, Role
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSeen:
+    """The dialogue of one task so far."""
+
+    shore: Shore
+    here: Cell
+    moves: tuple[tuple[int, Cell, Cell], ...]
+    """(code, from, to) of every answer that could be read."""
+    turn: int
+    """Turns used."""
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], wording: LakeWording) -> "LakeSeen":
+        """From system text, first observation, and then answers and observations in turn."""
+        shore = wording.shore(messages[1].content)
+        cells, codes = [shore.start], []
+        for message in messages[2:]:
+            if message.role is Role.USER:
+                cells.append(wording.position(message.content))
+            else:
+                codes.append(wording.code_of(message.content))
+        moves = tuple(move for move in zip(codes, cells, cells[1:], strict=False) if move[0])
+        return cls(shore, cells[-1], moves, len(cells) - 1)
+
+    def forward(self) -> list[str]:
+        """Directions that come one move closer to the goal."""
+        shore = self.shore
+        distance = distances_to(shore.goal, shore.holes, shore.size)
+        closer = distance.get(self.here, 0) - 1
+        return [d for d in DIRECTIONS if distance.get(neighbour(self.here, d, shore.size)) == closer]
+
+    def belief(self, prior: int = ALL) -> int:
+        """Mappings of `prior` that the moves leave possible; where they leave none of them, of all."""
+        seen = ALL
+        for code, before, after in self.moves:
+            seen &= moved(code, before, after, self.shore.size)
+        return seen & prior or seen or ALL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +90,8 @@ class ScriptedLakePolicy(TextPolicy):
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         wording = self.player.wording
         seen = LakeSeen.of(messages, wording)
-        prior = context_belief(wording, messages) if self.remembers else ALL
+        table = wording.facts
+        prior = told(table.complete(table.parse(messages[0].content))) if self.remembers else ALL
         return self.player.play(seen, seen.belief(prior), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:

@@ -6,8 +6,7 @@ from cod_lightning.envs.learn2ask.items import BY_NAME
 from cod_lightning.envs.learn2ask.judge import Judge
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask
-from cod_lightning.envs.learn2ask.scoring import WRONG, Scores
-from cod_lightning.envs.learn2ask.wording import ReadAnswer
+from cod_lightning.envs.learn2ask.wording import WRONG, ReadAnswer, Scores
 
 AnyTask = ClinicTask | RecordTask
 

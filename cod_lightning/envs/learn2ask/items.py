@@ -116,7 +116,7 @@ ITEMS: tuple[HistoryItem, ...] = (
 )
 """Item 2i and 2i + 1 are kin: a question about one is highly relevant where the other is missing."""
 BY_NAME = {item.name: item for item in ITEMS}
-_BY_TITLE = {item.title: item for item in ITEMS}
+BY_TITLE = {item.title: item for item in ITEMS}
 _READ_FIRST = ("allergy", "medication")
 """Their patterns take "drug allergy" and "pain medication" whole, so that these do not count as two items."""
 _PATTERNS = {
@@ -145,11 +145,6 @@ def kin_of(name: str) -> str:
     ('pain', 'fever')
     """
     return ITEMS[[item.name for item in ITEMS].index(name) ^ 1].name
-
-
-def item_titled(title: str) -> HistoryItem | None:
-    """The item with this title, if it is one of ours."""
-    return _BY_TITLE.get(title)
 
 
 def named_items(text: str) -> tuple[str, ...]:

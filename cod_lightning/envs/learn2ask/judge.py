@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.learn2ask.clinic import content_of
-from cod_lightning.envs.learn2ask.items import item_titled, named_items
+from cod_lightning.envs.learn2ask.items import BY_TITLE, named_items
 
 Dialogue = Sequence[tuple[str, str]]
 """(role, text) in order; the role is user (the patient) or assistant."""
@@ -52,7 +52,7 @@ class RuleJudge(Judge):
         """By rule; `dialogue` plays no part."""
         del dialogue
         form, note = format_of(question)
-        known = [item for title in missing if (item := item_titled(title))]
+        known = [item for title in missing if (item := BY_TITLE.get(title))]
         if len(known) == len(missing):
             content = content_of(asked_items(question), tuple(item.name for item in known))
         else:

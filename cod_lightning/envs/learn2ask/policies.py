@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.learn2ask.clinic import Clinics, content_of
 from cod_lightning.envs.learn2ask.protocol import Facts
-from cod_lightning.envs.learn2ask.scoring import Fusion, Scores
-from cod_lightning.envs.learn2ask.wording import ClinicWording
+from cod_lightning.envs.learn2ask.wording import ClinicWording, Fusion, Scores
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message
 

@@ -25,8 +25,7 @@ from cod_lightning.envs.learn2ask.policies import ClinicPlay
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.record_policies import Habits, RandomRecordPolicy, RecordOracle, ScriptedRecordPolicy
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
-from cod_lightning.envs.learn2ask.scoring import MAXIMA, Fusion
-from cod_lightning.envs.learn2ask.wording import Judged
+from cod_lightning.envs.learn2ask.wording import MAXIMA, Fusion, Judged
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError

@@ -14,7 +14,7 @@ from cod_lightning.envs.terminal.machine import (
     ShellError,
     files_of,
 )
-from cod_lightning.envs.terminal.options import options
+from cod_lightning.envs.terminal.options import need, options
 from cod_lightning.envs.terminal.session import Session
 
 MOST_MEMBERS = 100
@@ -83,7 +83,7 @@ def gzip(session: Session, arguments: list[str]) -> str:
     flags, _, places = options(here, "gzip", arguments, "kfvd")
     if "d" in flags:
         return gunzip(session, [*(["-k"] if "k" in flags else []), "--", *places])
-    _some(places, "gzip")
+    need(here, "gzip", places, 1)
     for place in places:
         path = here.resolve(place)
         node = here.find(path)
@@ -101,7 +101,7 @@ def gunzip(session: Session, arguments: list[str]) -> str:
     """The reverse."""
     here = session.here
     flags, _, places = options(here, "gunzip", arguments, "kfv")
-    _some(places, "gunzip")
+    need(here, "gunzip", places, 1)
     for place in places:
         path = here.resolve(place)
         archive = _archive(here, "gunzip", path, ("gz",))
@@ -111,11 +111,6 @@ def gunzip(session: Session, arguments: list[str]) -> str:
         if "k" not in flags:
             here.take(path, "gunzip")
     return ""
-
-
-def _some(places: Sequence[str], name: str) -> None:
-    if not places:
-        raise ShellError(f"{name}: missing operand")
 
 
 def _packed(here: Machine, name: str, kind: str, base: Path, places: Sequence[str]) -> Archive:

@@ -1,7 +1,7 @@
 """Commands on files and folders of the machine one is on. Each returns what it prints or raises `ShellError`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from cod_lightning.envs.terminal import archives, transfer
 from cod_lightning.envs.terminal.machine import (
@@ -17,7 +17,7 @@ from cod_lightning.envs.terminal.machine import (
     ShellError,
     copied,
 )
-from cod_lightning.envs.terminal.options import options
+from cod_lightning.envs.terminal.options import need, options
 from cod_lightning.envs.terminal.session import Session
 
 Handler = Callable[[Session, list[str]], str]
@@ -83,7 +83,7 @@ def cat(session: Session, arguments: list[str]) -> str:
     """What files hold."""
     here = session.here
     _, _, places = options(here, "cat", arguments, "n")
-    _need(here, "cat", places, 1)
+    need(here, "cat", places, 1)
     shown: list[str] = []
     for place in places:
         node = file_at(here, place, "cat")
@@ -95,7 +95,7 @@ def mkdir(session: Session, arguments: list[str]) -> str:
     """Make folders; `-p` with parents."""
     here = session.here
     flags, _, places = options(here, "mkdir", arguments, "pv")
-    _need(here, "mkdir", places, 1)
+    need(here, "mkdir", places, 1)
     for place in places:
         path = here.resolve(place)
         if "p" in flags:
@@ -114,7 +114,7 @@ def chmod(session: Session, arguments: list[str]) -> str:
     """Set three octal digits."""
     here = session.here
     flags, _, rest = options(here, "chmod", arguments, "Rv")
-    _need(here, "chmod", rest, 2)
+    need(here, "chmod", rest, 2)
     mode = rest[0][1:] if re.fullmatch(r"0[0-7]{3}", rest[0]) else rest[0]
     if not re.fullmatch(r"[0-7]{3}", mode):
         raise ShellError(f"chmod: invalid mode: '{rest[0][:20]}' (three octal digits are expected)")
@@ -166,7 +166,7 @@ def mv(session: Session, arguments: list[str]) -> str:
 
 def _targets(here: Machine, name: str, places: list[str]) -> list[tuple[Path, Node, Path]]:
     """(source, what it is, where it shall be) for each source."""
-    _need(here, name, places, 2)
+    need(here, name, places, 2)
     last = here.resolve(places[-1])
     into = here.find(last)
     if len(places) > 2 and not isinstance(into, Folder):
@@ -193,7 +193,7 @@ def rm(session: Session, arguments: list[str]) -> str:
     """Remove; `-r` for folders, `-f` without complaint about what is not there."""
     here = session.here
     flags, _, places = options(here, "rm", arguments, "rRfvi", "sqf")
-    _need(here, "rm", places, 1)
+    need(here, "rm", places, 1)
     for place in places:
         path = here.resolve(place)
         node = here.find(path)
@@ -211,7 +211,7 @@ def touch(session: Session, arguments: list[str]) -> str:
     """Make empty files where there are none."""
     here = session.here
     _, _, places = options(here, "touch", arguments, "")
-    _need(here, "touch", places, 1)
+    need(here, "touch", places, 1)
     for place in places:
         path = here.resolve(place)
         if here.find(path) is None:
@@ -239,26 +239,10 @@ def file_at(here: Machine, place: str, name: str) -> File:
     return node
 
 
-def _need(here: Machine, name: str, places: Sequence[str], least: int) -> None:
-    if len(places) < least:
-        raise ShellError("The syntax of the command is incorrect." if here.windows else f"{name}: missing operand")
-
-
 HANDLERS: dict[str, Handler] = {
     handler.__name__: handler
     for handler in (
-        ls,
-        cd,
-        pwd,
-        cat,
-        mkdir,
-        chmod,
-        cp,
-        mv,
-        rm,
-        touch,
-        echo,
-        whoami,
+        *(ls, cd, pwd, cat, mkdir, chmod, cp, mv, rm, touch, echo, whoami),
         *transfer.HANDLERS,
         *archives.HANDLERS,
     )

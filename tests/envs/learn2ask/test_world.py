@@ -12,7 +12,7 @@ from cod_lightning.envs.learn2ask import Judge, JudgeVerdict, Learn2Ask
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask, turns_of
 from cod_lightning.envs.learn2ask.items import BY_NAME, ITEMS
 from cod_lightning.envs.learn2ask.protocol import ProtocolTable
-from cod_lightning.envs.learn2ask.scoring import MAXIMA
+from cod_lightning.envs.learn2ask.wording import MAXIMA
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 from tests.asked import shown
