@@ -15,6 +15,7 @@ from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 
+NUMBERS = ("1", "2", "3", "4")
 UNKNOWN = "?"
 
 
@@ -27,6 +28,8 @@ class FactTable:
     values: tuple[str, ...]
     """Possible meanings; every code 1..len(values) has one of its own."""
     compact: bool
+    names: tuple[str, ...] = NUMBERS
+    """Of the codes in sentences, as in `- Move B: up` or `Move B moved you up`."""
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -35,20 +38,26 @@ class FactTable:
 
     def parse(self, text: str) -> dict[int, str]:
         """Facts stated in the text, in the order of each code's last statement, which wins; unknown ones are left out."""
-        pattern = r"\b(\d)=(\w+)" if self.compact else rf"{self.noun} (\d)(?: moves|:| gives| moved you) (\w+)"
+        said = rf"{self.noun} ({self.alternatives})(?: moves|:| gives| moved you) (\w+)"
         found: dict[int, str] = {}
-        for code, value in re.findall(pattern, text, flags=re.ASCII):
-            if value in self.values and int(code) in self.codes:
-                found.pop(int(code), None)
-                found[int(code)] = value
+        for name, value in re.findall(r"\b(\d)=(\w+)" if self.compact else said, text, flags=re.ASCII):
+            if value in self.values and name in self.names:
+                code = self.names.index(name) + 1
+                found.pop(code, None)
+                found[code] = value
         return found
+
+    @property
+    def alternatives(self) -> str:
+        """The names, as a regular expression."""
+        return "|".join(map(re.escape, self.names))
 
     def write(self, facts: Mapping[int, str]) -> str:
         """A context with a line, or a word, for every code."""
-        shown = [(code, facts.get(code, UNKNOWN)) for code in self.codes]
+        shown = [(name, facts.get(code, UNKNOWN)) for code, name in enumerate(self.names, start=1)]
         if self.compact:
-            return " ".join(f"{code}={value}" for code, value in shown)
-        return "\n".join(f"- {self.noun} {code}: {'unknown' if value == UNKNOWN else value}" for code, value in shown)
+            return " ".join(f"{name}={value}" for name, value in shown)
+        return "\n".join(f"- {self.noun} {name}: {'unknown' if value == UNKNOWN else value}" for name, value in shown)
 
     def complete(self, facts: dict[int, str]) -> dict[int, str]:
         """Facts without contradictions (of two codes with one value the later statement wins), and the last one inferred."""

@@ -4,7 +4,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy
 from cod_lightning.envs.facts import FactTable, QuotingDials, TeacherDials, known_facts, noisy_facts
@@ -132,16 +132,22 @@ def reference(kind: Reference, play: Play[F], truth: F) -> TextPolicy:
     return ScriptedPlayer(play) if kind is Reference.SCRIPTED else OraclePlayer(play, truth)
 
 
+@dataclass(frozen=True)
 class TablePlay(Play[Mapping[int, str]]):
     """Play in a world whose hidden rule is a table of codes."""
 
+    wording: Any
+    """Has the table `facts`, and `respond(value, code)`, a response that wants the value and answers with the code."""
     dials: QuotingDials
     """How a teacher fills in its notes."""
 
     @property
-    @abstractmethod
     def table(self) -> FactTable:
         """How facts are spelled."""
+        return self.wording.facts
+
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.wording.respond(rng.choice(self.table.values), rng.choice(self.table.codes))
 
     @property
     def nothing(self) -> Mapping[int, str]:

@@ -97,9 +97,8 @@ class NaturalNotes(RecipeNotes):
     def write(self, facts: Facts) -> str:
         known = sorted(facts.items(), key=lambda fact: (not fact[1], fact[0]))
         lines = [f"- {self.fact(pair, result)}" for pair, result in known]
-        return "\n".join(
-            ["Recipes found so far, and pairs that give nothing:", *lines] if lines else ["No recipe is known."]
-        )
+        heading = "Recipes found so far, and pairs that give nothing:" if lines else "No recipe is known."
+        return "\n".join([heading, *lines])
 
     def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
         return dict(fact if rng.random() < accuracy else self._made_up(levels, rng) for fact in facts.items())

@@ -81,10 +81,8 @@ def implied_by(earlier: Earlier, ranges: PlantRanges) -> PlantBelief:
     for start in sorted(starts, key=misfit)[:4]:
         found = least_squares(residuals, start, max_nfev=30)
         a, b = map(float, found.x)
-        inside = (
-            ranges.a_min - 0.01 <= a <= ranges.a_max + 0.01 and ranges.b_min - 0.01 <= abs(b) <= ranges.b_max + 0.01
-        )
-        if inside and float(found.cost) < 1e-5:
+        a_inside = ranges.a_min - 0.01 <= a <= ranges.a_max + 0.01
+        if a_inside and ranges.b_min - 0.01 <= abs(b) <= ranges.b_max + 0.01 and float(found.cost) < 1e-5:
             error = 10 * EXACT + ranges.noise
             return PlantBelief(a, b, error, error)
     return ranges.prior

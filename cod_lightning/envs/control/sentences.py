@@ -79,9 +79,8 @@ class NaturalControl(ControlWording):
 
     def unreadable(self, complaint: str, symbols: tuple[str, ...], warning: str) -> str:
         after = "The task goes on; answer once more." if warning else "The task is over."
-        return f"Your answer could not be read: {complaint}. Expected {_FORM} with one formula over " + (
-            f"{', '.join(names_of(symbols))}, and nothing after it. {after}"
-        )
+        expected = f"Expected {_FORM} with one formula over {', '.join(names_of(symbols))}, and nothing after it."
+        return f"Your answer could not be read: {complaint}. {expected} {after}"
 
     def formula_in(self, response: str, symbols: tuple[str, ...]) -> tuple[str, str]:
         """The text of the one element; &lt; &gt; &amp; are read as in XML."""

@@ -62,10 +62,9 @@ class LakeParameters(Unchanging):
         check_span("frozen_p_min", low, "frozen_p_max", high, 0, 1, "Use 0.6 to 0.7.", above=True)
         check_turns(self.max_turns, "8 is the reference's.")
         if not 1 <= self.min_shortest_path <= self.max_shortest_path <= self.max_turns:
-            bounds = (
-                f"min_shortest_path ({self.min_shortest_path}) <= max_shortest_path <= max_turns ({self.max_turns})"
-            )
-            expected, remedy = f"{bounds}, since longer maps cannot be solved", "Lower it, or raise data.env.max_turns."
+            bounds = f"max_shortest_path <= max_turns ({self.max_turns}), since longer maps cannot be solved"
+            expected = f"min_shortest_path ({self.min_shortest_path}) <= {bounds}"
+            remedy = "Lower it, or raise data.env.max_turns."
             raise ConfigError("data.env.max_shortest_path", self.max_shortest_path, expected, remedy)
         check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
         check_choice("data.env.feedback", self.feedback, ("effect", "positions"))

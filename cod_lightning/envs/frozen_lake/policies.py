@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.code_labels import statements
-from cod_lightning.envs.facts import FactTable, QuotingDials
 from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, facts_of, meaning, moved, told
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake, distances_to, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask
@@ -130,19 +129,8 @@ class LakeOracle(TextPolicy):
         return self.player.wording.facts.write(self.shared)
 
 
-@dataclass(frozen=True)
 class LakePlay(TablePlay):
     """A shortest path with a known code if there is one, else an unknown code."""
-
-    wording: LakeWording
-    dials: QuotingDials
-
-    @property
-    def table(self) -> FactTable:
-        return self.wording.facts
-
-    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return self.wording.respond(rng.choice(DIRECTIONS), rng.choice(self.table.codes))
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         direction, code = stepped(self.wording, LakeSeen.of(messages, self.wording), known, rng)

@@ -3,7 +3,7 @@
 import re
 
 from cod_lightning.envs.facts import FactTable
-from cod_lightning.envs.frozen_lake.labels import FIXED, LakeFacts, LakeLabels, MovedFacts
+from cod_lightning.envs.frozen_lake.labels import FIXED, LakeFacts, LakeLabels
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell
 from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove, Shore
 
@@ -23,7 +23,7 @@ class CompactLake(LakeWording):
         """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings; whether a
         move is shown by its direction; size of the largest lake."""
         if not names_effects:
-            self.facts = MovedFacts("Direction", DIRECTIONS, compact=True)
+            self.facts = LakeFacts("Direction", DIRECTIONS, compact=True)
 
     def rules(self, max_turns: int) -> str:
         del max_turns

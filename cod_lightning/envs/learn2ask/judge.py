@@ -79,9 +79,7 @@ def format_of(question: str) -> tuple[float, str]:
     """
     marks = len(re.findall("[?\uff1f]", question))
     score = {1: 1.0, 2: 0.5}.get(marks, 0.0)
-    count = {0: "no question mark", 1: "", 2: "two questions, one was allowed"}.get(
-        marks, f"{marks} questions, one was allowed"
-    )
+    count = {0: "no question mark", 1: ""}.get(marks, f"{'two' if marks == 2 else marks} questions, one was allowed")
     choices = num_choices(question)
     offered = "" if 2 <= choices <= 4 else "answer choices are missing" if choices < 2 else "too many answer choices"
     return min(score, 0.5) if offered else score, "; ".join(filter(None, (count, offered)))

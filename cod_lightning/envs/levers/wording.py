@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from cod_lightning.envs.code_labels import CodeLabels, LabelledFacts
+from cod_lightning.envs.code_labels import CodeLabels
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
@@ -73,7 +73,7 @@ class NaturalLevers(LeverWording):
 
     def __init__(self, labels: CodeLabels = FIXED) -> None:
         self.labels = labels
-        self.facts = LabelledFacts(labels.noun, COLOURS, compact=False, names=labels.names)
+        self.facts = FactTable(labels.noun, COLOURS, compact=False, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
         noun = self.labels.noun.lower()

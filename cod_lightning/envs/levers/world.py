@@ -11,7 +11,7 @@ from typing import Literal
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import CodeLabels, drawn_names
-from cod_lightning.envs.facts import FactTable, QuotingDials
+from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
 from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.splits import split_of_text
@@ -37,19 +37,8 @@ class LeverTask(Unchanging):
     """What the levers are called."""
 
 
-@dataclass(frozen=True)
 class LeverPlay(TablePlay):
     """Pulls the lever that is known to give the colour, else one that is not known."""
-
-    wording: LeverWording
-    dials: QuotingDials = QuotingDials()  # noqa: RUF009  (frozen)
-
-    @property
-    def table(self) -> FactTable:
-        return self.wording.facts
-
-    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return self.wording.respond(rng.choice(COLOURS), rng.choice(self.table.codes))
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         goal = self.wording.goal_of(messages[1].content)

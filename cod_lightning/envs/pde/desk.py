@@ -86,16 +86,12 @@ class Desk:
         name = asked.get("dataset_id", MERGED)
         chosen = [kept.readings for kept in self.datasets if name in (MERGED, kept.name)]
         if not chosen:
-            raise Refused(
-                "There is no dataset of that name; sample first."
-                if self.datasets
-                else "Sample first: there are no data."
-            )
+            complaint = "There is no dataset of that name; sample first."
+            raise Refused(complaint if self.datasets else "Sample first: there are no data.")
         readings = tuple(reading for kept in chosen for reading in kept)
         if not usable(readings):
-            raise Refused(
-                "Every point of this dataset is cut at the limit, so nothing can be fitted; sample smaller u."
-            )
+            complaint = "Every point of this dataset is cut at the limit, so nothing can be fitted"
+            raise Refused(f"{complaint}; sample smaller u.")
         threshold = number_of(asked.get("threshold", "0.05"))
         if threshold is None or not 0 <= threshold <= 0.5:
             raise Refused("threshold is a number from 0 to 0.5.")

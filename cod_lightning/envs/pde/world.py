@@ -306,16 +306,14 @@ class PDEDiscovery(TaskWorld[PDETask]):
         fewest = 2 if compact else 3
         if self.max_turns < fewest:
             need = "measure and answer" if compact else "measure, fit and finalise"
-            raise ConfigError(
-                "data.env.max_turns", self.max_turns, f"at least {fewest}, to {need}", "6 is the reference's."
-            )
+            expected = f"at least {fewest}, to {need}"
+            raise ConfigError("data.env.max_turns", self.max_turns, expected, "6 is the reference's.")
         most = 2 if compact else 3
         low, high = self.min_terms, self.max_terms
         check_span("min_terms", low, "max_terms", high, 1, most, "1 and 2 are the reference's for training.")
         if not compact and not eligible(self.family, self.min_terms, self.max_terms):
-            has = (
-                f"a number of terms that {self.family} has; its reactions have 1-2 (training) or 2-3 terms (evaluation)"
-            )
+            sizes = "1-2 (training) or 2-3 terms (evaluation)"
+            has = f"a number of terms that {self.family} has; its reactions have {sizes}"
             raise ConfigError("data.env.max_terms", self.max_terms, has, "Use 2 for training, 3 for evaluation.")
         fewest = 4 if compact else 1
         check_in("data.env.point_budget", self.point_budget, fewest, 24, "6 is the reference's.")

@@ -101,9 +101,8 @@ class Shell(Session):
         """In the style of the system's shell."""
         name = name[:60]
         if self.here.windows:
-            return ShellError(
-                f"'{name}' is not recognized as an internal or external command,\noperable program or batch file.", 1
-            )
+            command = "an internal or external command,\noperable program or batch file."
+            return ShellError(f"'{name}' is not recognized as {command}")
         text = f"zsh: command not found: {name}" if self.here.system == "mac" else f"bash: {name}: command not found"
         return ShellError(text, 127)
 
