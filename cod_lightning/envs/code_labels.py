@@ -1,4 +1,4 @@
-"""What action codes are called in sentences, and the facts that are told about them by these names.
+"""What action codes are called in sentences, and facts about them by these names.
 
 The lake and the levers answer with a noun and a name, as in `Direction 3`. Where labels vary, noun and names are drawn for
 each pack, so that a policy cannot learn one template. Codes themselves are always 1, 2, 3, 4.
@@ -21,7 +21,7 @@ NAMES = (
     ("I", "II", "III", "IV"),
     ("alpha", "beta", "gamma", "delta"),
 )
-"""Four names in an order that everybody knows, so that `A to D` names them all."""
+"""Four names in their usual order, so that `A to D` names them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def drawn_names(rng: random.Random, nouns: Sequence[str]) -> tuple[str, tuple[st
 def statements(table: FactTable, text: str) -> dict[int, str]:
     """Facts stated in the text, piece by piece; a piece that contradicts earlier ones clears them all.
 
-    Who was told one thing and saw another has learnt that what was told is out of date.
+    A context that says one thing while observations show another is out of date.
 
     >>> table = FactTable("Lever", ("red", "green", "blue", "gold"), compact=True)
     >>> statements(table, "1=red 2=green 1=blue 3=gold"), statements(table, "1=red 1=red 2=red")

@@ -38,9 +38,9 @@ class FactTable:
 
     def parse(self, text: str) -> dict[int, str]:
         """Facts stated in the text, in the order of each code's last statement, which wins; unknown ones are left out."""
-        said = rf"{self.noun} ({self.alternatives})(?: moves|:| gives| moved you) (\w+)"
+        sentence = rf"{self.noun} ({self.alternatives})(?: moves|:| gives| moved you) (\w+)"
         found: dict[int, str] = {}
-        for name, value in re.findall(r"\b(\d)=(\w+)" if self.compact else said, text, flags=re.ASCII):
+        for name, value in re.findall(r"\b(\d)=(\w+)" if self.compact else sentence, text, flags=re.ASCII):
             if value in self.values and name in self.names:
                 code = self.names.index(name) + 1
                 found.pop(code, None)
@@ -94,7 +94,7 @@ class TeacherDials:
     """Not inherited: with a base class it would have to be written with `class_path` in configs."""
 
     def described(self) -> str:
-        """What demonstrations with these dials contain, for whoever reads a result that started from them."""
+        """What demonstrations with these dials contain, in words for a report."""
         writer = (
             f"a writer that notes each fact as the record has it with probability {self.note_accuracy:g}, else at random: the "
             "skill in weak form, which training strengthens."
@@ -142,10 +142,10 @@ class QuotingDials(TeacherDials):
             expected = f"false with data.env.protocol={protocol}, whose demonstrations are sentences"
             raise ConfigError("data.env.teacher.quotes", True, expected, "Leave it out, or use protocol=compact.")
 
-    def said(self, response: str, known: Mapping[int, str], code: int) -> str:
-        """A compact response with that code for an answer, as this player says it.
+    def with_quote(self, response: str, known: Mapping[int, str], code: int) -> str:
+        """A compact response with that code for an answer, with the known fact about that code before the answer, where players quote.
 
-        >>> QuotingDials(quotes=True).said("red <answer>Lever_3</answer>", {3: "red"}, 3)
+        >>> QuotingDials(quotes=True).with_quote("red <answer>Lever_3</answer>", {3: "red"}, 3)
         'red 3=red <answer>Lever_3</answer>'
         """
         thought, mark, answer = response.partition("<answer>")
@@ -172,6 +172,6 @@ def known_facts(table: FactTable, messages: Sequence[Message], *, trust_context:
     for message in messages[2:]:
         if message.role is Role.USER:
             seen.update(table.parse(message.content))
-    told = table.parse(messages[0].content) if trust_context else {}
-    agreeing = {c: v for c, v in told.items() if c not in seen and v not in seen.values()}
+    noted = table.parse(messages[0].content) if trust_context else {}
+    agreeing = {c: v for c, v in noted.items() if c not in seen and v not in seen.values()}
     return table.complete({**seen, **agreeing})

@@ -1,4 +1,4 @@
-"""Packs whose hidden rule changes on the way: what the agent wrote down turns false, and it has to notice."""
+"""Packs whose hidden rule changes at a task: a context that states the old rule is false from there on."""
 
 import random
 from dataclasses import replace
@@ -13,7 +13,7 @@ from cod_lightning.types import Pack, Split
 class NonStationary(WrappedWorld):
     """The inner world's packs, with another hidden rule from some task on.
 
-    Nothing but the rule changes: labels, names and tasks stay, so that only what happens tells of it (and, where the world
+    Nothing but the rule changes: labels, names and tasks stay, so that only its effects show it (and, where the world
     itself remembers, its memory starting anew: switch that off). Oracle and demonstrator know the first rule, and only some
     worlds' oracles the second.
 

@@ -32,7 +32,7 @@ class Play(ABC, Generic[F]):
 
     @abstractmethod
     def answer(self, messages: Sequence[Message], known: F, rng: random.Random) -> str:
-        """A good answer for whoever knows that."""
+        """A good answer with that knowledge."""
 
     @abstractmethod
     def recorded(self, messages: Sequence[Message]) -> F:

@@ -23,7 +23,7 @@ class WorldWording(ABC):  # noqa: B024  (each world declares its own renderings)
 
 
 class TaskWorld(TextEnv, Generic[S]):
-    """Starts tasks, and keeps a word for how the present one ended, empty while it goes on."""
+    """A world of tasks of one kind. `_outcome` is a word for how the present task ended, empty while it goes on."""
 
     observation_space = action_space = text_space()
     """Of the class, so that a copy of an environment does not copy it."""

@@ -1,6 +1,6 @@
-"""The far side of a `ProcessWorld`: a process that is handed a world's state, moves it on by one call, and hands it back.
+"""The worker process of a `ProcessWorld`: it receives a world's state, applies one call, and returns the new state.
 
-It remembers nothing between two calls, so that any worker can serve any world and killing one costs nobody else anything.
+It keeps nothing between two calls, so that any worker can serve any world and killing one affects no other lifecycle.
 """
 
 import math
@@ -67,7 +67,7 @@ def serve(connection: Connection, prototype: bytes) -> None:
     """Answer calls until the other side is gone.
 
     `prototype` is unpickled once, for the modules that it needs: the first call then takes no longer than others. Signals are
-    the parent's business: it finishes what it does, or kills its workers.
+    left to the parent, which finishes its work or kills its workers.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Worlds that answer with another one inside, and change some of it."""
+"""Worlds that delegate to another one inside, and change some of it."""
 
 import copy
 from abc import abstractmethod

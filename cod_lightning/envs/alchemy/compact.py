@@ -29,7 +29,7 @@ class CompactAlchemy(Unchanging, AlchemyWording):
         if view.last is None:
             return f"want={view.target}"
         made = [f"@{name}" for name, _ in view.at_hand[view.num_base :]]
-        return " ".join([self._told(view.last), *made])
+        return " ".join([self._last_text(view.last), *made])
 
     def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
         """The outcome, then every different pair in order of appearance."""
@@ -68,7 +68,7 @@ class CompactAlchemy(Unchanging, AlchemyWording):
             *("try", "lacking", "win", "late", "malformed"),
         )
 
-    def _told(self, last: Combination) -> str:
+    def _last_text(self, last: Combination) -> str:
         if last.unread:
             return "malformed"
         return "lacking" if last.lacking else self.notes.fact(last.pair, last.result)

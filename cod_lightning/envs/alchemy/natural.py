@@ -64,7 +64,7 @@ class NaturalAlchemy(AlchemyWording):
     def observation(self, view: AlchemyView) -> str:
         parts = [f"Round {view.turn + 1} of {self.max_turns}."]
         if view.last is not None:
-            parts.append(f"Last attempt: {self._told(view.last)}")
+            parts.append(f"Last attempt: {self._last_text(view.last)}")
         tier = "" if view.tier is None else f" (tier {view.tier})"
         parts += [f"Target: {view.target}{tier}.", f"Inventory: {self._inventory(view)}."]
         return "\n".join([*parts, "Which two do you combine?"])
@@ -78,8 +78,8 @@ class NaturalAlchemy(AlchemyWording):
             f"{used}.",
             "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>X + Y</answer>. The task is over.",
         }[outcome]
-        told = [self._told(view.last)] if view.last is not None and outcome != "malformed" else []
-        return "\n".join([*told, ending])
+        shown = [self._last_text(view.last)] if view.last is not None and outcome != "malformed" else []
+        return "\n".join([*shown, ending])
 
     def respond(self, wanted: str, pair: Pair) -> str:
         return f"I {f'want {wanted}' if wanted else 'try something new'}. <answer>{' + '.join(pair)}</answer>"
@@ -109,7 +109,7 @@ class NaturalAlchemy(AlchemyWording):
         total = sum(count for _, count in view.at_hand)
         return ", ".join(f"{name} x{count}" for name, count in view.at_hand if count) + f" ({total} in all)"
 
-    def _told(self, last: Combination) -> str:
+    def _last_text(self, last: Combination) -> str:
         if last.unread:
             return f"your answer could not be read: {last.unread}. Expected one <answer>X + Y</answer>; next time the task ends."
         if last.lacking:

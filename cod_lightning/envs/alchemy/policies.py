@@ -28,12 +28,12 @@ class AlchemyPlay(Play[Facts]):
         return self.wording.respond("", _any_pair(self.wording.read(messages), rng))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Facts:
-        told = self.wording.notes.parse(messages[0].content) if trust_context else {}
+        noted = self.wording.notes.parse(messages[0].content) if trust_context else {}
         shown: dict[Pair, str] = {}
         for message in messages[2:]:
             if message.role is Role.USER:
                 shown.update(self.wording.notes.parse(message.content))
-        return believed(self.wording.read(messages), told, shown)
+        return believed(self.wording.read(messages), noted, shown)
 
     def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
         seen = self.wording.read(messages)
@@ -56,10 +56,10 @@ class AlchemyPlay(Play[Facts]):
         return self.wording.notes.write(facts)
 
 
-def believed(seen: AlchemySeen, told: Facts, shown: Facts) -> dict[Pair, str]:
-    """What was shown, and what was told as far as it can be true: tiers must rise, and with one recipe each it must be new."""
+def believed(seen: AlchemySeen, noted: Facts, shown: Facts) -> dict[Pair, str]:
+    """What was shown, and what was noted as far as it can be true: tiers must rise, and with one recipe each it must be new."""
     facts: dict[Pair, str] = {}
-    for pair, result in told.items():
+    for pair, result in noted.items():
         if seen.levels and not {*pair, *([result] if result else [])} <= seen.levels.keys():
             continue
         if seen.levels and result and seen.levels[result] <= max(seen.levels[name] for name in pair):
@@ -77,7 +77,7 @@ class _Search:
     seen: AlchemySeen
     facts: Facts
     levels: Mapping[str, int]
-    """As shown, else as the known recipes tell."""
+    """As shown, else as the known recipes imply."""
     ways: Ways
     at_hand: tuple[str, ...]
     """What is there or can be made by known recipes, numbers of copies aside."""

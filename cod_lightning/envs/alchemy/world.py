@@ -1,6 +1,6 @@
 """Alchemy-Random: a hidden graph of recipes, the same for a whole pack; each task asks for another of its elements.
 
-Whoever notes which pairs gave what, and which gave nothing, makes later targets without searching. Source of the world:
+A note of which pairs gave what, and which gave nothing, lets a policy make later targets without searching. Source of the world:
 arXiv 2606.20002. Differences: targets come again only after all were asked for, and do not depend on the pack's length; with
 limited materials every target can be made, as its plan with every copy of every intermediate is what the stock is counted
 by; a task ends when its target can no longer be made; splits are disjoint by construction; crossing recipes really occur.

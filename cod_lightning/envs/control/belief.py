@@ -12,7 +12,7 @@ EXACT = 0.0005
 _ROUNDING = 0.0006
 """Standard error of one equation due to such tables."""
 _SURPRISE = 25.0
-"""Mean squared misfit, in units of what is expected, from which an old belief is given up."""
+"""Mean squared misfit, in units of what is expected, from which an old belief is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class PlantBelief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantRanges:
-    """What everyone is told about the hidden numbers and the noise."""
+    """The known bounds of the hidden numbers, and the noise."""
 
     a_min: float = 0.55
     a_max: float = 1.2
@@ -50,11 +50,11 @@ class PlantRanges:
         return PlantBelief((self.a_min + self.a_max) / 2, 0.0, spread, math.sqrt(square))
 
     def knows_a(self, belief: PlantBelief) -> bool:
-        """True if a run has told something about a."""
+        """True if a run has narrowed a."""
         return belief.a_error < 0.75 * self.prior.a_error
 
     def draw(self, rng: random.Random) -> tuple[float, float]:
-        """a and b with three decimals, so that tables can tell them exactly."""
+        """a and b with three decimals, so that tables show them exactly."""
         a = round(rng.uniform(self.a_min, self.a_max), 3)
         return a, round(rng.choice((-1, 1)) * rng.uniform(self.b_min, self.b_max), 3)
 

@@ -1,4 +1,4 @@
-"""What the last controller that a world shows again tells of its hidden numbers."""
+"""Estimating the hidden numbers from the last law that the world shows again."""
 
 import itertools
 from dataclasses import dataclass, replace

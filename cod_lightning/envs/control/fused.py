@@ -82,9 +82,9 @@ class CompactControl(ControlWording):
 
     def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
         """Numbers from their words; earlier laws are not used."""
-        told = dict(word.split("=", 1) for word in messages[1].content.split() if "=" in word)
-        x, v, target = (float(told[key]) for key in ("x", "v", "to"))
-        horizon = int(told.get("T", self.grids.horizons[0]))
+        shown = dict(word.split("=", 1) for word in messages[1].content.split() if "=" in word)
+        x, v, target = (float(shown[key]) for key in ("x", "v", "to"))
+        horizon = int(shown.get("T", self.grids.horizons[0]))
         return ControlTask(a=0, b=0, x=x, v=v, target_x=target, horizon=horizon), None
 
     def noted(self, text: str) -> PlantBelief:

@@ -18,7 +18,7 @@ _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 
 
 class NaturalControl(ControlWording):
-    """Full sentences. Facts as in the reference, sentences our own; ranges of the hidden numbers are told."""
+    """Full sentences. Facts as in the reference, sentences our own; the rules state the ranges of the hidden numbers."""
 
     def __init__(self, ranges: PlantRanges) -> None:
         self.ranges = ranges

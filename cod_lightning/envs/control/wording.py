@@ -59,7 +59,7 @@ class ControlWording(WorldWording):
 
     @abstractmethod
     def recorded(self, messages: Sequence[Message]) -> PlantBelief:
-        """What the dialogue of an update episode tells: the old note, sharpened by the run."""
+        """What the dialogue of an update episode states: the old note, sharpened by the run."""
 
     @abstractmethod
     def write(self, belief: PlantBelief, symbols: tuple[str, ...]) -> str:

@@ -38,7 +38,7 @@ def one_of(code: int, directions: tuple[str, ...]) -> int:
     return sum(_MEANS[code, direction] for direction in directions)
 
 
-def told(facts: Mapping[int, str]) -> int:
+def belief_of(facts: Mapping[int, str]) -> int:
     """That these facts hold; 0 if they cannot all."""
     belief = ALL
     for code, direction in facts.items():

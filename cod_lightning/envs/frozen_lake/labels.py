@@ -43,7 +43,7 @@ FIXED = LakeLabels()
 
 
 class LakeFacts(FactTable):
-    """Facts in words or sentences, also those that only the two cells of a move tell, as in `2:(0,0)>(0,1)`."""
+    """Facts in words or sentences, also those that only the two cells of a move show, as in `2:(0,0)>(0,1)`."""
 
     def parse(self, text: str) -> dict[int, str]:
         """As `FactTable.parse`; a move that went anywhere becomes the latest statement about its code."""

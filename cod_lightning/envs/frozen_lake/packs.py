@@ -44,7 +44,7 @@ def draw_task(
     """A lake whose shortest path has an allowed length.
 
     Stratified, the length is drawn first, all being equally likely. A length that a map of this size and split does not
-    show in 5000 draws is given up, and another one drawn from the rest.
+    show in 5000 draws is dropped, and another one is drawn from the rest.
     """
     rng = random.Random(seed)
     size = rng.randint(parameters.size_min, parameters.size_max)

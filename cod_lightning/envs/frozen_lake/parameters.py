@@ -1,4 +1,4 @@
-"""A lake world's parameters, checked, and the name that tells which worlds they draw."""
+"""A lake world's parameters, checked, and the name that identifies the worlds they draw."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +12,7 @@ Scope = Literal["per_pack", "per_task", "global"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeParameters(Unchanging):
-    """What `FrozenLakeObscure` was given; see there. Raises `ConfigError` for what cannot work."""
+    """The parameters of `FrozenLakeObscure`, which documents them. Raises `ConfigError` for what cannot work."""
 
     size_min: int
     size_max: int

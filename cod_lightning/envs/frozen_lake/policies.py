@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.code_labels import statements
-from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, facts_of, meaning, moved, told
+from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, belief_of, facts_of, meaning, moved
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake, distances_to, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.planner import plan_of
@@ -78,7 +78,7 @@ class LakePlayer:
 class ScriptedLakePolicy(TextPolicy):
     """Perfect memory and task-wise Bayes-optimal play from the context's facts and from this task's moves, bumps too.
 
-    A context that the moves contradict is dropped. Notes hold facts only: what bumps told lasts for the task alone, which
+    A context that the moves contradict is dropped. Notes hold facts only: what bumps showed lasts for the task alone, which
     costs about 0.015 of reward in the second task of an easy pack.
     """
 
@@ -90,7 +90,7 @@ class ScriptedLakePolicy(TextPolicy):
         wording = self.player.wording
         seen = LakeSeen.of(messages, wording)
         table = wording.facts
-        prior = told(table.complete(table.parse(messages[0].content))) if self.remembers else ALL
+        prior = belief_of(table.complete(table.parse(messages[0].content))) if self.remembers else ALL
         return self.player.play(seen, seen.belief(prior), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -120,7 +120,7 @@ class LakeOracle(TextPolicy):
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         seen = LakeSeen.of(messages, self.player.wording)
-        belief = seen.belief(self.beliefs.get(seen.shore, told(self.shared)))
+        belief = seen.belief(self.beliefs.get(seen.shore, belief_of(self.shared)))
         if belief.bit_count() == 1:
             return step(self.player.wording, seen, facts_of(belief), rng)
         return self.player.play(seen, belief, rng)
@@ -134,7 +134,7 @@ class LakePlay(TablePlay):
 
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         direction, code = stepped(self.wording, LakeSeen.of(messages, self.wording), known, rng)
-        return self.dials.said(self.wording.respond(direction, code), known, code)
+        return self.dials.with_quote(self.wording.respond(direction, code), known, code)
 
 
 @dataclass(frozen=True)

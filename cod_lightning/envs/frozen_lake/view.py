@@ -50,7 +50,7 @@ class Shore:
 
 
 class LakeWording(Unchanging, WorldWording):
-    """How the lake is put into words. `name_effects` tells directions; otherwise only positions are told."""
+    """How the lake is put into words: with `name_effects` the directions of moves, otherwise only positions."""
 
     facts: FactTable
     labels = FIXED

@@ -113,7 +113,7 @@ class NaturalLake(LakeWording):
         if view.complaint:
             parts.append(f"{self._unread(view.complaint)} That step is lost; a second such answer ends the task.")
         elif view.moves:
-            parts.append(self._told(view.moves[-1], name_effects))
+            parts.append(self._move_text(view.moves[-1], name_effects))
         parts.append(f"Map:\n{self.drawn(view)}")
         parts.append(f"The goal is at row {goal[0]}, column {goal[1]} (counted from 0). What is your next action?")
         return "\n".join(parts)
@@ -128,7 +128,7 @@ class NaturalLake(LakeWording):
         }[outcome]
         if view.complaint and outcome == "late":
             return f"{self._unread(view.complaint)}\n{ending}"
-        last = [self._told(view.moves[-1], name_effects)] if view.moves and outcome != "malformed" else []
+        last = [self._move_text(view.moves[-1], name_effects)] if view.moves and outcome != "malformed" else []
         return "\n".join([*last, ending])
 
     def respond(self, direction: str, code: int) -> str:
@@ -164,7 +164,7 @@ class NaturalLake(LakeWording):
         form = f"<answer>{self.labels.noun} X</answer> with X from {self.labels.span}"
         return f"Your answer could not be read: {complaint}. Expected one {form}."
 
-    def _told(self, move: LastMove, name_effects: bool) -> str:
+    def _move_text(self, move: LastMove, name_effects: bool) -> str:
         """One sentence about what an action did."""
         action, before, after = self.labels.label(move.code), _place(move.before), _place(move.after)
         if move.before == move.after:

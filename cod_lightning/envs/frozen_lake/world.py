@@ -1,6 +1,6 @@
 """FrozenLake-Obscure: a lake whose four action codes mean the four directions in a hidden order, the same for a whole pack.
 
-Isolated tasks are partly a guess; whoever writes down which code went where walks straight to the goal in the tasks that
+Isolated tasks are partly a guess; a policy that notes which code went where walks straight to the goal in the tasks that
 follow. Dynamics are gymnasium's FrozenLake (not slippery). Source of the world: arXiv 2606.20002; differences: splits are
 disjoint by construction, the feedback can name directions, and maps are accepted by breadth-first search with exactly
 `max_shortest_path`. (The reference's depth-first search turns some good maps away, and lets ways that are one move longer pass;

@@ -63,7 +63,7 @@ class CompactGrid(GridWording):
         assert left is not None, "the observation does not tell the moves left"
         return Standing(tuple(stops), _places("to", shown[0])[0], int(left[1]))
 
-    def told(self, messages: Sequence[Message]) -> dict[Cell, int]:
+    def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
         return self._read(messages[0].content)
 
     def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:

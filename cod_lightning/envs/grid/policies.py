@@ -34,9 +34,9 @@ class GridPlay(Play[Mapping[Cell, int]]):
         return self.wording.respond(to, labels, {})
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Mapping[Cell, int]:
-        told, seen = self.wording.told(messages) if trust_context else {}, self.wording.seen(messages)
-        changed = any(told.get(cell, cost) != cost for cell, cost in seen.items())
-        return seen if self.drops and changed else {**told, **seen}
+        noted, seen = self.wording.in_context(messages) if trust_context else {}, self.wording.seen(messages)
+        changed = any(noted.get(cell, cost) != cost for cell, cost in seen.items())
+        return seen if self.drops and changed else {**noted, **seen}
 
     def answer(self, messages: Sequence[Message], known: Mapping[Cell, int], rng: random.Random) -> str:
         """The first move of the route that makes the mean cost over the whole task lowest."""

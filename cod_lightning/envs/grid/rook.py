@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.grid.field import Cell, Costs
+from cod_lightning.envs.grid.field import Cell
 
 _NEVER = 1 << 50
 
@@ -79,13 +79,6 @@ def best_route(costs: np.ndarray, start: Cell, goal: Cell, moves: int, spent: in
             return best
         best = GridRoute(stops=stops, total=total, count=entered_count)
         num, den = total, entered_count
-
-
-@lru_cache(maxsize=16_384)
-def optimal_loss(costs: Costs, start: Cell, goal: Cell, moves: int) -> float:
-    """The lowest loss, mean cost / 100, for whoever knows the map."""
-    route = best_route(np.array(costs, dtype=np.int64), start, goal, moves)
-    return route.total / route.count / 100
 
 
 def _spans(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

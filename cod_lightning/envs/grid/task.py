@@ -22,7 +22,7 @@ class GridTask(Unchanging):
     row_names: tuple[str, ...]
     column_names: tuple[str, ...]
     order: tuple[int, ...]
-    """In which the rules are told."""
+    """Of the rules in the system text."""
 
     @property
     def labels(self) -> GridLabels:

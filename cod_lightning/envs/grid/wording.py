@@ -60,7 +60,7 @@ class GridWording(Unchanging, WorldWording):
         """Where the task stands, from a solve dialogue."""
 
     @abstractmethod
-    def told(self, messages: Sequence[Message]) -> dict[Cell, int]:
+    def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
         """Costs that the context states."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class NaturalGrid(GridWording):
 
     def rules(self, task: GridTask) -> str:
         rows, columns = task.labels.rows, task.labels.columns
-        told = [
+        rules = [
             "A move takes you to any other cell of your row or your column. You enter every cell that you cross and the one "
             "where you stop, but not the one that you leave.",
             "A task names a target and an exact number of moves. Only where the last move ends counts; passing the target "
@@ -89,7 +89,7 @@ class NaturalGrid(GridWording):
             "Unseen cells may be cheap. Over many tasks it pays to have seen different parts of the grid.",
         ]
         lanes = "\n- All cells of a row cost the same." if self.parameters.lanes else ""
-        listed = "\n".join(f"- {told[i]}" for i in task.order)
+        listed = "\n".join(f"- {rules[i]}" for i in task.order)
         return (
             f"You move over a square grid whose cells have hidden costs, whole numbers from 0 to {TOP}. The costs are the same in "
             "related tasks, so what you find out may pay later.\n\n"
@@ -143,7 +143,7 @@ class NaturalGrid(GridWording):
         assert left is not None, "the observation does not tell the moves left"
         return Standing(tuple(stops), _cell(messages[-1].content, "the target is", labels), int(left[1]))
 
-    def told(self, messages: Sequence[Message]) -> dict[Cell, int]:
+    def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
         """The first map under the heading of notes, which comes before all records."""
         return next((_map(m.content.partition(self.noted)[2]) for m in messages[:2] if self.noted in m.content), {})
 

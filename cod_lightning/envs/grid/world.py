@@ -1,9 +1,8 @@
 """Grid navigation: reach a target with an exact number of rook moves over a map of costs that a pack shares.
 
-Whoever remembers which parts are cheap takes better routes in later tasks. Source of the world: arXiv 2606.20002; differences:
+A context that names the cheap parts gives better routes in later tasks. Source of the world: arXiv 2606.20002; differences:
 splits are disjoint by construction, the observed map can start empty in every task (`world_memory: false`), so that only
-the context carries it, the known-map optimum of every task is computed (`optimum`), so that regret can be reported, and a
-first slip can be warned of (`lenient`).
+the context carries it, and the first invalid answer of a task can end in a warning (`lenient`).
 """
 
 import copy
@@ -21,12 +20,12 @@ from cod_lightning.envs.grid.draws import draw_map, draw_names, draw_task, prior
 from cod_lightning.envs.grid.field import Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.policies import GridPlay, truth_of
-from cod_lightning.envs.grid.rook import entered, optimal_loss
+from cod_lightning.envs.grid.rook import entered
 from cod_lightning.envs.grid.task import GridTask, GridView
 from cod_lightning.envs.grid.wording import GridWording, NaturalGrid
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Pack, Split
 
 _MOST_LETTERS = 60
 _ANSWER = re.compile(r"(-?[0-9A-Za-z]{1,9})\s*,\s*(-?[0-9A-Za-z]{1,9})")
@@ -104,11 +103,6 @@ class GridNavigation(TaskWorld[GridTask]):
     @property
     def rules(self) -> str:
         return self.wording.rules(self._view.task)
-
-    def optimum(self, task: Task) -> float:
-        """The highest reward of the task for whoever knows the map; regret is this minus the reward."""
-        spec = self._spec(task)
-        return 1 - optimal_loss(spec.costs, spec.start, spec.goal, spec.rounds)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One map of the split, and a start, a target and a number of moves for every task."""

@@ -17,7 +17,7 @@ class CompactClinic(ClinicWording):
 
     clinics: Clinics
     opened: bool
-    """Whether the rules tell the protocol."""
+    """Whether the rules state the protocol."""
 
     @property
     def facts(self) -> ProtocolTable:
@@ -43,8 +43,8 @@ class CompactClinic(ClinicWording):
         return ReadAnswer(question=text, asked=(name,))
 
     def feedback(self, judged: Judged) -> str:
-        """The outcome, then every fact that the task gives away."""
-        return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.learnt.items())])
+        """The outcome, then every fact that the task reveals."""
+        return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.revealed.items())])
 
     def warning(self, complaint: str) -> str:
         del complaint
@@ -53,10 +53,10 @@ class CompactClinic(ClinicWording):
     def respond(self, name: str | None) -> str:
         return "<answer><stop/></answer>" if name is None else f"<answer>ask={name}</answer>"
 
-    def told_in(self, observation: str) -> tuple[str, ...]:
+    def mentioned_in(self, observation: str) -> tuple[str, ...]:
         return tuple(word.removeprefix("told=") for word in observation.split() if word.startswith("told="))
 
-    def learnt_from(self, messages: str) -> tuple[str, str]:
+    def cut_at_feedback(self, messages: str) -> tuple[str, str]:
         before, _, after = messages.rpartition("\n")
         return before, after
 

@@ -1,4 +1,4 @@
-"""What an answer is worth, and what its feedback gives away."""
+"""What an answer is worth, and what its feedback reveals."""
 
 from cod_lightning.envs.answers import quoted
 from cod_lightning.envs.learn2ask.clinic import ClinicTask, content_of, turns_of
@@ -28,8 +28,8 @@ def graded(task: AnyTask, answer: ReadAnswer, judge: Judge | None) -> tuple[str,
     return outcome, Scores(action=1.0, content=content, format=form), note
 
 
-def learnt(task: AnyTask, outcome: str, answer: ReadAnswer) -> Facts:
-    """What the feedback gives away of a hidden protocol; nothing for prepared dialogues.
+def revealed(task: AnyTask, outcome: str, answer: ReadAnswer) -> Facts:
+    """What the feedback reveals of a hidden protocol; nothing for prepared dialogues.
 
     Where something is missing: one required item (the one asked for if it is missing, unless the question names several), and
     that a single item asked for is not required, if so. Where nothing is missing: that no untold item is required.
@@ -37,7 +37,7 @@ def learnt(task: AnyTask, outcome: str, answer: ReadAnswer) -> Facts:
     if isinstance(task, RecordTask) or outcome == "malformed":
         return {}
     if not task.missing:
-        return dict.fromkeys(task.untold, False)
+        return dict.fromkeys(task.unmentioned, False)
     asked = answer.asked if len(answer.asked) == 1 else ()
     wanted = next((name for name in asked if name in task.missing), task.missing[0])
     return {wanted: True} | {name: False for name in asked if name in task.items and name not in task.required}

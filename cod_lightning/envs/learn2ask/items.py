@@ -148,7 +148,7 @@ def kin_of(name: str) -> str:
 
 
 def named_items(text: str) -> tuple[str, ...]:
-    """Names of all items that the text speaks of, in the order of `ITEMS`.
+    """Names of all items that the text mentions, in the order of `ITEMS`.
 
     >>> named_items("Any drug allergies, or a fever?")
     ('fever', 'allergy')

@@ -52,7 +52,7 @@ class Sentences(AnswerWording):
             f"{judged.points:g} of {judged.best:g}."
         )
         note = f" Judge's note: {judged.note}." if judged.note else ""
-        return f"{_OUTCOMES[judged.outcome]}{note} {scored}{_learnt(judged.learnt)}"
+        return f"{_OUTCOMES[judged.outcome]}{note} {scored}{_revealed(judged.revealed)}"
 
     def warning(self, complaint: str) -> str:
         return f"Your answer could not be read: {complaint}. {self.expected()} Answer once more."
@@ -78,7 +78,7 @@ _OUTCOMES = {
 _SHOWS = "\nThis shows: "
 
 
-def _learnt(facts: Facts) -> str:
+def _revealed(facts: Facts) -> str:
     said = [f"{BY_NAME[name].title} is {'' if fact else 'not '}required" for name, fact in facts.items()]
     return f"{_SHOWS}{'; '.join(said)}." if said else ""
 
@@ -89,7 +89,7 @@ class NaturalClinic(Sentences, ClinicWording):
 
     clinics: Clinics
     opened: bool
-    """Whether the rules tell the protocol."""
+    """Whether the rules state the protocol."""
     form: str = "tagged"  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
@@ -128,10 +128,10 @@ class NaturalClinic(Sentences, ClinicWording):
             return self.wrapped(STOP, "Nothing seems to be missing.")
         return self.wrapped(BY_NAME[name].question, f"I would like to know about {BY_NAME[name].title}.")
 
-    def told_in(self, observation: str) -> tuple[str, ...]:
+    def mentioned_in(self, observation: str) -> tuple[str, ...]:
         return tuple(n for n in self.clinics.items if any(f": {tell}" in observation for tell in BY_NAME[n].tells))
 
-    def learnt_from(self, messages: str) -> tuple[str, str]:
+    def cut_at_feedback(self, messages: str) -> tuple[str, str]:
         """Feedback ends with what it shows."""
         before, shows, after = messages.rpartition(_SHOWS)
         return (before, after) if shows else (messages, "")

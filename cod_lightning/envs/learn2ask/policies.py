@@ -31,7 +31,7 @@ class ClinicPlay(Play[Facts]):
         return self.wording.respond(rng.choice([None, *self.clinics.items]))
 
     def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
-        told = self.wording.told_in(messages[1].content)
+        told = self.wording.mentioned_in(messages[1].content)
         weights = self.clinics.weights(told, known)
         values: dict[str | None, float] = {None: 0.0}
         values.update({name: 0.0 for name in self.clinics.items if name not in told})
@@ -52,7 +52,7 @@ class ClinicPlay(Play[Facts]):
         return self.wording.facts.known(messages[0].content) if trust_context else {}
 
     def recorded(self, messages: Sequence[Message]) -> Facts:
-        before, after = self.wording.learnt_from("\n".join(message.content for message in messages))
+        before, after = self.wording.cut_at_feedback("\n".join(message.content for message in messages))
         return self.wording.facts.merge(before, after)
 
     def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:

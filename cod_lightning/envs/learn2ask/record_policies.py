@@ -1,4 +1,4 @@
-"""Who plays prepared dialogues without a model: at random, by habit, or knowing the labels."""
+"""Policies without a model for prepared dialogues: at random, by habit, or with the labels."""
 
 import random
 from collections.abc import Mapping, Sequence

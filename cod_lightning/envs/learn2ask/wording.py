@@ -61,7 +61,7 @@ class ReadAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """All that feedback may tell of a task that has ended."""
+    """All that feedback may show of a task that has ended."""
 
     outcome: str
     """right, near, wrong (questions where one was due), early, late, stopped (rightly), malformed."""
@@ -69,8 +69,8 @@ class Judged:
     fusion: str
     points: float
     best: float
-    learnt: Facts
-    """What this task gives away of the hidden protocol."""
+    revealed: Facts
+    """What this task reveals of the hidden protocol."""
     note: str = ""
     complaint: str = ""
 
@@ -112,9 +112,9 @@ class ClinicWording(AnswerWording):
         """A well-formed response that asks for an item, or stops."""
 
     @abstractmethod
-    def told_in(self, observation: str) -> tuple[str, ...]:
-        """Items that a dialogue tells, read back."""
+    def mentioned_in(self, observation: str) -> tuple[str, ...]:
+        """Items that a dialogue mentions, read back."""
 
     @abstractmethod
-    def learnt_from(self, messages: str) -> tuple[str, str]:
-        """The text of an update episode, cut where the last feedback begins to tell what it shows."""
+    def cut_at_feedback(self, messages: str) -> tuple[str, str]:
+        """The text of an update episode, cut where the last feedback begins to state facts."""

@@ -16,7 +16,7 @@ from cod_lightning.envs.checks import check_choice, check_in, check_share
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
-from cod_lightning.envs.learn2ask.grading import AnyTask, graded, learnt
+from cod_lightning.envs.learn2ask.grading import AnyTask, graded, revealed
 from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
 from cod_lightning.envs.learn2ask.judge import Judge, RuleJudge
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
@@ -54,11 +54,11 @@ class Learn2Ask(TaskWorld[AnyTask]):
         num_required: How many it does require, at least 1.
         num_conditions: Conditions that patients come with, 3 to 10.
         stop_share: Probability that nothing required is missing.
-        protocol_hidden: Whether each pack has its own clinic with a secret protocol; otherwise all share one, told in the rules.
+        protocol_hidden: Whether each pack has its own clinic with a secret protocol; otherwise the rules state the shared one.
         fusion: How scores become a reward: Ra+Rs is action * (1 + 2 * content) + format, up to 4; sum is their sum, up to 3; Ra is
             2 * content + format, up to 3; Rs is 3 * action + format, up to 4.
         normalise: Divide the reward by its maximum, so that it lies in [0, 1] as in other worlds; the reference does not.
-        judge: Who grades questions; null for rules (RuleJudge). An EndpointJudge asks a language model. Natural protocol only.
+        judge: What grades questions; null for rules (RuleJudge). An EndpointJudge asks a language model. Natural protocol only.
         form: Whether an answer stands between answer tags after reasoning (tagged), or is the whole response (raw, the reference).
         lenient: Whether a first unreadable answer costs only a turn; tasks then have two turns.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
@@ -147,7 +147,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another protocol from task `at` on; the dialogues stay, so that labels change with it.
 
-        A dialogue that told all of the old protocol seldom tells all of the new one: fewer later tasks are to be stopped.
+        A dialogue that mentioned all of the old protocol seldom mentions all of the new one: a stop is right in fewer later tasks.
         """
         old = pack.tasks[at].spec
         if not isinstance(old, ClinicTask) or not self.protocol_hidden:
@@ -158,7 +158,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
         return replace(pack, tasks=tuple(requiring(t, required) if n >= at else t for n, t in enumerate(pack.tasks)))
 
     def step(self, action: str) -> Stepped:
-        """Read the answer, have it judged, and tell the scores. Raises `EnvironmentFailure` where the judge does."""
+        """Read the answer, have it judged, and show the scores. Raises `EnvironmentFailure` where the judge does."""
         assert not self._outcome, "the task is over; call reset()"
         answer = self.wording.read(action)
         if answer.complaint and self.lenient and not self._warned:
@@ -172,7 +172,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
             fusion=self.fusion,
             points=points,
             best=self._best,
-            learnt=learnt(self._task, outcome, answer) if self.protocol_hidden else {},
+            revealed=revealed(self._task, outcome, answer) if self.protocol_hidden else {},
             note=note,
             complaint=answer.complaint,
         )

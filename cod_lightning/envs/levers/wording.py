@@ -86,7 +86,7 @@ class NaturalLevers(LeverWording):
         )
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        last = f"\n{self._told(pulls)}" if pulls else ""
+        last = f"\n{self._pull_text(pulls)}" if pulls else ""
         asked = f"Which {self.labels.noun.lower()} do you pull?"
         return f"Pull {len(pulls) + 1} of {max_turns}.{last}\nThe wanted colour is {goal}. {asked}"
 
@@ -97,7 +97,7 @@ class NaturalLevers(LeverWording):
             "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>{self.labels.noun} X</answer> with X "
             f"from {self.labels.span}. The task is over.",
         }[outcome]
-        return ending if outcome == "malformed" else f"{self._told(pulls)} {ending}"
+        return ending if outcome == "malformed" else f"{self._pull_text(pulls)} {ending}"
 
     def respond(self, goal: str, code: int) -> str:
         return f"I want {goal}. <answer>{self.labels.label(code)}</answer>"
@@ -105,6 +105,6 @@ class NaturalLevers(LeverWording):
     def goal_of(self, observation: str) -> str:
         return observation.partition("The wanted colour is ")[2].partition(".")[0]
 
-    def _told(self, pulls: Pulls) -> str:
+    def _pull_text(self, pulls: Pulls) -> str:
         code, colour = pulls[-1]
         return f"{self.labels.label(code)} gives {colour}."

@@ -45,7 +45,7 @@ class LeverPlay(TablePlay):
         by_colour = {colour: code for code, colour in known.items()}
         unknown = [code for code in self.table.codes if code not in known] or list(self.table.codes)
         code = by_colour.get(goal) or rng.choice(unknown)
-        return self.dials.said(self.wording.respond(goal, code), known, code)
+        return self.dials.with_quote(self.wording.respond(goal, code), known, code)
 
 
 class Levers(TaskWorld[LeverTask]):

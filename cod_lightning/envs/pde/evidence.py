@@ -1,4 +1,4 @@
-"""How much readings speak for each set of terms: the linear model with Gaussian priors, in closed form.
+"""The evidence of readings for each set of terms: the linear model with Gaussian priors, in closed form.
 
 Used by the reference players only; the world's own regression is a plainer tool.
 """
@@ -36,7 +36,7 @@ def believe(
     boosts: Mapping[tuple[str, ...], float] | None = None,
     most: int = 8,
 ) -> EquationBelief:
-    """Posterior over the sets of terms, given (u, y); every number of terms is as likely before, and every set of it.
+    """Posterior over the sets of terms after readings (u, y); every number of terms is as likely before, and every set of it.
 
     For a set with columns X and signs s, y ~ N(X s m, R + X S X'); R_ii = noise_y^2 + (f'(u_i) noise_u)^2, with f' from a first
     fit. `boosts` adds to the log-probability of sets.

@@ -1,9 +1,9 @@
 """PDE Discovery: u_t = u_xx + f(u) with a hidden sparse f, the same for a whole pack; other initial states in every task.
 
-Measure, fit, and commit to an equation; whoever writes down what was measured, or which terms remain, has more to go by later.
+Measure, fit, and commit to an equation; notes of what was measured, or of the terms that remain, help in later tasks.
 Source of the world: arXiv 2606.20002. Differences: strata of the amplitudes do not depend on the length of the pack; points
 where the reaction was cut are left out of fits; values can be shown when they are measured; data can be dropped with every
-task; feedback can tell whether the terms are right; splits are disjoint by construction; state lives in the object.
+task; feedback can state whether the terms are right; splits are disjoint by construction; the object holds its state.
 """
 
 import copy
@@ -50,7 +50,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         time_levels: Of the numerical solution.
         world_memory: Whether samples and finalised equations stay stored for the pack, as in the paper, or go with every task.
         show_samples: Whether values are listed when measured (our default) or only by a regression, as in the paper.
-        reveal_truth: Whether the feedback tells if the active terms were right; in the paper it does not.
+        reveal_truth: Whether the feedback states if the active terms were right; in the paper it does not.
         length_penalty: Subtracted times turns / max_turns from the reward of a finalised equation, down to 0.
         lenient: Whether a task's first unreadable answer only costs a step.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact, a small instance).
@@ -183,10 +183,10 @@ class PDEDiscovery(TaskWorld[PDETask]):
         return self._unreadable(complaint)
 
     def render(self) -> str:
-        told = f"; finalised {written(self._final.equation)}" if self._final else ""
+        final = f"; finalised {written(self._final.equation)}" if self._final else ""
         return (
             f"{written(self._task.equation)}; amplitude {self._task.amplitude:.3f}; step {self._turn} of {self.max_turns}; "
-            f"{len(self._desk.merged)} points{told}"
+            f"{len(self._desk.merged)} points{final}"
         )
 
     def _restart(self) -> None:

@@ -1,4 +1,4 @@
-"""Commands on files and folders of the machine one is on. Each returns what it prints or raises `ShellError`."""
+"""Commands on files and folders of the present machine. Each returns what it prints or raises `ShellError`."""
 
 import re
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def cd(session: Session, arguments: list[str]) -> str:
 
 
 def pwd(session: Session, arguments: list[str]) -> str:
-    """The folder one is in."""
+    """The present folder."""
     del arguments
     return session.here.spell(session.here.cwd)
 

@@ -1,4 +1,4 @@
-"""How a scripted player reads a terminal: what failed, what that tells of the site, and where to look next."""
+"""How a scripted player reads a terminal: what failed, what that implies about the site, and where to look next."""
 
 import re
 from collections.abc import Sequence
@@ -30,20 +30,20 @@ def last_known(text: str) -> Quirks:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a line did, as its response and the next observation tell."""
+    """What a line did, as its response and the next observation show."""
 
     names: tuple[str, ...]
     succeeded: int
     output: str
 
     @classmethod
-    def of(cls, response: str, told: str) -> "Outcome":
+    def of(cls, response: str, observed: str) -> "Outcome":
         """Read both texts."""
         found = _RUNS.findall(response)
         names = tuple(found[-1].split(", ")) if found else ()
-        failure = re.search(r"^Exit code (\d+)(?:; command (\d+) of \d+ failed)?\.$", told, re.MULTILINE)
+        failure = re.search(r"^Exit code (\d+)(?:; command (\d+) of \d+ failed)?\.$", observed, re.MULTILINE)
         succeeded = len(names) if failure is None or failure[1] == "0" else int(failure[2] or 1) - 1
-        printed = re.search(r"^Output:\n(.*?)\nExit code", told, re.MULTILINE | re.DOTALL)
+        printed = re.search(r"^Output:\n(.*?)\nExit code", observed, re.MULTILINE | re.DOTALL)
         lines = printed[1].splitlines() if printed else []
         output = "\n".join(line for line in lines if not re.fullmatch(r"Connection to \S+ closed\.", line))
         return cls(names, succeeded, output)
@@ -55,14 +55,14 @@ class Outcome:
 
 
 def side_after(side: str, outcome: Outcome) -> str:
-    """The machine that one is on then."""
+    """The side of the session after that line."""
     for name in outcome.names[: outcome.succeeded]:
         side = {ENTER: REMOTE, LEAVE: LOCAL}.get(name, side)
     return side
 
 
 def learn(view: TaskText, believed: Quirks, outcome: Outcome, side: str) -> tuple[Quirks, Step | None]:
-    """What one believes now, and where to look before going on."""
+    """The new belief, and where to look before the plan goes on."""
     if not outcome.failed:
         return _looked(view, believed, outcome), None
     printed, failed = outcome.output, outcome.failed

@@ -1,4 +1,4 @@
-"""The usual commands for each kind of task, given what one believes of the site."""
+"""The usual commands for each kind of task, under a belief about the site."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class TaskText:
-    """What a task's text tells: system, host, account, kind of task, and the parts of its sentence."""
+    """What a task's text states: system, host, account, kind of task, and the parts of its sentence."""
 
     system: str
     host: str

@@ -31,7 +31,7 @@ class Session(ABC):
     sessions: list[Machine] = field(default_factory=list)
     code: int = 0
     budget: int = 0
-    """Commands that this line may still run, commands given to ssh included."""
+    """Commands that this line may still run, commands after ssh included."""
 
     @property
     def here(self) -> Machine:
@@ -40,4 +40,4 @@ class Session(ABC):
 
     @abstractmethod
     def run_part(self, line: str) -> Result:
-        """Run a line within the budget; also what ssh is told to run."""
+        """Run a line within the budget; also the command after ssh."""

@@ -62,7 +62,7 @@ def ssh(session: Session, arguments: list[str]) -> str:
 
 
 def exit_(session: Session, arguments: list[str]) -> str:
-    """Back to where one came from."""
+    """Back to the session before."""
     del arguments
     if not session.sessions:
         raise ShellError("exit: there is no remote session to leave")
@@ -175,7 +175,7 @@ def _check_service(how: str, service: str) -> None:
 def _place(
     source: Machine, target: Machine, name: str, places: list[str], where: str, recursive: bool, session: Session
 ) -> str:
-    """Copy from one machine's places to where the other one is told."""
+    """Copy from places of one machine to a place of the other."""
     where = _home_of(target, where)
     last = target.resolve(where)
     into = isinstance(target.find(last), Folder)

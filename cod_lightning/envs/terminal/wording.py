@@ -50,7 +50,7 @@ class TerminalWording(WorldWording):
 
     @abstractmethod
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
-        """Words after the task; outcome is win, late or malformed, and reason what is wrong, if it may be told."""
+        """Words after the task; outcome is win, late or malformed, and reason what is wrong, if it may be shown."""
 
 
 class NaturalTerminal(TerminalWording):
@@ -77,7 +77,7 @@ class NaturalTerminal(TerminalWording):
         if view.warning:
             parts.append(f"Your answer could not be read: {view.warning}. {_FORM}")
         if view.last is not None:
-            parts.append(_told(view.last.result))
+            parts.append(_result_text(view.last.result))
         elif not view.warning:
             parts.append(
                 f"Local machine: {_SYSTEMS[task.site.system]}. Remote host: {task.site.host}, account {task.site.user}, keys are "
@@ -93,13 +93,17 @@ class NaturalTerminal(TerminalWording):
             "late": f"You have no steps left ({view.turn} of {view.max_turns}), and the goal is not reached{because}.",
             "malformed": f"Your answer could not be read: {reason}. {_FORM} The task is over.",
         }[outcome]
-        return ending if outcome == "malformed" or view.last is None else f"{_told(view.last.result, 700)}\n{ending}"
+        return (
+            ending
+            if outcome == "malformed" or view.last is None
+            else f"{_result_text(view.last.result, 700)}\n{ending}"
+        )
 
 
 _FORM = "Expected one command line as <answer>command line</answer>."
 
 
-def _told(result: Result, most: int = 4_000) -> str:
+def _result_text(result: Result, most: int = 4_000) -> str:
     output = clean(result.output)
     output = output if len(output) <= most else f"{output[:most]}\n..."
     if not result.failed:
@@ -124,7 +128,7 @@ def clean(text: str) -> str:
 
 
 def read_view(first: str) -> TaskText:
-    """What the first observation of a task tells."""
+    """What the first observation of a task states."""
     match = re.match(
         r"Local machine: (\w+)\. Remote host: ([\d.]+), account (\w+), keys are set up\.\nTask: (.*)\n", first
     )

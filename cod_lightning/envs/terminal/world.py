@@ -40,7 +40,7 @@ class Terminal(TaskWorld[TerminalTask]):
 
     A hidden fact is, for example, that only rsync copies to the host, that it is reached through a jump host, or that its
     folder is read-only and writable by another path. A pack has one system, host, account and habitual folders, and every
-    task can be solved within its turns by whoever knows the quirks. With 0 quirks everything is redrawn for each task and
+    task can be solved within its turns once the quirks are known. With 0 quirks everything is redrawn for each task and
     nothing is hidden, as in the reference. In compact form an answer is one word for a way of doing it, and quirks is the
     number of operations (of send, enter, change) whose way is drawn from four.
 
@@ -209,8 +209,8 @@ class Terminal(TaskWorld[TerminalTask]):
     def _end(self, outcome: str, reason: str = "") -> Stepped:
         self._outcome = outcome
         reward = max(0.0, 1 - self.length_penalty * self._turn / self.max_turns) if outcome == "win" else 0.0
-        told = reason if outcome == "malformed" or self.feedback == "reason" else ""
-        return self._ended(self.wording.feedback(outcome, self._view(), told), reward)
+        shown = reason if outcome == "malformed" or self.feedback == "reason" else ""
+        return self._ended(self.wording.feedback(outcome, self._view(), shown), reward)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other quirks of the same site from task `at` on; the goals stay."""
