@@ -143,7 +143,7 @@ class QuotingDials(TeacherDials):
             raise ConfigError("data.env.teacher.quotes", True, expected, "Leave it out, or use protocol=compact.")
 
     def with_quote(self, response: str, known: Mapping[int, str], code: int) -> str:
-        """A compact response with that code for an answer, with the known fact about that code before the answer, where players quote.
+        """A compact response that answers with that code, after the known fact about it where players quote.
 
         >>> QuotingDials(quotes=True).with_quote("red <answer>Lever_3</answer>", {3: "red"}, 3)
         'red 3=red <answer>Lever_3</answer>'

@@ -60,7 +60,7 @@ def meaning(belief: int, code: int) -> str:
 def facts_of(belief: int) -> dict[int, str]:
     """What is certain.
 
-    >>> facts_of(told({1: "up"}))
+    >>> facts_of(belief_of({1: "up"}))
     {1: 'up'}
     """
     return {code: direction for code in CODES if (direction := meaning(belief, code))}
