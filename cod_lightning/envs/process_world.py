@@ -104,18 +104,15 @@ class ProcessWorld(WrappedWorld):
 
     def without_world_memory(self) -> TextEnv:
         inside = self.world.without_world_memory()
-        return (
-            self
-            if inside is self.world
-            else ProcessWorld(inside, self.num_workers, self.step_s, self.memory_gb, self.cpu_s)
-        )
+        if inside is self.world:
+            return self
+        return ProcessWorld(inside, self.num_workers, self.step_s, self.memory_gb, self.cpu_s)
 
     def _run(self, method: str, **options: Any) -> Any:
         state = _pickled(self.world) if self._state is None else self._state
         pending = self._pending = PendingCall()
-        answer = self._pool.run(
-            Call(state=state, method=method, options=options, limits=self._limits), self.step_s, pending
-        )
+        call = Call(state=state, method=method, options=options, limits=self._limits)
+        answer = self._pool.run(call, self.step_s, pending)
         self._pending, self._state, self._answer = None, answer.state, answer
         return answer.result
 

@@ -52,14 +52,9 @@ def draw_task(
         for _ in range(rounds):
             goal = rng.choice(moves_from(goal, side))
     labels, order = names
+    rows, columns = labels.rows, labels.columns
     return GridTask(
-        costs=costs,
-        start=start,
-        goal=goal,
-        rounds=rounds,
-        row_names=labels.rows,
-        column_names=labels.columns,
-        order=order,
+        costs=costs, start=start, goal=goal, rounds=rounds, row_names=rows, column_names=columns, order=order
     )
 
 

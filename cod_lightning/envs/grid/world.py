@@ -158,12 +158,8 @@ class GridNavigation(TaskWorld[GridTask]):
 
     def _start(self, task: GridTask) -> None:
         chart = self._chart
-        kept = (
-            self.parameters.world_memory
-            and chart is not None
-            and (chart.costs, chart.labels) == (task.costs, task.labels)
-        )
-        if chart is None or not kept:
+        keeps = self.parameters.world_memory
+        if chart is None or not keeps or (chart.costs, chart.labels) != (task.costs, task.labels):
             self._chart = chart = Chart(task.costs, task.labels)
         self._view = GridView(task=task, chart=chart, here=task.start, path=[])
         self._outcome, self._warnings_left = "", int(self.parameters.lenient)

@@ -129,33 +129,21 @@ class Clinics:
         """Whole diagnoses of one split: a fifth each for validation and test, at least one."""
         ranked = sorted(self.conditions, key=lambda name: derive_seed("learn2ask diagnosis", name))
         share = max(1, round(self.num_conditions / 5))
-        return tuple(
-            {
-                Split.TEST: ranked[:share],
-                Split.VALIDATION: ranked[share : 2 * share],
-                Split.TRAIN: ranked[2 * share :],
-            }[split]
-        )
+        parts = {Split.TEST: ranked[:share], Split.VALIDATION: ranked[share : 2 * share]}
+        return tuple(parts.get(split, ranked[2 * share :]))
 
     def weights(self, told: tuple[str, ...], known: Mapping[str, bool]) -> dict[tuple[str, ...], float]:
         """Posterior probability of each protocol that agrees with the known facts, after a dialogue that mentions these items.
 
         Exact for dialogues as `draw_told` draws them; that a split holds only some of the dialogues is left out.
         """
-        sets = [
-            required
-            for required in _protocols(self.items, self.num_required)
-            if all((name in required) == fact for name, fact in known.items())
-        ]
+        protocols = _protocols(self.items, self.num_required)
+        sets = [required for required in protocols if all((n in required) == fact for n, fact in known.items())]
         size, sub = len(told), len(self.items) - self.num_required
         if_stop = math.comb(sub, size - self.num_required) if size >= self.num_required else 0
         if_continue = math.comb(len(self.items), size) - if_stop
-        raw = {
-            required: self.stop_share / max(1, if_stop)
-            if set(required) <= set(told)
-            else (1 - self.stop_share) / max(1, if_continue)
-            for required in sets
-        }
+        stop, go_on = self.stop_share / max(1, if_stop), (1 - self.stop_share) / max(1, if_continue)
+        raw = {required: stop if set(required) <= set(told) else go_on for required in sets}
         total = sum(raw.values())
         return {required: weight / total for required, weight in raw.items()} if total else {}
 

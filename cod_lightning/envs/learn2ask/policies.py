@@ -15,8 +15,8 @@ from cod_lightning.types import Message
 class ClinicPlay(Play[Facts]):
     """The answer of highest expected reward, by Bayes over all protocols that agree with what is known; ties at random.
 
-    Exact but for one thing: it leaves out that a split holds only some of the dialogues. With nothing known it goes by how
-    often each protocol would give such a dialogue.
+    Exact but for one thing: it leaves out that a split holds only some of the dialogues. With nothing known it weighs
+    protocols by how often each would draw such a dialogue.
     """
 
     clinics: Clinics
@@ -57,9 +57,8 @@ class ClinicPlay(Play[Facts]):
 
     def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
         items = self.wording.facts.items
-        drawn = {
-            name: facts.get(name) if rng.random() < accuracy else rng.choice((True, False, None)) for name in items
-        }
+        any_fact = (True, False, None)
+        drawn = {name: facts.get(name) if rng.random() < accuracy else rng.choice(any_fact) for name in items}
         return {name: fact for name, fact in drawn.items() if fact is not None}
 
     def junk(self, rng: random.Random) -> Facts:

@@ -65,10 +65,8 @@ class ProtocolTable:
             found = re.findall(r"(?<!\S)(?:want=(\w+)|(\w+)=(yes|no))(?!\S)", text, flags=re.ASCII)
             said = [(wanted or name, bool(wanted) or fact == "yes") for wanted, name, fact in found]
         else:
-            said = [
-                (_NAMES[title], not negated)
-                for title, negated in re.findall(rf"\b({_TITLES})(?: is|:) (not )?required\b", text)
-            ]
+            found = re.findall(rf"\b({_TITLES})(?: is|:) (not )?required\b", text)
+            said = [(_NAMES[title], not negated) for title, negated in found]
         return [(name, fact) for name, fact in said if name in self.items]
 
 

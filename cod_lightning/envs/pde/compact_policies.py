@@ -70,11 +70,9 @@ class VerdictPlay(Play[Mapping[str, bool]]):
         return joined(verdicts_in(messages[0].content), seen, self.listed)
 
     def noisy(self, facts: Mapping[str, bool], accuracy: float, rng: random.Random) -> Mapping[str, bool]:
-        choices = {
-            word: facts.get(word) if rng.random() < accuracy else rng.choice((True, False, None))
-            for word in self.listed
-        }
-        return {word: verdict for word, verdict in choices.items() if verdict is not None}
+        any_fact = (True, False, None)
+        drawn = {word: facts.get(word) if rng.random() < accuracy else rng.choice(any_fact) for word in self.listed}
+        return {word: verdict for word, verdict in drawn.items() if verdict is not None}
 
     def write(self, facts: Mapping[str, bool], messages: Sequence[Message] = ()) -> str:
         marks = {True: "ok", False: "no", None: "?"}

@@ -104,8 +104,8 @@ class Desk:
                 raise Refused(f"dictionary: {complaint}, or write all.")
             self.last = regress(readings, supports_of(terms, max_terms), threshold)
         else:
-            given = _candidates(asked["candidate_equations"], max_terms)
-            self.last = regress(readings, list(dict.fromkeys(map(support, given))), threshold, given)
+            own = _candidates(asked["candidate_equations"], max_terms)
+            self.last = regress(readings, list(dict.fromkeys(map(support, own))), threshold, own)
         if not self.last.fits:
             self.last = None
             raise Refused("Every coefficient fell below the threshold; lower it or choose other terms.")

@@ -78,11 +78,7 @@ class ScriptedPDE(TextPolicy):
         both = tuple(dict.fromkeys((*noted.pairs, *seen)))
         if not both:
             return None
-        boost = (
-            {"confirmed": 12.0, "likely": 3.0}.get(noted.trust, 0.0)
-            if not noted.pairs or noted.trust == "confirmed"
-            else 0.0
-        )
+        boost = {"confirmed": 12.0, "likely": 0.0 if noted.pairs else 3.0}.get(noted.trust, 0.0)
         if noted.equation and seen and len(seen) < len(both) and misfit(noted.equation, seen) > 100:
             boost = 0.0
         believed = believe(both, self.min_terms, self.max_terms, {support(noted.equation): boost} if boost else None)

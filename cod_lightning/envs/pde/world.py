@@ -33,6 +33,8 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
+Family = Literal["physical_full_train", "physical_full_eval_hard", "physical_full_eval_4000"]
+
 
 class PDEDiscovery(TaskWorld[PDETask]):
     """Find the sparse reaction term that a pack shares; the reward is 1/(1 + loss), success is the exact set of terms.
@@ -62,9 +64,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
 
     def __init__(
         self,
-        family: Literal[
-            "physical_full_train", "physical_full_eval_hard", "physical_full_eval_4000"
-        ] = "physical_full_train",
+        family: Family = "physical_full_train",
         min_terms: int = 1,
         max_terms: int = 2,
         max_turns: int = 6,

@@ -171,12 +171,8 @@ class Machine:
                     self.patience -= len(folder.entries)
                     if self.patience < 0:
                         raise ShellError("shell: too many names to compare with patterns", 2)
-                    names = [
-                        name
-                        for name in sorted(folder.entries)
-                        if (name[0] != "." or part[0] == ".") and self._matches(name, part)
-                    ]
-                    longer += [base + name + ("" if last else "/") for name in names]
+                    shown = [name for name in sorted(folder.entries) if name[0] != "." or part[0] == "."]
+                    longer += [base + name + ("" if last else "/") for name in shown if self._matches(name, part)]
             found = longer[:100]
         plain = [text for text in found if self.find(self.resolve(text)) is not None]
         return [text.replace("/", "\\") for text in plain] if self.windows else plain

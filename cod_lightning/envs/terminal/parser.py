@@ -33,14 +33,11 @@ _WINDOWS = re.compile(
 )
 _REFUSED = {
     "|": "pipes (|) are not available",
-    "<": "redirects are not available",
-    ">": "redirects are not available",
+    **dict.fromkeys("<>", "redirects are not available"),
     "&": "background jobs (&) are not available",
-    "(": "subshells are not available",
-    ")": "subshells are not available",
+    **dict.fromkeys("()", "subshells are not available"),
     "`": "command substitution is not available",
-    "\n": "one command line only; join commands by && or ;",
-    "\r": "one command line only; join commands by && or ;",
+    **dict.fromkeys("\n\r", "one command line only; join commands by && or ;"),
 }
 
 
@@ -124,14 +121,10 @@ def expand(word: Word, machine: Machine, code: int = 0) -> list[str]:
 
 def _variables(text: str, machine: Machine, code: int) -> str:
     values = {
-        "HOME": machine.spell(machine.home),
-        "USERPROFILE": machine.spell(machine.home),
-        "USER": machine.user,
-        "USERNAME": machine.user,
-        "PWD": machine.spell(machine.cwd),
-        "CD": machine.spell(machine.cwd),
-        "HOSTNAME": machine.name,
-        "COMPUTERNAME": machine.name,
+        **dict.fromkeys(("HOME", "USERPROFILE"), machine.spell(machine.home)),
+        **dict.fromkeys(("USER", "USERNAME"), machine.user),
+        **dict.fromkeys(("PWD", "CD"), machine.spell(machine.cwd)),
+        **dict.fromkeys(("HOSTNAME", "COMPUTERNAME"), machine.name),
         "?": str(code),
     }
     if machine.windows:
