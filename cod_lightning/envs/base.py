@@ -1,6 +1,6 @@
 """The contract of a world: a `gymnasium.Env` in text space that can also draw packs.
 
-One object lives one lifecycle. `reset(options={"task": task})` starts the next task and keeps whatever the world itself
+One object serves one lifecycle. `reset(options={"task": task})` starts the next task and keeps whatever the world itself
 carries over; the last observation of a task is its feedback; `info` stays empty (typed properties instead);
 `copy.deepcopy` is a snapshot, and how the rollout gives every sibling its own world; `close` follows when its lifecycle has ended.
 

@@ -1,7 +1,7 @@
 """Optimal Control: steer a point on a line whose decay a and gain b are hidden and shared by a pack, with one formula a task.
 
 Source of the world: arXiv 2606.20002 and its later public code. Differences: what the world carries over (the last law that ran)
-lives in the object, is dropped when the hidden numbers change and can be switched off; splits are disjoint by the
+is kept in the object, is dropped when the hidden numbers change and can be switched off; splits are disjoint by the
 pair (a, b); horizons can vary; numbers are drawn with three decimals, which is what tables show; the rules state the ranges.
 """
 
