@@ -6,12 +6,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cod_lightning", "datamodules", "modules", "callbacks")
-SHARED = {
-    "Answer", "Attempt", "Belief", "Command", "Item", "Labels", "Ranges", "Route",
-    "Seen", "View", "_Turn",
-}  # fmt: skip
+SHARED = {"_Turn"}
 """Names that two classes still have; the list only gets shorter."""
-CALLABLES = {"Run"}
+CALLABLES: set[str] = set()
 """Types of functions that still share their name with another, or with a class."""
 
 

@@ -1,6 +1,6 @@
 """Worlds: gymnasium environments in text space, a folder each. Importing one imports neither torch nor a model.
 
-A world's class lives in its folder: `from cod_lightning.envs.levers import Levers`.
+Each folder exports its class: `from cod_lightning.envs.levers import Levers`.
 """
 
 from cod_lightning.envs.base import TextEnv as TextEnv

@@ -1,6 +1,6 @@
 """The contract of a world: a `gymnasium.Env` in text space that can also draw packs.
 
-One object lives one lifecycle. `reset(options={"task": task})` starts the next task and keeps whatever the world itself
+One object serves one lifecycle. `reset(options={"task": task})` starts the next task and keeps whatever the world itself
 carries over; the last observation of a task is its feedback; `info` stays empty (typed properties instead);
 `copy.deepcopy` is a snapshot, and how the rollout gives every sibling its own world; `close` follows when its lifecycle has ended.
 
@@ -26,15 +26,15 @@ Stepped = tuple[str, float, bool, bool, dict[str, Any]]
 
 
 class Reference(StrEnum):
-    """Who plays a world for comparison, without a model."""
+    """The policy without a model that plays a world for comparison."""
 
     RANDOM = "random"
     """Legal answers at random; notes nothing."""
     SCRIPTED = "scripted"
     """Perfect memory and task-wise optimal play (or the best we know of), from what the dialogue and the context say.
 
-    A reference, not a ceiling: whoever explores more in early tasks than pays there can do better later. With its context
-    hidden it is the memoryless reference.
+    A reference, not a ceiling: a policy that explores more in early tasks than pays there can do better later. With its
+    context hidden it is the memoryless reference.
     """
     ORACLE = "oracle"
     """Knows the pack's hidden rule from the start."""
@@ -54,11 +54,11 @@ class TextPolicy(ABC):
 
     @abstractmethod
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The next response in a solve episode, given the dialogue so far (the last message is the user's)."""
+        """The next response in a solve episode, after this dialogue (the last message is the user's)."""
 
     @abstractmethod
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The new context, given the dialogue that asks for its rewrite; the mechanism adds its own delimiters."""
+        """The new context, after the dialogue that asks for its rewrite; the mechanism adds its own delimiters."""
 
 
 class Demonstrator(TextPolicy):
@@ -136,11 +136,10 @@ class TextEnv(gymnasium.Env[str, str], ABC):
         """The pack with another hidden rule from task `at` on (1 <= at < N), drawn from `seed`.
 
         All that shows (labels, names, sizes, tasks' goals where they still make sense) stays, so that nothing but the rule
-        tells of the change. Its split stays.
+        shows the change. Its split stays.
         """
-        raise ConfigError(
-            "data.env", type(self).__name__, "a world whose hidden rule can change", "Choose another world."
-        )
+        expected = "a world whose hidden rule can change"
+        raise ConfigError("data.env", type(self).__name__, expected, "Choose another world.")
 
     def without_world_memory(self) -> "TextEnv":
         """This world with the same packs, carrying nothing from task to task; itself where it never does."""

@@ -33,6 +33,15 @@ def check_in(key: str, value: int, low: int, high: int, remedy: str) -> None:
         raise ConfigError(key, value, f"in {low}..{high}", remedy)
 
 
+def check_span(
+    low_key: str, low: float, high_key: str, high: float, least: float, most: float, remedy: str, *, above: bool = False
+) -> None:
+    """Raise unless least <= low <= high <= most (least < low, if `above`); NaN does not."""
+    if not least <= low <= high <= most or (above and low == least):
+        expected = f"{least} {'<' if above else '<='} {low_key} ({low}) <= {high_key} <= {most}"
+        raise ConfigError(f"data.env.{high_key}", high, expected, remedy)
+
+
 def check_turns(max_turns: int, remedy: str) -> None:
     """Raise unless a task has a turn."""
     if max_turns < 1:

@@ -1,4 +1,4 @@
-"""What action codes are called in sentences, and the facts that are told about them by these names.
+"""What action codes are called in sentences, and facts about them by these names.
 
 The lake and the levers answer with a noun and a name, as in `Direction 3`. Where labels vary, noun and names are drawn for
 each pack, so that a policy cannot learn one template. Codes themselves are always 1, 2, 3, 4.
@@ -6,14 +6,13 @@ each pack, so that a policy cannot learn one template. Codes themselves are alwa
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.answers import answer_of, code_of
-from cod_lightning.envs.facts import UNKNOWN, FactTable
+from cod_lightning.envs.facts import NUMBERS, FactTable
 from cod_lightning.envs.unchanging import Unchanging
 
-NUMBERS = ("1", "2", "3", "4")
 NAMES = (
     NUMBERS,
     ("A", "B", "C", "D"),
@@ -22,7 +21,7 @@ NAMES = (
     ("I", "II", "III", "IV"),
     ("alpha", "beta", "gamma", "delta"),
 )
-"""Four names in an order that everybody knows, so that `A to D` names them all."""
+"""Four names in their usual order, so that `A to D` names them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +72,10 @@ def drawn_names(rng: random.Random, nouns: Sequence[str]) -> tuple[str, tuple[st
     return rng.choice(nouns), rng.choice(NAMES)
 
 
-@dataclass(frozen=True)
-class LabelledFacts(FactTable):
-    """Facts in sentences, as `- Move B: up` or `Move B moved you up`; reads and writes what `FactTable` does for numbers."""
-
-    names: tuple[str, ...] = NUMBERS
-
-    def parse(self, text: str) -> dict[int, str]:
-        """As `FactTable.parse`: the last statement about a code wins."""
-        pattern = rf"{self.noun} ({self.alternatives})(?: moves|:| gives| moved you) (\w+)"
-        found: dict[int, str] = {}
-        for name, value in re.findall(pattern, text, flags=re.ASCII):
-            if value in self.values:
-                found.pop(self.code(name), None)
-                found[self.code(name)] = value
-        return found
-
-    def write(self, facts: Mapping[int, str]) -> str:
-        shown = ((self.names[code - 1], facts.get(code, UNKNOWN)) for code in self.codes)
-        return "\n".join(f"- {self.noun} {name}: {'unknown' if value == UNKNOWN else value}" for name, value in shown)
-
-    @property
-    def alternatives(self) -> str:
-        """The names, as a regular expression."""
-        return "|".join(map(re.escape, self.names))
-
-    def code(self, name: str) -> int:
-        """1 to 4."""
-        return self.names.index(name) + 1
-
-
 def statements(table: FactTable, text: str) -> dict[int, str]:
     """Facts stated in the text, piece by piece; a piece that contradicts earlier ones clears them all.
 
-    Who was told one thing and saw another has learnt that what was told is out of date.
+    A context that says one thing while observations show another is out of date.
 
     >>> table = FactTable("Lever", ("red", "green", "blue", "gold"), compact=True)
     >>> statements(table, "1=red 2=green 1=blue 3=gold"), statements(table, "1=red 1=red 2=red")

@@ -23,7 +23,7 @@ MOST_NESTED = 64
 """Levels of the tree, and of brackets and signs before parsing."""
 
 Values = Mapping[str, float]
-Run = Callable[[Values], float]
+Compute = Callable[[Values], float]
 
 
 class ExpressionError(ValueError):
@@ -38,7 +38,7 @@ class Expression:
     """Its tokens, with spaces only where they are needed: never a policy's raw text, and never longer."""
     names: frozenset[str]
     """Variables that occur in it."""
-    _run: Run = field(repr=False, compare=False)
+    _run: Compute = field(repr=False, compare=False)
 
     def evaluate(self, values: Values) -> float:
         """The value; raises `ExpressionError` if it is no finite number.
@@ -183,6 +183,11 @@ _BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Div: _divide,
     ast.Pow: _power,
 }
+_UNARY: dict[type[ast.unaryop], Callable[[float], float]] = {
+    ast.Not: operator.not_,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
 _COMPARED: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -208,12 +213,12 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
 """Number of arguments, and meaning. Of `ifelse` only the chosen branch is computed, as in a conditional expression."""
 
 
-def _run_of(node: ast.expr, names: frozenset[str], depth: int) -> Run:
+def _run_of(node: ast.expr, names: frozenset[str], depth: int) -> Compute:
     """A closure for a node; whatever is not on the list is refused."""
     if depth > 2 * MOST_NESTED:
         raise ExpressionError(f"the formula is nested deeper than {2 * MOST_NESTED} levels")
 
-    def of(child: ast.expr) -> Run:
+    def of(child: ast.expr) -> Compute:
         return _run_of(child, names, depth + 1)
 
     match node:
@@ -222,9 +227,11 @@ def _run_of(node: ast.expr, names: frozenset[str], depth: int) -> Run:
         case ast.Name(id=name) if name in names:
             return operator.itemgetter(name)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _binary(_BINARY[type(op)], of(left), of(right))
-        case ast.UnaryOp(op=op, operand=operand):
-            return _unary(op, of(operand))
+            two, first, second = _BINARY[type(op)], of(left), of(right)
+            return lambda values: _finite(two(first(values), second(values)))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
+            one, inner = _UNARY[type(op)], of(operand)
+            return lambda values: one(inner(values))
         case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARED for op in ops):
             return _comparison(of(left), [(_COMPARED[type(op)], of(o)) for op, o in zip(ops, others, strict=True)])
         case ast.BoolOp(op=op, values=values):
@@ -241,7 +248,7 @@ def _run_of(node: ast.expr, names: frozenset[str], depth: int) -> Run:
     raise ExpressionError("only numbers, names, operators and the listed functions are allowed")
 
 
-def _constant(value: int | float) -> Run:
+def _constant(value: int | float) -> Compute:
     try:
         number = _finite(float(value))
     except OverflowError:
@@ -249,21 +256,7 @@ def _constant(value: int | float) -> Run:
     return lambda values: number
 
 
-def _binary(function: Callable[[float, float], float], left: Run, right: Run) -> Run:
-    return lambda values: _finite(function(left(values), right(values)))
-
-
-def _unary(op: ast.unaryop, operand: Run) -> Run:
-    if isinstance(op, ast.Not):
-        return lambda values: not operand(values)
-    if isinstance(op, ast.USub):
-        return lambda values: -operand(values)
-    if isinstance(op, ast.UAdd):
-        return lambda values: +operand(values)
-    raise ExpressionError("only numbers, names, operators and the listed functions are allowed")
-
-
-def _comparison(first: Run, others: list[tuple[Callable[[float, float], bool], Run]]) -> Run:
+def _comparison(first: Compute, others: list[tuple[Callable[[float, float], bool], Compute]]) -> Compute:
     def run(values: Values) -> bool:
         left = first(values)
         for compare, other in others:
@@ -276,7 +269,7 @@ def _comparison(first: Run, others: list[tuple[Callable[[float, float], bool], R
     return run
 
 
-def _junction(conjunction: bool, parts: list[Run]) -> Run:
+def _junction(conjunction: bool, parts: list[Compute]) -> Compute:
     def run(values: Values) -> float:
         value: float = conjunction
         for part in parts:
@@ -288,11 +281,11 @@ def _junction(conjunction: bool, parts: list[Run]) -> Run:
     return run
 
 
-def _choice(test: Run, yes: Run, no: Run) -> Run:
+def _choice(test: Compute, yes: Compute, no: Compute) -> Compute:
     return lambda values: yes(values) if test(values) else no(values)
 
 
-def _call(name: str, function: Callable[..., Any], arguments: list[Run]) -> Run:
+def _call(name: str, function: Callable[..., Any], arguments: list[Compute]) -> Compute:
     if name == "ifelse":
         return _choice(*arguments)
     return lambda values: _finite(function(*(argument(values) for argument in arguments)))

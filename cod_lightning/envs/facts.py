@@ -15,6 +15,7 @@ from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
 
+NUMBERS = ("1", "2", "3", "4")
 UNKNOWN = "?"
 
 
@@ -27,6 +28,8 @@ class FactTable:
     values: tuple[str, ...]
     """Possible meanings; every code 1..len(values) has one of its own."""
     compact: bool
+    names: tuple[str, ...] = NUMBERS
+    """Of the codes in sentences, as in `- Move B: up` or `Move B moved you up`."""
 
     @property
     def codes(self) -> tuple[int, ...]:
@@ -35,20 +38,26 @@ class FactTable:
 
     def parse(self, text: str) -> dict[int, str]:
         """Facts stated in the text, in the order of each code's last statement, which wins; unknown ones are left out."""
-        pattern = r"\b(\d)=(\w+)" if self.compact else rf"{self.noun} (\d)(?: moves|:| gives| moved you) (\w+)"
+        sentence = rf"{self.noun} ({self.alternatives})(?: moves|:| gives| moved you) (\w+)"
         found: dict[int, str] = {}
-        for code, value in re.findall(pattern, text, flags=re.ASCII):
-            if value in self.values and int(code) in self.codes:
-                found.pop(int(code), None)
-                found[int(code)] = value
+        for name, value in re.findall(r"\b(\d)=(\w+)" if self.compact else sentence, text, flags=re.ASCII):
+            if value in self.values and name in self.names:
+                code = self.names.index(name) + 1
+                found.pop(code, None)
+                found[code] = value
         return found
+
+    @property
+    def alternatives(self) -> str:
+        """The names, as a regular expression."""
+        return "|".join(map(re.escape, self.names))
 
     def write(self, facts: Mapping[int, str]) -> str:
         """A context with a line, or a word, for every code."""
-        shown = [(code, facts.get(code, UNKNOWN)) for code in self.codes]
+        shown = [(name, facts.get(code, UNKNOWN)) for code, name in enumerate(self.names, start=1)]
         if self.compact:
-            return " ".join(f"{code}={value}" for code, value in shown)
-        return "\n".join(f"- {self.noun} {code}: {'unknown' if value == UNKNOWN else value}" for code, value in shown)
+            return " ".join(f"{name}={value}" for name, value in shown)
+        return "\n".join(f"- {self.noun} {name}: {'unknown' if value == UNKNOWN else value}" for name, value in shown)
 
     def complete(self, facts: dict[int, str]) -> dict[int, str]:
         """Facts without contradictions (of two codes with one value the later statement wins), and the last one inferred."""
@@ -85,7 +94,7 @@ class TeacherDials:
     """Not inherited: with a base class it would have to be written with `class_path` in configs."""
 
     def described(self) -> str:
-        """What demonstrations with these dials contain, for whoever reads a result that started from them."""
+        """What demonstrations with these dials contain, in words for a report."""
         writer = (
             f"a writer that notes each fact as the record has it with probability {self.note_accuracy:g}, else at random: the "
             "skill in weak form, which training strengthens."
@@ -101,12 +110,8 @@ class TeacherDials:
         for field in fields(TeacherDials):
             check_share(f"data.env.teacher.{field.name}", getattr(self, field.name), f"{field.default} is the default.")
         if self.context_true + self.context_junk > 1 + 1e-9:
-            raise ConfigError(
-                "data.env.teacher.context_junk",
-                self.context_junk,
-                f"at most 1 - context_true ({self.context_true}), since both are shares of the same tasks",
-                "Lower one of them.",
-            )
+            expected = f"at most 1 - context_true ({self.context_true}), since both are shares of the same tasks"
+            raise ConfigError("data.env.teacher.context_junk", self.context_junk, expected, "Lower one of them.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +127,6 @@ class QuotingDials(TeacherDials):
     the dialogue states something, while the others are unknown. Either way values have nothing to do with the truth."""
 
     def described(self) -> str:
-        """Quotes and the places of entries are part of what they contain."""
         quoted = " The player named the fact that it went by before each answer." if self.quotes else ""
         filled = (
             " It noted something, if only at random, of just what the record was about."
@@ -138,10 +142,10 @@ class QuotingDials(TeacherDials):
             expected = f"false with data.env.protocol={protocol}, whose demonstrations are sentences"
             raise ConfigError("data.env.teacher.quotes", True, expected, "Leave it out, or use protocol=compact.")
 
-    def said(self, response: str, known: Mapping[int, str], code: int) -> str:
-        """A compact response with that code for an answer, as this player says it.
+    def with_quote(self, response: str, known: Mapping[int, str], code: int) -> str:
+        """A compact response that answers with that code, after the known fact about it where players quote.
 
-        >>> QuotingDials(quotes=True).said("red <answer>Lever_3</answer>", {3: "red"}, 3)
+        >>> QuotingDials(quotes=True).with_quote("red <answer>Lever_3</answer>", {3: "red"}, 3)
         'red 3=red <answer>Lever_3</answer>'
         """
         thought, mark, answer = response.partition("<answer>")
@@ -162,17 +166,12 @@ def noisy_facts(
     return {code: facts.get(code, UNKNOWN) if rng.random() < accuracy else other(code) for code in table.codes}
 
 
-def recorded_facts(table: FactTable, messages: Sequence[Message]) -> dict[int, str]:
-    """What the dialogue of an update episode states: the old context, overruled by what was seen."""
-    return table.complete(table.parse("\n".join(message.content for message in messages)))
-
-
 def known_facts(table: FactTable, messages: Sequence[Message], *, trust_context: bool) -> dict[int, str]:
     """Effects seen in this dialogue, and the context's facts that do not contradict them."""
     seen: dict[int, str] = {}
     for message in messages[2:]:
         if message.role is Role.USER:
             seen.update(table.parse(message.content))
-    told = table.parse(messages[0].content) if trust_context else {}
-    agreeing = {c: v for c, v in told.items() if c not in seen and v not in seen.values()}
+    noted = table.parse(messages[0].content) if trust_context else {}
+    agreeing = {c: v for c, v in noted.items() if c not in seen and v not in seen.values()}
     return table.complete({**seen, **agreeing})

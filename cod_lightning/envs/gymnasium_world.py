@@ -63,9 +63,8 @@ class GymnasiumWorld(TextEnv):
             raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
         for kind in ("observation_space", "action_space"):
             if not isinstance(space := getattr(env, kind), gymnasium.spaces.Text):
-                raise ConfigError(
-                    "data.env.env", type(space).__name__, f"a Text {kind}", "Wrap the environment in text."
-                )
+                remedy = "Wrap the environment in text."
+                raise ConfigError("data.env.env", type(space).__name__, f"a Text {kind}", remedy)
         self.env, self._rules = env, rules
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.max_turns, self.success_at, self.sum_rewards = max_turns, success_at, sum_rewards
@@ -82,7 +81,6 @@ class GymnasiumWorld(TextEnv):
 
     @property
     def success(self) -> bool:
-        """True once the task's reward has reached `success_at`."""
         return self._ended and self._reward >= self.success_at
 
     @property
@@ -91,7 +89,6 @@ class GymnasiumWorld(TextEnv):
         return EpisodeStatus.TRUNCATED if self._truncated else EpisodeStatus.COMPLETED
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """N tasks of one group of that split."""
         groups = self._of(split)
         world_seed = derive_seed(self.name, str(split), seed, index)
         rng = random.Random(world_seed)
@@ -99,9 +96,8 @@ class GymnasiumWorld(TextEnv):
         order: list[str] = []
         while len(order) < num_tasks:
             order += rng.sample(tasks, len(tasks))
-        specs = [
-            GymnasiumTask(options=o, seed=derive_seed(world_seed, n) % 2**31) for n, o in enumerate(order[:num_tasks])
-        ]
+        seeds = [derive_seed(world_seed, n) % 2**31 for n in range(num_tasks)]
+        specs = [GymnasiumTask(options=o, seed=own) for o, own in zip(order, seeds, strict=False)]
         listed = tuple(Task(id=str(n), seed=spec.seed, spec=spec) for n, spec in enumerate(specs))
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=listed)
 
@@ -147,12 +143,9 @@ class GymnasiumWorld(TextEnv):
         if not groups:
             what = "group" if self._grouped else "task"
             num = len(self._groups) if self._grouped else len(self._groups[""])
-            raise ConfigError(
-                "data.env.tasks",
-                f"{num} {what}s",
-                f"at least one {what} in the {split} split (8 of 10 train, 1 validates, 1 tests, by hash)",
-                f"Give more {what}s; some 50 make it sure.",
-            )
+            expected = f"at least one {what} in the {split} split (8 of 10 train, 1 validates, 1 tests, by hash)"
+            remedy = f"Give more {what}s; some 50 make it sure."
+            raise ConfigError("data.env.tasks", f"{num} {what}s", expected, remedy)
         return groups
 
 

@@ -33,18 +33,14 @@ class Mixture(DelegatingWorld):
     def __init__(self, worlds: dict[str, TextEnv], weights: dict[str, float] | None = None) -> None:
         if not worlds:
             raise ConfigError("data.env.worlds", "{}", "at least one world", "Name one.")
-        given = dict.fromkeys(worlds, 1.0) if weights is None else weights
-        if set(given) != set(worlds):
-            raise ConfigError(
-                "data.env.weights",
-                sorted(given),
-                f"a weight for each of {sorted(worlds)}",
-                "Leave it out for equal ones.",
-            )
-        for key, weight in given.items():
+        shares = dict.fromkeys(worlds, 1.0) if weights is None else weights
+        if set(shares) != set(worlds):
+            expected = f"a weight for each of {sorted(worlds)}"
+            raise ConfigError("data.env.weights", sorted(shares), expected, "Leave it out for equal ones.")
+        for key, weight in shares.items():
             if not (math.isfinite(weight) and weight > 0):
                 raise ConfigError(f"data.env.weights.{key}", weight, "a number above 0", "Leave the world out instead.")
-        self.worlds, self.weights = worlds, given
+        self.worlds, self.weights = worlds, shares
         self.name = "+".join(world.name for world in worlds.values())
         self._here = next(iter(worlds))
 
@@ -95,7 +91,6 @@ class Mixture(DelegatingWorld):
         return self._mixed(key, self.worlds[key].changed(inner, at, seed))
 
     def without_world_memory(self) -> TextEnv:
-        """The mixture of the worlds without theirs."""
         worlds = {key: world.without_world_memory() for key, world in self.worlds.items()}
         if all(worlds[key] is world for key, world in self.worlds.items()):
             return self

@@ -1,4 +1,4 @@
-"""Packs whose hidden rule changes on the way: what the agent wrote down turns false, and it has to notice."""
+"""Packs whose hidden rule changes at a task: a context that states the old rule is false from there on."""
 
 import random
 from dataclasses import replace
@@ -13,7 +13,7 @@ from cod_lightning.types import Pack, Split
 class NonStationary(WrappedWorld):
     """The inner world's packs, with another hidden rule from some task on.
 
-    Nothing but the rule changes: labels, names and tasks stay, so that only what happens tells of it (and, where the world
+    Nothing but the rule changes: labels, names and tasks stay, so that only its effects show it (and, where the world
     itself remembers, its memory starting anew: switch that off). Oracle and demonstrator know the first rule, and only some
     worlds' oracles the second.
 
@@ -25,9 +25,8 @@ class NonStationary(WrappedWorld):
     def __init__(self, world: TextEnv, change_at: int | None = None) -> None:
         super().__init__(world)
         if change_at is not None and change_at < 1:
-            raise ConfigError(
-                "data.env.change_at", change_at, "at least 1: the first task has the first rule", "Use 2, or null."
-            )
+            expected = "at least 1: the first task has the first rule"
+            raise ConfigError("data.env.change_at", change_at, expected, "Use 2, or null.")
         self.change_at = change_at
         self.name = f"changing{'' if change_at is None else change_at}-{world.name}"
 
@@ -44,10 +43,6 @@ class NonStationary(WrappedWorld):
         if self.change_at is None:
             return random.Random(derive_seed("change position", pack.world_seed)).randint(1, len(pack) - 1)
         if self.change_at >= len(pack):
-            raise ConfigError(
-                "data.env.change_at",
-                self.change_at,
-                f"in 1..{len(pack) - 1}, a task of the pack",
-                "Lower it, or use null.",
-            )
+            expected = f"in 1..{len(pack) - 1}, a task of the pack"
+            raise ConfigError("data.env.change_at", self.change_at, expected, "Lower it, or use null.")
         return self.change_at

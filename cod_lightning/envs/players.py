@@ -4,10 +4,10 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy
-from cod_lightning.envs.facts import FactTable, QuotingDials, TeacherDials, known_facts, noisy_facts, recorded_facts
+from cod_lightning.envs.facts import FactTable, QuotingDials, TeacherDials, known_facts, noisy_facts
 from cod_lightning.types import Message
 
 F = TypeVar("F")
@@ -32,7 +32,7 @@ class Play(ABC, Generic[F]):
 
     @abstractmethod
     def answer(self, messages: Sequence[Message], known: F, rng: random.Random) -> str:
-        """A good answer for whoever knows that."""
+        """A good answer with that knowledge."""
 
     @abstractmethod
     def recorded(self, messages: Sequence[Message]) -> F:
@@ -132,16 +132,22 @@ def reference(kind: Reference, play: Play[F], truth: F) -> TextPolicy:
     return ScriptedPlayer(play) if kind is Reference.SCRIPTED else OraclePlayer(play, truth)
 
 
+@dataclass(frozen=True)
 class TablePlay(Play[Mapping[int, str]]):
     """Play in a world whose hidden rule is a table of codes."""
 
+    wording: Any
+    """Has the table `facts`, and `respond(value, code)`, a response that wants the value and answers with the code."""
     dials: QuotingDials
     """How a teacher fills in its notes."""
 
     @property
-    @abstractmethod
     def table(self) -> FactTable:
         """How facts are spelled."""
+        return self.wording.facts
+
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.wording.respond(rng.choice(self.table.values), rng.choice(self.table.codes))
 
     @property
     def nothing(self) -> Mapping[int, str]:
@@ -151,7 +157,7 @@ class TablePlay(Play[Mapping[int, str]]):
         return known_facts(self.table, messages, trust_context=trust_context)
 
     def recorded(self, messages: Sequence[Message]) -> Mapping[int, str]:
-        return recorded_facts(self.table, messages)
+        return self.table.complete(self.table.parse("\n".join(message.content for message in messages)))
 
     def noisy(self, facts: Mapping[int, str], accuracy: float, rng: random.Random) -> Mapping[int, str]:
         return noisy_facts(self.table, facts, accuracy, rng, only_stated=self.dials.fills == "stated")

@@ -1,4 +1,4 @@
-"""A world that computes in worker processes: many at a time, and none can hold up or take down the run."""
+"""A world that computes in worker processes: many at a time, and none can block or end the run."""
 
 import copy
 import os
@@ -6,8 +6,8 @@ import pickle
 from typing import Any
 
 from cod_lightning.envs.base import Stepped, TextEnv
-from cod_lightning.envs.worker_pool import Errand, WorkerPool
-from cod_lightning.envs.world_worker import Answer, Call, Limits
+from cod_lightning.envs.worker_pool import PendingCall, WorkerPool
+from cod_lightning.envs.world_worker import Call, CallResult, Limits
 from cod_lightning.envs.wrapped import WrappedWorld, delegated
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus
@@ -54,18 +54,18 @@ class ProcessWorld(WrappedWorld):
         self.num_workers, self.step_s = num_workers or os.cpu_count() or 1, step_s
         self._pool = WorkerPool(self.num_workers, _pickled(world), (type(world).__module__,))
         self._state: bytes | None = None
-        self._answer: Answer | None = None
-        self._errand: Errand | None = None
+        self._answer: CallResult | None = None
+        self._pending: PendingCall | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ProcessWorld":
-        """The same moment of the same world, served by the same workers."""
+        """The same state of the same world, served by the same workers."""
         twin = copy.copy(self)
-        twin._errand = None
+        twin._pending = None
         return twin
 
     @property
-    def latest(self) -> TextEnv | Answer:
-        """What knows about the present task."""
+    def latest(self) -> TextEnv | CallResult:
+        """The source of facts about the present task."""
         return self.world if self._answer is None else self._answer
 
     @property
@@ -94,30 +94,26 @@ class ProcessWorld(WrappedWorld):
         return self._run("step", action=action)
 
     def close(self) -> None:
-        """Kill the worker that is still at it, if any."""
-        if self._errand is not None:
-            self._errand.call_off()
+        """Kill the worker of a call in progress, if any."""
+        if self._pending is not None:
+            self._pending.cancel()
 
     def render(self) -> str:
         here = self.world if self._state is None else pickle.loads(self._state)
         return here.render()
 
     def without_world_memory(self) -> TextEnv:
-        """The inner world without its memory, in workers too."""
         inside = self.world.without_world_memory()
-        return (
-            self
-            if inside is self.world
-            else ProcessWorld(inside, self.num_workers, self.step_s, self.memory_gb, self.cpu_s)
-        )
+        if inside is self.world:
+            return self
+        return ProcessWorld(inside, self.num_workers, self.step_s, self.memory_gb, self.cpu_s)
 
     def _run(self, method: str, **options: Any) -> Any:
         state = _pickled(self.world) if self._state is None else self._state
-        errand = self._errand = Errand()
-        answer = self._pool.run(
-            Call(state=state, method=method, options=options, limits=self._limits), self.step_s, errand
-        )
-        self._errand, self._state, self._answer = None, answer.state, answer
+        pending = self._pending = PendingCall()
+        call = Call(state=state, method=method, options=options, limits=self._limits)
+        answer = self._pool.run(call, self.step_s, pending)
+        self._pending, self._state, self._answer = None, answer.state, answer
         return answer.result
 
 

@@ -1,4 +1,4 @@
-"""The Ralph loop: the same task again and again, so that whatever improves is what the agent wrote down about it."""
+"""The Ralph loop: the same task again and again, so that only the context can improve the reward."""
 
 from dataclasses import replace
 

@@ -1,25 +1,42 @@
-"""What worlds with tasks of one kind share: how a task starts, and how it ends."""
+"""What worlds with tasks of one kind share: packs, how a task starts and ends, and the players of the world."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from cod_lightning.envs.base import Stepped, TextEnv, text_space
-from cod_lightning.types import EpisodeStatus, Pack, Task
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy, text_space
+from cod_lightning.envs.players import Play, Teacher, reference
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
 S = TypeVar("S")
 """What a world needs to know of a task."""
 
 
+class WorldWording(ABC):  # noqa: B024  (each world declares its own renderings)
+    """How a world is put into words."""
+
+    def words(self) -> tuple[str, ...]:
+        """Closed vocabulary, if there is one."""
+        return ()
+
+
 class TaskWorld(TextEnv, Generic[S]):
-    """Starts tasks, and keeps a word for how the present one ended, empty while it goes on."""
+    """A world of tasks of one kind. `_outcome` is a word for how the present task ended, empty while it goes on."""
 
     observation_space = action_space = text_space()
     """Of the class, so that a copy of an environment does not copy it."""
+    task_type: ClassVar[Any]
+    """The class, or classes, of a task's spec."""
     wins: tuple[str, ...] = ("win",)
     """Outcomes that count as success."""
     late: str | None = "late"
     """The outcome of a task that runs out of turns; None where no task does."""
+    wording: Any
+    """A `WorldWording`, where the world has one for all tasks."""
+    teacher: Any
+    """How good demonstrations are."""
     _outcome = ""
 
     @property
@@ -31,6 +48,9 @@ class TaskWorld(TextEnv, Generic[S]):
         ends = {self.late: EpisodeStatus.TRUNCATED, "malformed": EpisodeStatus.MALFORMED}
         return ends.get(self._outcome, EpisodeStatus.COMPLETED)
 
+    def words(self) -> tuple[str, ...]:
+        return self.wording.words()
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Start `options["task"]`, or, without one, a task drawn from the environment's own generator."""
         super().reset(seed=seed)
@@ -40,10 +60,20 @@ class TaskWorld(TextEnv, Generic[S]):
             self._start(self._drawn(int(self.np_random.integers(2**62))))
         return self._observed(), {}
 
-    @staticmethod
-    @abstractmethod
-    def _spec(task: Task) -> S:
-        """What a task of this world holds."""
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        return reference(kind, *self._play(pack))
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        return Teacher(*self._play(pack, teaches=True), self.teacher)
+
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
+        """How to play the pack, as a reference or a teacher, and its hidden rule (of the first task, if it changes)."""
+        raise NotImplementedError
+
+    @classmethod
+    def _spec(cls, task: Task) -> S:
+        assert isinstance(task.spec, cls.task_type), f"task {task.id} is not of {cls.__name__}"
+        return cast(S, task.spec)
 
     @abstractmethod
     def _start(self, task: S) -> None:
@@ -62,7 +92,17 @@ class TaskWorld(TextEnv, Generic[S]):
         late = self._outcome == self.late
         return words, reward, not late, late, {}
 
+    def _pack(self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[S]) -> Pack:
+        """The pack with this identity and tasks; a task's seed derives from the world's and its position."""
+        tasks = tuple(Task(id=str(n), seed=derive_seed(world_seed, n), spec=spec) for n, spec in enumerate(specs))
+        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+
     def _with(self, pack: Pack, at: int, **fields: Any) -> Pack:
         """The pack whose tasks hold something else from task `at` on."""
-        later = (replace(task, spec=replace(cast(Any, self._spec(task)), **fields)) for task in pack.tasks[at:])
+        return self._with_specs(pack, at, [replace(cast(Any, self._spec(t)), **fields) for t in pack.tasks[at:]])
+
+    @staticmethod
+    def _with_specs(pack: Pack, at: int, specs: Iterable[S]) -> Pack:
+        """The pack whose tasks have these specs from task `at` on."""
+        later = (replace(task, spec=spec) for task, spec in zip(pack.tasks[at:], specs, strict=True))
         return replace(pack, tasks=(*pack.tasks[:at], *later))

@@ -9,5 +9,4 @@ class Unchanging:
     __slots__ = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself."""
         return self

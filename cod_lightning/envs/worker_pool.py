@@ -1,4 +1,4 @@
-"""Worker processes for worlds: started as they are needed, killed and replaced where one hangs or dies."""
+"""Worker processes for worlds: started on demand, killed and replaced where one hangs or dies."""
 
 import contextlib
 import multiprocessing
@@ -11,7 +11,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Any
 
-from cod_lightning.envs.world_worker import Answer, Call, serve
+from cod_lightning.envs.world_worker import Call, CallResult, serve
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
 
 _START_S = 120.0
@@ -21,7 +21,7 @@ _PROCESSES = threading.Lock()
 
 
 class Worker:
-    """A process and the line to it."""
+    """A process and the connection to it."""
 
     def __init__(self, prototype: bytes, modules: Iterable[str]) -> None:
         context = _context(modules)
@@ -32,7 +32,7 @@ class Worker:
             self.process.start()
         far.close()
 
-    def answer(self, seconds: float) -> Answer:
+    def answer(self, seconds: float) -> CallResult:
         """The next answer. Raises `WorldHung`, `WorldOutOfCPU` or `WorldDied`; the worker is of no use then."""
         try:
             if not self.connection.poll(seconds):
@@ -47,11 +47,11 @@ class Worker:
             raise WorldDied(f"its process ended with exit code {code}") from None
 
     def kill(self) -> None:
-        """End the process, whatever it does; whoever waits for its answer hears of it."""
+        """End the process, whatever it does; a thread that waits for its answer gets `WorldDied`."""
         self.process.kill()
 
-    def bury(self) -> None:
-        """Kill it and give everything back."""
+    def close(self) -> None:
+        """Kill it and release its resources."""
         self.kill()
         self.connection.close()
         with _PROCESSES:
@@ -59,24 +59,24 @@ class Worker:
             self.process.close()
 
 
-class Errand:
-    """One call on its way, which can be called off from another thread."""
+class PendingCall:
+    """One call in progress, which another thread can cancel."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._worker: Worker | None = None
-        self._off = False
+        self._cancelled = False
 
-    def given_to(self, worker: Worker | None) -> bool:
-        """Who works on it; False if it was called off."""
+    def assign(self, worker: Worker | None) -> bool:
+        """Note the worker that serves it; False if it was cancelled."""
         with self._lock:
             self._worker = worker
-            return not self._off
+            return not self._cancelled
 
-    def call_off(self) -> None:
-        """Kill whoever works on it."""
+    def cancel(self) -> None:
+        """Kill the worker that serves it."""
         with self._lock:
-            self._off = True
+            self._cancelled = True
             if self._worker is not None:
                 self._worker.kill()
 
@@ -85,7 +85,7 @@ class WorkerPool:
     """At most `num_workers` processes for the copies of one world.
 
     Args:
-        num_workers: Most processes at a time; who finds none free waits.
+        num_workers: Most processes at a time; a call that finds none free waits.
         prototype: The world, pickled: what a new worker imports.
         modules: Modules that the server which forks the workers imports beforehand.
     """
@@ -106,26 +106,28 @@ class WorkerPool:
         """Processes stay where they are."""
         return WorkerPool, (self.num_workers, self.prototype, self.modules)
 
-    def run(self, call: Call, seconds: float, errand: Errand) -> Answer:
+    def run(self, call: Call, seconds: float, pending: PendingCall) -> CallResult:
         """The answer of a free worker. Raises `EnvironmentFailure`, for what the world raises, or the kind that names a limit."""
         if self._pid != os.getpid():  # a forked child has workers of its own
             self._begin()
         worker = self._take()
         healthy = False
         try:
-            if not errand.given_to(worker):
+            if not pending.assign(worker):
                 healthy = True
                 raise WorldHung("it was called off")
             worker.connection.send(call)
             answer = worker.answer(seconds)
-            healthy = errand.given_to(None) and not answer.out_of_memory
+            healthy = pending.assign(None) and not answer.out_of_memory
         except OSError:
             raise WorldDied("its process was gone") from None
         finally:
-            errand.given_to(None)  # from here on nobody kills it
+            pending.assign(None)  # from here on no cancel kills the worker
             self._give_back(worker, healthy)
         if answer.out_of_memory:
-            raise WorldOutOfMemory(f"a call took more than the {_gib(call)} GiB that a worker may take")
+            most = call.limits.memory_bytes
+            gib = "free" if most is None else f"{most / 2**30:g}"
+            raise WorldOutOfMemory(f"a call took more than the {gib} GiB that a worker may take")
         if answer.error:
             raise EnvironmentFailure(answer.error)
         return answer
@@ -150,30 +152,24 @@ class WorkerPool:
         self._all.add(worker)
         try:
             ready = worker.answer(_START_S)
+            if ready.error:
+                raise EnvironmentFailure(f"a worker process could not make the world: {ready.error}")
         except EnvironmentFailure:
             self._all.discard(worker)
-            worker.bury()
+            worker.close()
             raise
-        if ready.error:
-            self._all.discard(worker)
-            worker.bury()
-            raise EnvironmentFailure(f"a worker process could not make the world: {ready.error}")
         return worker
 
     def _give_back(self, worker: Worker, healthy: bool) -> None:
         if not healthy:
             self._all.discard(worker)
-            worker.bury()
+            worker.close()
         with self._changed:
             if healthy:
                 self._idle.append(worker)
             else:
                 self._num -= 1
             self._changed.notify()
-
-
-def _gib(call: Call) -> str:
-    return "free" if call.limits.memory_bytes is None else f"{call.limits.memory_bytes / 2**30:g}"
 
 
 def _context(modules: Iterable[str]) -> Any:
@@ -187,5 +183,5 @@ def _context(modules: Iterable[str]) -> Any:
 
 def _kill_all(workers: set[Worker]) -> None:
     for worker in list(workers):
-        with contextlib.suppress(ValueError):  # buried meanwhile
+        with contextlib.suppress(ValueError):  # closed meanwhile
             worker.kill()

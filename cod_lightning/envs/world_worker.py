@@ -1,6 +1,6 @@
-"""The far side of a `ProcessWorld`: a process that is handed a world's state, moves it on by one call, and hands it back.
+"""The worker process of a `ProcessWorld`: it receives a world's state, applies one call, and returns the new state.
 
-It remembers nothing between two calls, so that any worker can serve any world and killing one costs nobody else anything.
+It keeps nothing between two calls, so that any worker can serve any world and killing one affects no other lifecycle.
 """
 
 import math
@@ -44,7 +44,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CallResult:
     """What a call gave, and all that can be asked of the world until the next one."""
 
     error: str = ""
@@ -67,7 +67,7 @@ def serve(connection: Connection, prototype: bytes) -> None:
     """Answer calls until the other side is gone.
 
     `prototype` is unpickled once, for the modules that it needs: the first call then takes no longer than others. Signals are
-    the parent's business: it finishes what it does, or kills its workers.
+    left to the parent, which finishes its work or kills its workers.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -75,9 +75,9 @@ def serve(connection: Connection, prototype: bytes) -> None:
     try:
         pickle.loads(prototype)
     except Exception as error:
-        connection.send(Answer(error=f"{type(error).__name__}: {error}"))
+        connection.send(CallResult(error=f"{type(error).__name__}: {error}"))
         return
-    connection.send(Answer())
+    connection.send(CallResult())
     before = _data_bytes()
     while True:
         try:
@@ -87,7 +87,7 @@ def serve(connection: Connection, prototype: bytes) -> None:
         connection.send(answered(call, before))
 
 
-def answered(call: Call, before: int = 0) -> Answer:
+def answered(call: Call, before: int = 0) -> CallResult:
     """`answer` within the limits of the call, for a process that had taken so many bytes `before` the first.
 
     The system kills this process by SIGXCPU where it computes for too long.
@@ -101,7 +101,7 @@ def answered(call: Call, before: int = 0) -> Answer:
     try:
         return answer(call)
     except MemoryError:
-        return Answer(error="MemoryError", out_of_memory=True)
+        return CallResult(error="MemoryError", out_of_memory=True)
     finally:
         _set_soft(resource.RLIMIT_DATA, resource.RLIM_INFINITY)  # room for the answer
 
@@ -119,13 +119,13 @@ def _data_bytes() -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), 0)
 
 
-def answer(call: Call) -> Answer:
+def answer(call: Call) -> CallResult:
     """Move the world on by one call."""
     try:
         env: TextEnv = pickle.loads(call.state)
         result = getattr(env, call.method)(**call.options)
         over = call.method == "step" and bool(result[2] or result[3])
-        return Answer(
+        return CallResult(
             result=result,
             state=pickle.dumps(env, pickle.HIGHEST_PROTOCOL),
             rules=env.rules,
@@ -137,9 +137,9 @@ def answer(call: Call) -> Answer:
     except MemoryError:
         raise
     except EnvironmentFailure as error:
-        return Answer(error=str(error))
+        return CallResult(error=str(error))
     except Exception as error:
-        return Answer(error=f"{type(error).__name__}: {error}")
+        return CallResult(error=f"{type(error).__name__}: {error}")
 
 
 def _die_with_the_parent() -> None:

@@ -1,4 +1,4 @@
-"""Worlds that answer with another one inside, and change some of it."""
+"""Worlds that delegate to another one inside, and change some of it."""
 
 import copy
 from abc import abstractmethod
@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.types import EpisodeStatus, Pack, Split
+from cod_lightning.types import EpisodeStatus
 
 
 def delegated(path: str) -> Any:
@@ -68,6 +68,7 @@ class WrappedWorld(DelegatingWorld):
     def inside(self) -> TextEnv:
         return self.world
 
+    sample_pack = delegated("world.sample_pack")
     categories = delegated("world.categories")
     words = delegated("world.words")
     close = delegated("world.close")
@@ -75,15 +76,10 @@ class WrappedWorld(DelegatingWorld):
     reference = delegated("world.reference")
     demonstrator = delegated("world.demonstrator")
 
-    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        return self.world.sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
-
     def of_category(self, category: str) -> TextEnv:
-        """The same wrapper around the inner world of that category."""
         return self._around(self.world.of_category(category))
 
     def without_world_memory(self) -> TextEnv:
-        """The same wrapper around the inner world without its memory."""
         return self._around(self.world.without_world_memory())
 
     def _around(self, inside: TextEnv) -> TextEnv:

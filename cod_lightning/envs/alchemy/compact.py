@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from cod_lightning.envs.alchemy.graph import fixed_names, levels, slots_of
 from cod_lightning.envs.alchemy.notes import CompactNotes
 from cod_lightning.envs.alchemy.plan import Pair
-from cod_lightning.envs.alchemy.wording import AlchemyWording, Attempt, Rules, Seen, View
+from cod_lightning.envs.alchemy.wording import AlchemySeen, AlchemyView, AlchemyWording, Combination
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message
 
@@ -21,18 +21,17 @@ class CompactAlchemy(Unchanging, AlchemyWording):
         results = tuple(self.tiers[max(self.levels[name] for name in pair) + 1] for pair in slots)
         self.notes = self._slots = CompactNotes(slots, results)
 
-    def rules(self, rules: Rules) -> str:
-        del rules
+    def rules(self, listed: Sequence[Sequence[str]], noun: str) -> str:
         return "alchemy"
 
-    def observation(self, view: View) -> str:
+    def observation(self, view: AlchemyView) -> str:
         """The target at first; then what the last pair gave, and what was made so far."""
         if view.last is None:
             return f"want={view.target}"
         made = [f"@{name}" for name, _ in view.at_hand[view.num_base :]]
-        return " ".join([self._told(view.last), *made])
+        return " ".join([self._last_text(view.last), *made])
 
-    def feedback(self, outcome: str, view: View, complaint: str) -> str:
+    def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
         """The outcome, then every different pair in order of appearance."""
         del complaint
         return " ".join([outcome, *dict.fromkeys(self.notes.fact(pair, result) for pair, result in view.tried)])
@@ -40,10 +39,10 @@ class CompactAlchemy(Unchanging, AlchemyWording):
     def respond(self, wanted: str, pair: Pair) -> str:
         return f"{wanted or 'try'} <answer>{'+'.join(pair)}</answer>"
 
-    def read(self, messages: Sequence[Message]) -> Seen:
+    def read(self, messages: Sequence[Message]) -> AlchemySeen:
         """Target from the first observation, what was made from the last."""
         made = re.findall(r"@(\w)", messages[-1].content)
-        return Seen(
+        return AlchemySeen(
             target=messages[1].content.removeprefix("want="),
             have=dict.fromkeys([*self.tiers[0], *made], 1),
             base=self.tiers[0],
@@ -69,7 +68,7 @@ class CompactAlchemy(Unchanging, AlchemyWording):
             *("try", "lacking", "win", "late", "malformed"),
         )
 
-    def _told(self, last: Attempt) -> str:
+    def _last_text(self, last: Combination) -> str:
         if last.unread:
             return "malformed"
         return "lacking" if last.lacking else self.notes.fact(last.pair, last.result)

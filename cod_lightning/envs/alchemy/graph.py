@@ -26,7 +26,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class GraphRanges:
     """Bounds of what is drawn for a graph, both ends included."""
 
     tiers: tuple[int, int]
@@ -50,7 +50,7 @@ Recipes = tuple[tuple[str, str, str], ...]
 """(first, second, result), the inputs in alphabetical order."""
 
 
-def draw_shape(rng: random.Random, names: random.Random, ranges: Ranges, *, symbols: bool) -> Shape:
+def draw_shape(rng: random.Random, names: random.Random, ranges: GraphRanges, *, symbols: bool) -> Shape:
     """Tiers, their elements and decoys; `symbols` names them by fixed letters instead of random ones."""
     tiers, base = rng.randint(*ranges.tiers), rng.randint(*ranges.base)
     sizes = ranges.sizes(tiers, base, rng.uniform(*ranges.shrink))
@@ -66,7 +66,7 @@ def draw_shape(rng: random.Random, names: random.Random, ranges: Ranges, *, symb
     return Shape(named, tuple(map(tuple, decoys)))
 
 
-def draw_recipes(rng: random.Random, shape: Shape, ranges: Ranges) -> Recipes | None:
+def draw_recipes(rng: random.Random, shape: Shape, ranges: GraphRanges) -> Recipes | None:
     """Recipes for every element above tier 0; None where an element found no unused pair."""
     hidden = {name for decoys in shape.decoys for name in decoys}
     pool = [[name for name in tier if name not in hidden] for tier in shape.tiers]

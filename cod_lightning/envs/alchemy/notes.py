@@ -7,11 +7,10 @@ words it has one word for every pair that may be a recipe, in a fixed order, and
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cod_lightning.envs.alchemy.plan import Pair, pair_of
-from cod_lightning.types import Message
 
 Facts = Mapping[Pair, str]
 """What pairs give; an empty text is nothing."""
@@ -51,10 +50,6 @@ class RecipeNotes(ABC):
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
         """Facts made up from nothing but the elements."""
 
-    def recorded(self, messages: Sequence[Message]) -> dict[Pair, str]:
-        """What the dialogue of an update episode states: the old context, overruled by what was seen."""
-        return self.parse("\n".join(message.content for message in messages))
-
 
 @dataclass(frozen=True)
 class CompactNotes(RecipeNotes):
@@ -68,7 +63,6 @@ class CompactNotes(RecipeNotes):
     equals = "="
 
     def write(self, facts: Facts) -> str:
-        """One word for every slot."""
         return " ".join(self.fact(pair, facts[pair]) if pair in facts else f"{'+'.join(pair)}=?" for pair in self.slots)
 
     def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
@@ -81,17 +75,15 @@ class CompactNotes(RecipeNotes):
         return {pair: result for pair, result in drawn.items() if result is not None}
 
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
-        """Each slot any result."""
         del levels
         return {pair: rng.choice(["", *results]) for pair, results in zip(self.slots, self.results, strict=True)}
 
     def words(self) -> tuple[str, ...]:
         """Every word of every slot."""
-        return tuple(word for n in range(len(self.slots)) for word in self._choices(n))
-
-    def _choices(self, slot: int) -> list[str]:
-        pair = self.slots[slot]
-        return [*(self.fact(pair, result) for result in ("", *self.results[slot])), f"{'+'.join(pair)}={UNKNOWN}"]
+        words: list[str] = []
+        for pair, results in zip(self.slots, self.results, strict=True):
+            words += [*(self.fact(pair, result) for result in ("", *results)), f"{'+'.join(pair)}={UNKNOWN}"]
+        return tuple(words)
 
 
 @dataclass(frozen=True)
@@ -105,12 +97,10 @@ class NaturalNotes(RecipeNotes):
     def write(self, facts: Facts) -> str:
         known = sorted(facts.items(), key=lambda fact: (not fact[1], fact[0]))
         lines = [f"- {self.fact(pair, result)}" for pair, result in known]
-        return "\n".join(
-            ["Recipes found so far, and pairs that give nothing:", *lines] if lines else ["No recipe is known."]
-        )
+        heading = "Recipes found so far, and pairs that give nothing:" if lines else "No recipe is known."
+        return "\n".join([heading, *lines])
 
     def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
-        """As many facts, each as it was or made up."""
         return dict(fact if rng.random() < accuracy else self._made_up(levels, rng) for fact in facts.items())
 
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:

@@ -32,7 +32,7 @@ def ways_of(recipes: Mapping[Pair, str], levels: Mapping[str, int]) -> dict[str,
 
 
 def levels_of(recipes: Mapping[Pair, str], base: Mapping[str, int]) -> dict[str, int]:
-    """Levels that recipes tell: 0 for the base elements, else one above the higher input of the lowest recipe.
+    """Levels that recipes imply: 0 for the base elements, else one above the higher input of the lowest recipe.
 
     >>> levels_of({("a", "b"): "c", ("a", "c"): "d"}, {"a": 1, "b": 1})
     {'a': 0, 'b': 0, 'c': 1, 'd': 2}

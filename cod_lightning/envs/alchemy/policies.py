@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement
 
 from cod_lightning.envs.alchemy.notes import Facts
 from cod_lightning.envs.alchemy.plan import Pair, Ways, levels_of, pair_of, shortest_plan, ways_of
-from cod_lightning.envs.alchemy.wording import AlchemyWording, Seen
+from cod_lightning.envs.alchemy.wording import AlchemySeen, AlchemyWording
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Role
 
@@ -28,12 +28,12 @@ class AlchemyPlay(Play[Facts]):
         return self.wording.respond("", _any_pair(self.wording.read(messages), rng))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Facts:
-        told = self.wording.notes.parse(messages[0].content) if trust_context else {}
+        noted = self.wording.notes.parse(messages[0].content) if trust_context else {}
         shown: dict[Pair, str] = {}
         for message in messages[2:]:
             if message.role is Role.USER:
                 shown.update(self.wording.notes.parse(message.content))
-        return believed(self.wording.read(messages), told, shown)
+        return believed(self.wording.read(messages), noted, shown)
 
     def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
         seen = self.wording.read(messages)
@@ -44,7 +44,7 @@ class AlchemyPlay(Play[Facts]):
         return self.wording.respond(known.get(plan[0], ""), plan[0])
 
     def recorded(self, messages: Sequence[Message]) -> Facts:
-        return self.wording.notes.recorded(messages)
+        return self.wording.notes.parse("\n".join(message.content for message in messages))
 
     def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
         return self.wording.notes.noisy(facts, self.levels, accuracy, rng)
@@ -56,10 +56,10 @@ class AlchemyPlay(Play[Facts]):
         return self.wording.notes.write(facts)
 
 
-def believed(seen: Seen, told: Facts, shown: Facts) -> dict[Pair, str]:
-    """What was shown, and what was told as far as it can be true: tiers must rise, and with one recipe each it must be new."""
+def believed(seen: AlchemySeen, noted: Facts, shown: Facts) -> dict[Pair, str]:
+    """What was shown, and what was noted as far as it can be true: tiers must rise, and with one recipe each it must be new."""
     facts: dict[Pair, str] = {}
-    for pair, result in told.items():
+    for pair, result in noted.items():
         if seen.levels and not {*pair, *([result] if result else [])} <= seen.levels.keys():
             continue
         if seen.levels and result and seen.levels[result] <= max(seen.levels[name] for name in pair):
@@ -74,16 +74,16 @@ def believed(seen: Seen, told: Facts, shown: Facts) -> dict[Pair, str]:
 class _Search:
     """What can be planned, and what can be tried, with what is known."""
 
-    seen: Seen
+    seen: AlchemySeen
     facts: Facts
     levels: Mapping[str, int]
-    """As shown, else as the known recipes tell."""
+    """As shown, else as the known recipes imply."""
     ways: Ways
     at_hand: tuple[str, ...]
     """What is there or can be made by known recipes, numbers of copies aside."""
 
     @classmethod
-    def of(cls, seen: Seen, facts: Facts) -> "_Search":
+    def of(cls, seen: AlchemySeen, facts: Facts) -> "_Search":
         levels = seen.levels or levels_of(facts, dict.fromkeys(seen.base, 0))
         ways = ways_of(facts, levels)
         found = {name for name, count in seen.have.items() if count}
@@ -155,7 +155,7 @@ def _missing(target: str, ways: Ways, at_hand: Sequence[str]) -> set[str]:
     return found
 
 
-def _any_pair(seen: Seen, rng: random.Random) -> Pair:
+def _any_pair(seen: AlchemySeen, rng: random.Random) -> Pair:
     """Two elements at hand; the same one only if there are copies enough."""
     first = rng.choice([name for name, count in seen.have.items() if count])
     left = {name: count - (name == first and seen.limited) for name, count in seen.have.items()}

@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from cod_lightning.envs.alchemy.graph import Ranges, Recipes, Shape, draw_recipes, draw_shape, least_stock, split_of
+from cod_lightning.envs.alchemy.graph import (
+    GraphRanges,
+    Recipes,
+    Shape,
+    draw_recipes,
+    draw_shape,
+    least_stock,
+    split_of,
+)
 from cod_lightning.envs.alchemy.targets import possible_targets, stock_for, target_sequence
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -36,7 +44,7 @@ class AlchemyTask:
 class Drawing:
     """All parameters that change which tasks are drawn."""
 
-    ranges: Ranges
+    ranges: GraphRanges
     max_turns: int
     limited: bool
     multiplier: tuple[float, float]
@@ -75,12 +83,9 @@ class Drawing:
             if any(candidates):
                 break
         else:
-            raise ConfigError(
-                "data.env.base_min",
-                self.ranges.base[0],
-                f"graphs of the split {split} with a target worth asking for; none was found in {_MOST_DRAWS} draws",
-                "Raise it or data.env.max_turns, or allow data.env.brute_force.",
-            )
+            has = f"graphs of the split {split} with a target worth asking for; none was found in {_MOST_DRAWS} draws"
+            remedy = "Raise it or data.env.max_turns, or allow data.env.brute_force."
+            raise ConfigError("data.env.base_min", self.ranges.base[0], has, remedy)
         tiers, noun = shape.tiers, NOUNS[0]
         if self.random_labels:
             noun = names.choice(NOUNS)
@@ -120,9 +125,8 @@ class Drawing:
             if enough:
                 break
         if found is None:
-            raise ConfigError(
-                "data.env.max_turns", self.max_turns, "enough for the same targets by other recipes", "Raise it."
-            )
+            expected = "enough for the same targets by other recipes"
+            raise ConfigError("data.env.max_turns", self.max_turns, expected, "Raise it.")
         recipes, least = found
         return [replace(task, recipes=recipes, stock=max(task.stock, least[task.target])) for task in tasks]
 

@@ -1,16 +1,17 @@
 """What a rendering of alchemy may show, and what it must offer; `natural` and `compact` are the two that there are."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.alchemy.notes import RecipeNotes
 from cod_lightning.envs.alchemy.plan import Pair
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Combination:
     """The last combination: what it gave, or why it was none."""
 
     pair: Pair
@@ -22,7 +23,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class AlchemyView:
     """All that a rendering may show of a task."""
 
     target: str
@@ -31,32 +32,15 @@ class View:
     at_hand: tuple[tuple[str, int], ...]
     """Elements and their copies: base elements, then what was made."""
     num_base: int
-    limited: bool
     turn: int
     """Rounds used so far."""
-    max_turns: int
-    last: Attempt | None = None
+    last: Combination | None = None
     tried: tuple[tuple[Pair, str], ...] = ()
     """Combinations of this task and what they gave, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What the system text tells of a pack and its world."""
-
-    listed: Sequence[Sequence[str]]
-    """Names by tier as they are listed; empty where they are not shown."""
-    noun: str
-    limited: bool
-    single: bool
-    """Whether each element has exactly one recipe."""
-    gap: int
-    max_turns: int
-    length_penalty: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class AlchemySeen:
     """A task as read back from a dialogue."""
 
     target: str
@@ -70,22 +54,22 @@ class Seen:
     turns_left: int
 
 
-class AlchemyWording(ABC):
+class AlchemyWording(WorldWording):
     """How alchemy is put into words."""
 
     notes: RecipeNotes
     max_turns: int
 
     @abstractmethod
-    def rules(self, rules: Rules) -> str:
-        """System text."""
+    def rules(self, listed: Sequence[Sequence[str]], noun: str) -> str:
+        """System text, with the names by tier as they are listed (empty where they are not shown), and the word for elements."""
 
     @abstractmethod
-    def observation(self, view: View) -> str:
+    def observation(self, view: AlchemyView) -> str:
         """What is seen before a round."""
 
     @abstractmethod
-    def feedback(self, outcome: str, view: View, complaint: str) -> str:
+    def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
         """Words after the task; outcome is win, late, dead or malformed."""
 
     @abstractmethod
@@ -93,12 +77,8 @@ class AlchemyWording(ABC):
         """A well-formed response that combines the pair, to make the wanted element or (without one) to see what happens."""
 
     @abstractmethod
-    def read(self, messages: Sequence[Message]) -> Seen:
+    def read(self, messages: Sequence[Message]) -> AlchemySeen:
         """The task that a dialogue stands in."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
 
     def _turns_left(self, messages: Sequence[Message]) -> int:
         return self.max_turns - sum(message.role is Role.ASSISTANT for message in messages)

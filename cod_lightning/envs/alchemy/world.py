@@ -1,27 +1,25 @@
 """Alchemy-Random: a hidden graph of recipes, the same for a whole pack; each task asks for another of its elements.
 
-Whoever notes which pairs gave what, and which gave nothing, makes later targets without searching. Source of the world:
+A note of which pairs gave what, and which gave nothing, lets a policy make later targets without searching. Source of the world:
 arXiv 2606.20002. Differences: targets come again only after all were asked for, and do not depend on the pack's length; with
 limited materials every target can be made, as its plan with every copy of every intermediate is what the stock is counted
 by; a task ends when its target can no longer be made; splits are disjoint by construction; crossing recipes really occur.
 """
 
-from dataclasses import replace
 from typing import Literal
 
 from cod_lightning.envs.alchemy.compact import CompactAlchemy
-from cod_lightning.envs.alchemy.graph import Ranges, book_of, fits_symbols, levels, slots_of, way_to
+from cod_lightning.envs.alchemy.graph import GraphRanges, book_of, fits_symbols, levels, slots_of, way_to
 from cod_lightning.envs.alchemy.natural import NaturalAlchemy
 from cod_lightning.envs.alchemy.notes import Facts
 from cod_lightning.envs.alchemy.plan import Pair, pair_of
 from cod_lightning.envs.alchemy.policies import AlchemyPlay
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
-from cod_lightning.envs.alchemy.wording import AlchemyWording, Attempt, Rules, View
+from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
-from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.checks import check_choice, check_share, check_span, check_turns
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -65,6 +63,8 @@ class Alchemy(TaskWorld[AlchemyTask]):
         teacher: How good the demonstrations of the warm start are.
     """
 
+    task_type = AlchemyTask
+
     def __init__(
         self,
         tiers_min: int = 3,
@@ -94,7 +94,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
         protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
-        self.ranges = Ranges(
+        self.ranges = GraphRanges(
             tiers=(tiers_min, tiers_max),
             base=(base_min, base_max),
             shrink=(shrink_min, shrink_max),
@@ -110,7 +110,8 @@ class Alchemy(TaskWorld[AlchemyTask]):
         self.lenient, self.labels, self.teacher, self.protocol = lenient, labels, teacher, protocol
         check_choice("data.env.materials", materials, ("unlimited", "limited"))
         self._check()
-        self.wording: AlchemyWording = NaturalAlchemy(max_turns)
+        single = self.ranges.recipes == (1, 1)
+        self.wording: AlchemyWording = NaturalAlchemy(max_turns, self.limited, single, max_tier_gap, length_penalty)
         if protocol == "compact":
             sizes = self._fixed_sizes()
             self.wording = CompactAlchemy(sizes, max_tier_gap, cross_tier_max > 0, recipes_max == 1, max_turns)
@@ -126,26 +127,9 @@ class Alchemy(TaskWorld[AlchemyTask]):
         self.name = self.drawing.name
         self._start(_EXAMPLE)
 
-    # ------------------------------------------------------------------ what a policy is told
-
     @property
     def rules(self) -> str:
-        return self.wording.rules(
-            Rules(
-                listed=self._task.tiers if self.show_tiers else (),
-                noun=self._task.noun,
-                limited=self.limited,
-                single=self.ranges.recipes == (1, 1),
-                gap=self.ranges.max_tier_gap,
-                max_turns=self.max_turns,
-                length_penalty=self.length_penalty,
-            )
-        )
-
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
-
-    # ------------------------------------------------------------------ packs
+        return self.wording.rules(self._task.tiers if self.show_tiers else (), self._task.noun)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A graph of the split, and a target (with limited materials also a stock) for every task."""
@@ -156,8 +140,6 @@ class Alchemy(TaskWorld[AlchemyTask]):
             for n, spec in enumerate(specs)
         )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
-
-    # ------------------------------------------------------------------ gymnasium
 
     def _drawn(self, seed: int) -> AlchemyTask:
         return self.drawing.draw(seed, None, 1)[0]
@@ -172,7 +154,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
             return self._end("malformed", complaint)
         self._turn += 1
         if complaint:
-            self._warned, self._last = True, Attempt(pair=("", ""), unread=complaint)
+            self._warned, self._last = True, Combination(pair=("", ""), unread=complaint)
         else:
             self._last = self._combined(*names)
         if self._have.get(self._task.target):
@@ -188,23 +170,18 @@ class Alchemy(TaskWorld[AlchemyTask]):
         tried = " ".join(f"{a}+{b}={result or 0}" for (a, b), result in self._tried)
         return f"round {self._turn} of {self.max_turns}, target {self._task.target} | {have} | {tried}"
 
-    @staticmethod
-    def _spec(task: Task) -> AlchemyTask:
-        assert isinstance(task.spec, AlchemyTask), f"task {task.id} is not alchemy"
-        return task.spec
-
     def _start(self, task: AlchemyTask) -> None:
         self._task, self._outcome, self._turn, self._warned = task, "", 0, False
         self._have = dict.fromkeys(task.tiers[0], task.stock or 1)
-        self._last: Attempt | None = None
+        self._last: Combination | None = None
         self._tried: tuple[tuple[Pair, str], ...] = ()
 
-    def _combined(self, first: str, second: str) -> Attempt:
+    def _combined(self, first: str, second: str) -> Combination:
         """Combine two named elements if they are at hand."""
         pair = pair_of(first, second)
         for name in (first, second):
             if self._have.get(name, 0) < (2 if self.limited and first == second else 1):
-                return Attempt(pair=("", ""), lacking=name[:40])
+                return Combination(pair=("", ""), lacking=name[:40])
         result = book_of(self._task.recipes).get(pair, "")
         if self.limited:
             for name in pair:
@@ -212,7 +189,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
         if result:
             self._have[result] = self._have.get(result, 0) + 1 if self.limited else 1
         self._tried = (*self._tried, (pair, result))
-        return Attempt(pair=pair, result=result)
+        return Combination(pair=pair, result=result)
 
     def _is_dead(self) -> bool:
         if not self.limited:
@@ -223,16 +200,14 @@ class Alchemy(TaskWorld[AlchemyTask]):
         plan = way_to(task.recipes, task.tiers, task.target, self._have, consume=True, most=self.max_turns)
         return self.end_when_dead and plan is None
 
-    def _view(self) -> View:
+    def _view(self) -> AlchemyView:
         task = self._task
-        return View(
+        return AlchemyView(
             target=task.target,
             tier=levels(task.tiers)[task.target] if self.show_tiers else None,
             at_hand=tuple(self._have.items()),
             num_base=len(task.tiers[0]),
-            limited=self.limited,
             turn=self._turn,
-            max_turns=self.max_turns,
             last=self._last,
             tried=self._tried,
         )
@@ -242,46 +217,27 @@ class Alchemy(TaskWorld[AlchemyTask]):
         reward = 1 - self.length_penalty * self._turn / self.max_turns if outcome == "win" else 0.0
         return self._ended(self.wording.feedback(outcome, self._view(), complaint), max(0.0, reward))
 
-    # ------------------------------------------------------------------ policies
-
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other recipes among the same elements from task `at` on; targets stay, and stocks wherever they suffice."""
-        later = self.drawing.redraw(
-            derive_seed("alchemy change", pack.id, seed), pack.split, [self._spec(task) for task in pack.tasks[at:]]
-        )
-        changed = [replace(task, spec=spec) for task, spec in zip(pack.tasks[at:], later, strict=True)]
-        return replace(pack, tasks=(*pack.tasks[:at], *changed))
+        change, old = derive_seed("alchemy change", pack.id, seed), [self._spec(task) for task in pack.tasks[at:]]
+        return self._with_specs(pack, at, self.drawing.redraw(change, pack.split, old))
 
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, self._play(pack), self._truth(pack))
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        return Teacher(self._play(pack), self._truth(pack), self.teacher)
-
-    def _play(self, pack: Pack) -> AlchemyPlay:
-        return AlchemyPlay(self.wording, levels(self._spec(pack.tasks[0]).tiers))
-
-    def _truth(self, pack: Pack) -> Facts:
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[AlchemyPlay, Facts]:
         """Recipes; in compact words, where a note has a word for every pair, also the failures."""
         task = self._spec(pack.tasks[0])
+        play, truth = AlchemyPlay(self.wording, levels(task.tiers)), book_of(task.recipes)
         if self.protocol == "natural":
-            return book_of(task.recipes)
+            return play, truth
         slots = slots_of(task.tiers, self.ranges.max_tier_gap, self.ranges.cross_tier[1] > 0)
-        return {**dict.fromkeys(slots, ""), **book_of(task.recipes)}
-
-    # ------------------------------------------------------------------ parameters
+        return play, {**dict.fromkeys(slots, ""), **truth}
 
     def _fixed_sizes(self) -> tuple[int, ...]:
         ranges = self.ranges
         spans = {"tiers": ranges.tiers, "base": ranges.base, "shrink": ranges.shrink}
         for key, (low, high) in spans.items():
             if low != high:
-                raise ConfigError(
-                    f"data.env.{key}_max",
-                    high,
-                    f"{key}_min ({low}), since compact notes have a fixed shape",
-                    "Use one value.",
-                )
+                expected = f"{key}_min ({low}), since compact notes have a fixed shape"
+                raise ConfigError(f"data.env.{key}_max", high, expected, "Use one value.")
         for key, value, wanted in (
             ("noise_max", ranges.noise[1], 0),
             ("materials", "limited" if self.limited else "unlimited", "unlimited"),
@@ -289,17 +245,12 @@ class Alchemy(TaskWorld[AlchemyTask]):
             ("show_tiers", self.show_tiers, True),
         ):
             if value != wanted:
-                raise ConfigError(
-                    f"data.env.{key}",
-                    value,
-                    f"{wanted} in compact words",
-                    "Change it, or data.env.protocol to natural.",
-                )
+                remedy = "Change it, or data.env.protocol to natural."
+                raise ConfigError(f"data.env.{key}", value, f"{wanted} in compact words", remedy)
         sizes = ranges.sizes(ranges.tiers[0], ranges.base[0], ranges.shrink[0])
         if not fits_symbols(sizes):
-            raise ConfigError(
-                "data.env.shrink_max", ranges.shrink[1], "at most 4, 4, 3 and 3 elements above", "Lower it."
-            )
+            expected = "at most 4, 4, 3 and 3 elements above"
+            raise ConfigError("data.env.shrink_max", ranges.shrink[1], expected, "Lower it.")
         return sizes
 
     def _check(self) -> None:
@@ -317,13 +268,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
             ("noise", ranges.noise, 0.0, 1.0),
             ("multiplier", self.multiplier, 1.0, 10.0),
         ):
-            if not least <= low <= high <= most:
-                raise ConfigError(
-                    f"data.env.{key}_max",
-                    high,
-                    f"{least} <= {key}_min ({low}) <= {key}_max <= {most}",
-                    "Leave both out.",
-                )
+            check_span(f"{key}_min", low, f"{key}_max", high, least, most, "Leave both out.")
         for key, value in (("max_tier_gap", ranges.max_tier_gap), ("noise_chain_depth", ranges.noise_chain_depth)):
             if not 1 <= value <= 5:
                 raise ConfigError(f"data.env.{key}", value, "1 to 5", "2 is the default.")

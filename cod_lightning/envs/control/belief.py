@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,11 +12,11 @@ EXACT = 0.0005
 _ROUNDING = 0.0006
 """Standard error of one equation due to such tables."""
 _SURPRISE = 25.0
-"""Mean squared misfit, in units of what is expected, from which an old belief is given up."""
+"""Mean squared misfit, in units of what is expected, from which an old belief is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
+class PlantBelief:
     """Means and standard errors of a and b."""
 
     a: float
@@ -31,8 +31,8 @@ class Belief:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranges:
-    """What everyone is told about the hidden numbers and the noise."""
+class PlantRanges:
+    """The known bounds of the hidden numbers, and the noise."""
 
     a_min: float = 0.55
     a_max: float = 1.2
@@ -43,23 +43,23 @@ class Ranges:
     """Standard deviation of what is added to the velocity at each step."""
 
     @property
-    def prior(self) -> Belief:
+    def prior(self) -> PlantBelief:
         """Before anything is known."""
         spread = max(2 * EXACT, (self.a_max - self.a_min) / math.sqrt(12))
         square = (self.b_min**2 + self.b_min * self.b_max + self.b_max**2) / 3
-        return Belief((self.a_min + self.a_max) / 2, 0.0, spread, math.sqrt(square))
+        return PlantBelief((self.a_min + self.a_max) / 2, 0.0, spread, math.sqrt(square))
 
-    def knows_a(self, belief: Belief) -> bool:
-        """True if a run has told something about a."""
+    def knows_a(self, belief: PlantBelief) -> bool:
+        """True if a run has narrowed a."""
         return belief.a_error < 0.75 * self.prior.a_error
 
     def draw(self, rng: random.Random) -> tuple[float, float]:
-        """a and b with three decimals, so that tables can tell them exactly."""
+        """a and b with three decimals, so that tables show them exactly."""
         a = round(rng.uniform(self.a_min, self.a_max), 3)
         return a, round(rng.choice((-1, 1)) * rng.uniform(self.b_min, self.b_max), 3)
 
 
-def learned(old: Belief, ranges: Ranges, vs: Sequence[float], us: Sequence[float]) -> Belief:
+def learned(old: PlantBelief, ranges: PlantRanges, vs: Sequence[float], us: Sequence[float]) -> PlantBelief:
     """A belief after a run with velocities v_0..v_T and controls u_0..u_{T-1}: least squares with the old belief as prior.
 
     Where the run contradicts the old belief plainly, as after a change of the hidden rule, it is judged alone.
@@ -74,17 +74,4 @@ def learned(old: Belief, ranges: Ranges, vs: Sequence[float], us: Sequence[float
     covariance = np.linalg.inv(rows.T @ rows / sigma**2 + weights)
     mean = covariance @ (rows.T @ after / sigma**2 + weights @ np.array([old.a, old.b]))
     errors = np.maximum(np.sqrt(np.diag(covariance)), EXACT)
-    return Belief(float(mean[0]), float(mean[1]), float(errors[0]), float(errors[1]))
-
-
-def noisy(belief: Belief, ranges: Ranges, accuracy: float, rng: random.Random) -> Belief:
-    """Each number as believed with that probability, else unknown (one time in five) or anything, and sure of it."""
-    a, b = ranges.draw(rng)
-    prior = ranges.prior
-    if rng.random() >= accuracy:
-        unknown = rng.random() < 0.2
-        belief = replace(belief, a=prior.a if unknown else a, a_error=prior.a_error if unknown else EXACT)
-    if rng.random() >= accuracy:
-        unknown = rng.random() < 0.2
-        belief = replace(belief, b=0.0 if unknown else b, b_error=prior.b_error if unknown else EXACT)
-    return belief
+    return PlantBelief(float(mean[0]), float(mean[1]), float(errors[0]), float(errors[1]))

@@ -1,12 +1,11 @@
 """Drawing plants and tasks, from the parameters that decide which worlds there are."""
 
-import math
 import random
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_between, check_choice
-from cod_lightning.envs.control.belief import Ranges
+from cod_lightning.envs.checks import check_between, check_choice, check_span
+from cod_lightning.envs.control.belief import PlantRanges
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
@@ -20,7 +19,7 @@ _SYMBOLS = (("x", "p", "q", "s"), ("v", "w", "r"), ("u", "f", "c"), (("a", "b"),
 class Draws:
     """What can be drawn; the fields are the world's parameters of the same names."""
 
-    ranges: Ranges
+    ranges: PlantRanges
     start_max: float
     speed_max: float
     target_max: float
@@ -36,9 +35,7 @@ class Draws:
         parts = [
             f"control-a{r.a_min:g}-{r.a_max:g}-b{r.b_min:g}-{r.b_max:g}",
             f"x{self.start_max:g}-v{self.speed_max:g}-to{self.target_max:g}",
-            f"T{self.horizon_min}-{self.horizon_max}"
-            if self.horizon_min < self.horizon_max
-            else f"T{self.horizon_min}",
+            f"T{self.horizon_min}" + (f"-{self.horizon_max}" if self.horizon_min < self.horizon_max else ""),
             f"noise{r.noise:g}" if r.noise else "",
             "grid" if self.protocol == "compact" else "",
             "labels" if self.labels == "random" else "",
@@ -51,9 +48,8 @@ class Draws:
             a, b = self.ranges.draw(rng)
             if split_of_text(f"plant {a:.3f} {b:.3f}") is split:
                 return a, b
-        raise ConfigError(
-            "data.env.b_max", self.ranges.b_max, f"a plant of the split {split} in these ranges", "Widen the ranges."
-        )
+        expected = f"a plant of the split {split} in these ranges"
+        raise ConfigError("data.env.b_max", self.ranges.b_max, expected, "Widen the ranges.")
 
     def symbols(self, rng: random.Random) -> tuple[str, ...]:
         """The usual ones, or others."""
@@ -81,26 +77,16 @@ class Draws:
     def check(self) -> None:
         """Raise a `ConfigError` for the first parameter that cannot work."""
         r = self.ranges
-        _check_order("a", r.a_min, r.a_max, 1.5, "Use 0.55 to 1.2.")
-        _check_order("b", r.b_min, r.b_max, 10.0, "Use 0.35 to 1.5.")
+        check_span("a_min", r.a_min, "a_max", r.a_max, 0, 1.5, "Use 0.55 to 1.2.", above=True)
+        check_span("b_min", r.b_min, "b_max", r.b_max, 0, 10, "Use 0.35 to 1.5.", above=True)
         check_between("data.env.start_max", self.start_max, 0.0, 20.0, "2.0 is the reference's.")
         check_between("data.env.speed_max", self.speed_max, 0.0, 20.0, "1.5 is the reference's.")
         lowest = 1.0 if self.protocol == "compact" else 0.001
         check_between("data.env.target_max", self.target_max, lowest, 100.0, "8.0 is the reference's.")
         check_between("data.env.process_noise", r.noise, 0.0, 1.0, "0 is the reference's.")
-        if not 2 <= self.horizon_min <= self.horizon_max <= 30:
-            raise ConfigError(
-                "data.env.horizon_max",
-                self.horizon_max,
-                f"2 <= horizon_min ({self.horizon_min}) <= horizon_max <= 30",
-                "Use 12 for both, as the reference.",
-            )
+        low, high = self.horizon_min, self.horizon_max
+        check_span("horizon_min", low, "horizon_max", high, 2, 30, "Use 12 for both, as the reference.")
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         if self.protocol == "compact" and self.labels == "random":
             raise ConfigError("data.env.labels", "random", "fixed where the protocol is compact", "Leave it out.")
-
-
-def _check_order(name: str, low: float, high: float, most: float, remedy: str) -> None:
-    if not (math.isfinite(low) and 0 < low <= high <= most):
-        raise ConfigError(f"data.env.{name}_max", high, f"0 < {name}_min ({low}) <= {name}_max <= {most:g}", remedy)

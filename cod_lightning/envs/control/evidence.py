@@ -1,10 +1,10 @@
-"""What the last controller that a world shows again tells of its hidden numbers."""
+"""Estimating the hidden numbers from the last law that the world shows again."""
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cod_lightning.envs.control.belief import EXACT, Belief, Ranges
-from cod_lightning.envs.control.plant import ControlTask, Run, run
+from cod_lightning.envs.control.belief import EXACT, PlantBelief, PlantRanges
+from cod_lightning.envs.control.plant import ControlTask, PlantRun, run
 from cod_lightning.envs.expressions import Expression, ExpressionError, compile_expression
 
 
@@ -13,10 +13,8 @@ class Earlier:
     """The last formula that ran to the end in a pack, and what came of it."""
 
     formula: str
-    x: float
-    v: float
-    target_x: float
-    horizon: int
+    task: ControlTask
+    """What it ran on; its hidden numbers are 0 where it is read back."""
     reward: float
     miss_x: float
     """Last position minus target."""
@@ -38,7 +36,7 @@ def names_of(symbols: tuple[str, ...]) -> tuple[str, ...]:
     return (x, v, "t", f"{x}_target", f"{v}_target", "horizon", "remaining_steps")
 
 
-def run_formula(task: ControlTask, formula: Expression) -> Run:
+def run_formula(task: ControlTask, formula: Expression) -> PlantRun:
     """Compute the formula anew at every step; raises `ActionError`."""
     x_name, v_name = task.symbols[:2]
     values: dict[str, float] = {
@@ -57,31 +55,22 @@ def run_formula(task: ControlTask, formula: Expression) -> Run:
     return run(task, law)
 
 
-def told_by(earlier: Earlier, ranges: Ranges, symbols: tuple[str, ...]) -> Belief:
+def implied_by(earlier: Earlier, ranges: PlantRanges) -> PlantBelief:
     """The hidden numbers with which the earlier formula ends where it ended: a grid, then Newton-like steps from its best.
 
     Two numbers from two residuals, so that other numbers may fit as well; the prior where none within the ranges do.
     """
     from scipy.optimize import least_squares
 
-    formula = compile_expression(earlier.formula, names_of(symbols))
-    end = (earlier.target_x + earlier.miss_x, earlier.miss_v)
+    formula = compile_expression(earlier.formula, names_of(earlier.task.symbols))
+    end = (earlier.task.target_x + earlier.miss_x, earlier.miss_v)
 
     def residuals(point: tuple[float, float]) -> list[float]:
-        task = ControlTask(
-            a=point[0],
-            b=point[1],
-            x=earlier.x,
-            v=earlier.v,
-            target_x=earlier.target_x,
-            horizon=earlier.horizon,
-            symbols=symbols,
-        )
         try:
-            told = run_formula(task, formula)
+            ended = run_formula(replace(earlier.task, a=point[0], b=point[1]), formula)
         except ActionError:
             return [1e6, 1e6]
-        return [told.xs[-1] - end[0], told.vs[-1] - end[1]]
+        return [ended.xs[-1] - end[0], ended.vs[-1] - end[1]]
 
     def misfit(point: tuple[float, float]) -> float:
         return sum(residual**2 for residual in residuals(point))
@@ -92,10 +81,8 @@ def told_by(earlier: Earlier, ranges: Ranges, symbols: tuple[str, ...]) -> Belie
     for start in sorted(starts, key=misfit)[:4]:
         found = least_squares(residuals, start, max_nfev=30)
         a, b = map(float, found.x)
-        inside = (
-            ranges.a_min - 0.01 <= a <= ranges.a_max + 0.01 and ranges.b_min - 0.01 <= abs(b) <= ranges.b_max + 0.01
-        )
-        if inside and float(found.cost) < 1e-5:
+        a_inside = ranges.a_min - 0.01 <= a <= ranges.a_max + 0.01
+        if a_inside and ranges.b_min - 0.01 <= abs(b) <= ranges.b_max + 0.01 and float(found.cost) < 1e-5:
             error = 10 * EXACT + ranges.noise
-            return Belief(a, b, error, error)
+            return PlantBelief(a, b, error, error)
     return ranges.prior

@@ -5,10 +5,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.control.belief import Belief, Ranges, learned
+from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
 from cod_lightning.envs.control.evidence import Earlier, names_of
 from cod_lightning.envs.control.laws import LAWS, best_law, formula_of
-from cod_lightning.envs.control.plant import TYPICAL, ControlTask, Run
+from cod_lightning.envs.control.plant import TYPICAL, ControlTask, PlantRun
 from cod_lightning.envs.control.wording import ControlWording, only_answer
 from cod_lightning.envs.expressions import compile_expression
 from cod_lightning.types import Message
@@ -28,7 +28,7 @@ class Grids:
     horizons: tuple[int, ...]
 
 
-def class_words(ranges: Ranges, belief: Belief) -> list[str]:
+def class_words(ranges: PlantRanges, belief: PlantBelief) -> list[str]:
     """Classes of what is known, such as `b=-big` and `a=damped`, with `?` for the rest."""
     sign = "+" if belief.b > 0 else "-"
     size = "small" if abs(belief.b) < (ranges.b_min + ranges.b_max) / 2 else "big"
@@ -42,7 +42,7 @@ class CompactControl(ControlWording):
     The three grades: good from reward 0.9, fair from 0.5, poor below. Signs and halves of the ranges stand for numbers.
     """
 
-    def __init__(self, ranges: Ranges, grids: Grids) -> None:
+    def __init__(self, ranges: PlantRanges, grids: Grids) -> None:
         self.ranges, self.grids = ranges, grids
 
     def rules(self, symbols: tuple[str, ...], turns: int) -> str:
@@ -57,8 +57,7 @@ class CompactControl(ControlWording):
             words.append(f"had={_WORD_OF[earlier.formula]}:{_grade(earlier.reward)}")
         return " ".join(words)
 
-    def finished(self, task: ControlTask, run: Run) -> str:
-        """The grade, and what the run tells of the plant."""
+    def finished(self, task: ControlTask, run: PlantRun) -> str:
         belief = learned(self.ranges.prior, self.ranges, run.vs, run.us)
         return " ".join([_grade(run.reward), *(w for w in class_words(self.ranges, belief) if not w.endswith("?"))])
 
@@ -78,18 +77,17 @@ class CompactControl(ControlWording):
     def respond(self, formula: str) -> str:
         return f"<answer>{formula}</answer>"
 
-    def chosen(self, belief: Belief, task: ControlTask, rng: random.Random) -> str:
-        """The law of the best expected reward."""
+    def chosen(self, belief: PlantBelief, task: ControlTask, rng: random.Random) -> str:
         return self.respond(best_law(belief, self.ranges, task, rng))
 
     def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
         """Numbers from their words; earlier laws are not used."""
-        told = dict(word.split("=", 1) for word in messages[1].content.split() if "=" in word)
-        x, v, target = (float(told[key]) for key in ("x", "v", "to"))
-        horizon = int(told.get("T", self.grids.horizons[0]))
+        shown = dict(word.split("=", 1) for word in messages[1].content.split() if "=" in word)
+        x, v, target = (float(shown[key]) for key in ("x", "v", "to"))
+        horizon = int(shown.get("T", self.grids.horizons[0]))
         return ControlTask(a=0, b=0, x=x, v=v, target_x=target, horizon=horizon), None
 
-    def noted(self, text: str) -> Belief:
+    def noted(self, text: str) -> PlantBelief:
         """The middle of each class; the last word on a number counts."""
         r, prior = self.ranges, self.ranges.prior
         a, b, a_error, b_error = prior.a, prior.b, prior.a_error, prior.b_error
@@ -100,13 +98,12 @@ class CompactControl(ControlWording):
             elif match := re.fullmatch(r"b=([+-])(small|big)", word):
                 size = (r.b_min + b_mid) / 2 if match[2] == "small" else (b_mid + r.b_max) / 2
                 b, b_error = float(match[1] + "1") * size, (b_mid - r.b_min) / 12**0.5
-        return Belief(a, b, a_error, b_error)
+        return PlantBelief(a, b, a_error, b_error)
 
-    def recorded(self, messages: Sequence[Message]) -> Belief:
-        """The note's words, then the feedback's."""
+    def recorded(self, messages: Sequence[Message]) -> PlantBelief:
         return self.noted(" ".join(message.content for message in messages))
 
-    def write(self, belief: Belief, symbols: tuple[str, ...]) -> str:
+    def write(self, belief: PlantBelief, symbols: tuple[str, ...]) -> str:
         return " ".join(class_words(self.ranges, belief))
 
     def symbols_in(self, text: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import itertools
 import random
 from dataclasses import replace
 
-from cod_lightning.envs.control.belief import Belief, Ranges
+from cod_lightning.envs.control.belief import PlantBelief, PlantRanges
 from cod_lightning.envs.control.plant import ControlTask, Law, run
 
 GAINS = {"firm": (0.6, 1.0), "soft": (0.3, 0.5), "braked": (0.45, 1.4), "even": (0.3, 0.7)}
@@ -30,7 +30,7 @@ def law_of(word: str, target: float) -> Law:
     return lambda t, x, v: sign * (pull * (target - x) - brake * v)
 
 
-def best_law(belief: Belief, ranges: Ranges, task: ControlTask, rng: random.Random) -> str:
+def best_law(belief: PlantBelief, ranges: PlantRanges, task: ControlTask, rng: random.Random) -> str:
     """The word of the best mean reward over what is believed; where b's sign is not known, it is guessed."""
     if not belief.knows_b:
         belief = replace(belief, b=rng.choice((-1, 1)) * (ranges.b_min + ranges.b_max) / 2, b_error=ranges.b_max / 4)

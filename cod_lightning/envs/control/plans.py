@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.control.belief import Belief
+from cod_lightning.envs.control.belief import PlantBelief
 from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, ControlTask, run
 
 
@@ -18,7 +18,7 @@ def best_plan(task: ControlTask) -> tuple[float, ...]:
     The last state is affine in the controls, so this is a least-squares problem in a box, with rows for position, velocity
     (times sqrt 2) and each control (times sqrt 0.03).
     """
-    from scipy.optimize import lsq_linear  # half a second to import, and only for those who plan
+    from scipy.optimize import lsq_linear  # half a second to import, and only plans need it
 
     powers = task.a ** np.arange(task.horizon + 1)
     to_v = task.b * powers[:-1][::-1]
@@ -30,16 +30,16 @@ def best_plan(task: ControlTask) -> tuple[float, ...]:
     return tuple(lsq_linear(rows, wanted, bounds=(-1, 1), method="bvls").x.tolist())
 
 
-def planned_formula(belief: Belief, task: ControlTask) -> str:
+def planned_formula(belief: PlantBelief, task: ControlTask) -> str:
     """The best plan for the believed plant as a formula, with feedback towards the planned states.
 
     The feedback k (x - x_t) + l (v - v_t) takes one table only, since u_t - k x_t - l v_t is a number for each step.
     """
     task = replace(task, a=belief.a, b=belief.b, noise=())
     plan = best_plan(task)
-    told = run(task, lambda t, x, v: plan[t])
+    planned = run(task, lambda t, x, v: plan[t])
     on_x, on_v = feedback_gains(belief.a, belief.b, task.horizon)
-    table = [u - on_x * x - on_v * v for u, x, v in zip(plan, told.xs, told.vs, strict=False)]
+    table = [u - on_x * x - on_v * v for u, x, v in zip(plan, planned.xs, planned.vs, strict=False)]
     x, v = task.symbols[:2]
     return f"{table_formula(table)} + {number(on_x)}*{x} + {number(on_v)}*{v}"
 
@@ -57,7 +57,7 @@ def feedback_gains(a: float, b: float, horizon: int) -> tuple[float, float]:
 def careful_formula(task: ControlTask) -> str:
     """A law for b of unknown sign that carries the sign in the state itself.
 
-    It follows a smooth way to the target. The first push tells: a plant with positive b comes ahead of the way, one with
+    It follows a smooth way to the target. The first push shows the sign: a plant with positive b comes ahead of the way, one with
     negative b falls behind, and from then on the law steers with the sign that the side implies and stays on that side,
     ever closer to the way. The nine gains were found by random search over the usual ranges with the reference's hard
     tasks, where the mean reward is 0.78, against 0.45 for a proportional-derivative law with a guessed sign.

@@ -33,7 +33,7 @@ class ControlTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PlantRun:
     """What a law did."""
 
     xs: tuple[float, ...]
@@ -50,14 +50,14 @@ class Run:
         return 1 / (1 + self.loss)
 
 
-def run(task: ControlTask, law: Law) -> Run:
+def run(task: ControlTask, law: Law) -> PlantRun:
     """Apply a law for T steps: v' = a v + b u + noise, then x' = x + v'.
 
     L = (x_T - target)^2 + 2 (v_T - target velocity)^2 + 0.03 * (sum of u^2), as in the reference.
 
     >>> free = ControlTask(a=0.5, b=1.0, x=0.0, v=1.0, target_x=0.75, horizon=2)
     >>> run(free, lambda t, x, v: 0.0)
-    Run(xs=(0.0, 0.5, 0.75), vs=(1.0, 0.5, 0.25), us=(0.0, 0.0), loss=0.125)
+    PlantRun(xs=(0.0, 0.5, 0.75), vs=(1.0, 0.5, 0.25), us=(0.0, 0.0), loss=0.125)
     """
     x, v = task.x, task.v
     xs, vs, us = [x], [v], []
@@ -70,4 +70,4 @@ def run(task: ControlTask, law: Law) -> Run:
         us.append(u)
     effort = sum(u * u for u in us)
     loss = (x - task.target_x) ** 2 + SPEED_WEIGHT * (v - task.target_v) ** 2 + PENALTY * effort
-    return Run(tuple(xs), tuple(vs), tuple(us), loss)
+    return PlantRun(tuple(xs), tuple(vs), tuple(us), loss)

@@ -2,10 +2,10 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cod_lightning.envs.control.belief import Belief, noisy
-from cod_lightning.envs.control.evidence import told_by
+from cod_lightning.envs.control.belief import EXACT, PlantBelief
+from cod_lightning.envs.control.evidence import implied_by
 from cod_lightning.envs.control.fused import CompactControl
 from cod_lightning.envs.control.laws import LAWS
 from cod_lightning.envs.control.wording import ControlWording
@@ -14,7 +14,7 @@ from cod_lightning.types import Message
 
 
 @dataclass(frozen=True)
-class ControlPlay(Play[Belief]):
+class ControlPlay(Play[PlantBelief]):
     """The optimum for the numbers that are known, else a careful law.
 
     What it notes is a least-squares estimate from the tables, with standard errors.
@@ -27,7 +27,7 @@ class ControlPlay(Play[Belief]):
     """Whether, without a note, it uses the earlier law that the world may show, if that settles the numbers."""
 
     @property
-    def nothing(self) -> Belief:
+    def nothing(self) -> PlantBelief:
         return self.wording.ranges.prior
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -38,22 +38,31 @@ class ControlPlay(Play[Belief]):
         sign, pull, brake = rng.choice(("", "-")), rng.uniform(0.1, 1.0), rng.uniform(0.0, 2.0)
         return self.wording.respond(f"{sign}({pull:.2f}*({x}_target - {x}) - {brake:.2f}*{v})")
 
-    def known(self, messages: Sequence[Message], *, trust_context: bool) -> Belief:
-        task, earlier = self.wording.seen(messages)
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> PlantBelief:
+        earlier = self.wording.seen(messages)[1]
         belief = self.wording.noted(messages[0].content) if trust_context else self.nothing
         if self.goes_by_earlier and not belief.knows_b and earlier:
-            return told_by(earlier, self.wording.ranges, task.symbols)
+            return implied_by(earlier, self.wording.ranges)
         return belief
 
-    def answer(self, messages: Sequence[Message], known: Belief, rng: random.Random) -> str:
+    def answer(self, messages: Sequence[Message], known: PlantBelief, rng: random.Random) -> str:
         return self.wording.chosen(known, self.wording.seen(messages)[0], rng)
 
-    def recorded(self, messages: Sequence[Message]) -> Belief:
+    def recorded(self, messages: Sequence[Message]) -> PlantBelief:
         return self.wording.recorded(messages)
 
-    def noisy(self, facts: Belief, accuracy: float, rng: random.Random) -> Belief:
-        return noisy(facts, self.wording.ranges, accuracy, rng)
+    def noisy(self, facts: PlantBelief, accuracy: float, rng: random.Random) -> PlantBelief:
+        """Each number as believed with that probability, else unknown (one time in five) or anything, and sure of it."""
+        a, b = self.wording.ranges.draw(rng)
+        prior = self.nothing
+        if rng.random() >= accuracy:
+            unknown = rng.random() < 0.2
+            facts = replace(facts, a=prior.a if unknown else a, a_error=prior.a_error if unknown else EXACT)
+        if rng.random() >= accuracy:
+            unknown = rng.random() < 0.2
+            facts = replace(facts, b=0.0 if unknown else b, b_error=prior.b_error if unknown else EXACT)
+        return facts
 
-    def write(self, facts: Belief, messages: Sequence[Message] = ()) -> str:
+    def write(self, facts: PlantBelief, messages: Sequence[Message] = ()) -> str:
         text = "\n".join(message.content for message in messages)
         return self.wording.write(facts, self.wording.symbols_in(text) if messages else self.symbols)

@@ -4,11 +4,12 @@ import html
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from cod_lightning.envs.control.belief import EXACT, Belief, Ranges, learned
+from cod_lightning.envs.control.belief import EXACT, PlantBelief, PlantRanges, learned
 from cod_lightning.envs.control.evidence import Earlier, names_of
 from cod_lightning.envs.control.plans import careful_formula, planned_formula
-from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, TYPICAL, ControlTask, Run
+from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, TYPICAL, ControlTask, PlantRun
 from cod_lightning.envs.control.wording import ControlWording, only_answer
 from cod_lightning.types import Message
 
@@ -17,13 +18,12 @@ _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 
 
 class NaturalControl(ControlWording):
-    """Full sentences. Facts as in the reference, sentences our own; ranges of the hidden numbers are told."""
+    """Full sentences. Facts as in the reference, sentences our own; the rules state the ranges of the hidden numbers."""
 
-    def __init__(self, ranges: Ranges) -> None:
+    def __init__(self, ranges: PlantRanges) -> None:
         self.ranges = ranges
 
     def rules(self, symbols: tuple[str, ...], turns: int) -> str:
-        """Dynamics, what is hidden, loss, language of formulas, how to answer."""
         x, v, u, a, b = symbols
         r = self.ranges
         noise = f" + noise (normal, standard deviation {r.noise:g})" if r.noise else ""
@@ -54,13 +54,13 @@ class NaturalControl(ControlWording):
         if earlier:
             text += (
                 f"\n\nEvidence from an earlier attempt in this environment (its start and target may differ): {u} = "
-                f"{earlier.formula}\nIt started at {x} = {earlier.x:.3f}, {v} = {earlier.v:.3f} with target {x} = "
-                f"{earlier.target_x:.3f} and {earlier.horizon} steps. Reward {_small(earlier.reward)}; it ended "
+                f"{earlier.formula}\nIt started at {x} = {earlier.task.x:.3f}, {v} = {earlier.task.v:.3f} with target {x} = "
+                f"{earlier.task.target_x:.3f} and {earlier.task.horizon} steps. Reward {_small(earlier.reward)}; it ended "
                 f"{earlier.miss_x:+.3f} from the target in {x} and {earlier.miss_v:+.3f} in {v}."
             )
         return text
 
-    def finished(self, task: ControlTask, run: Run) -> str:
+    def finished(self, task: ControlTask, run: PlantRun) -> str:
         x, v, u = task.symbols[:3]
         lines = [f"{'t':>3} {x:>10} {v:>10} {u:>8}"]
         for t, (x_t, v_t) in enumerate(zip(run.xs, run.vs, strict=True)):
@@ -78,11 +78,9 @@ class NaturalControl(ControlWording):
         return f"The formula failed at step {step}: {reason}. The reward is 0."
 
     def unreadable(self, complaint: str, symbols: tuple[str, ...], warning: str) -> str:
-        """The broken rule, the expected form, and whether there is another try."""
         after = "The task goes on; answer once more." if warning else "The task is over."
-        return f"Your answer could not be read: {complaint}. Expected {_FORM} with one formula over " + (
-            f"{', '.join(names_of(symbols))}, and nothing after it. {after}"
-        )
+        expected = f"Expected {_FORM} with one formula over {', '.join(names_of(symbols))}, and nothing after it."
+        return f"Your answer could not be read: {complaint}. {expected} {after}"
 
     def formula_in(self, response: str, symbols: tuple[str, ...]) -> tuple[str, str]:
         """The text of the one element; &lt; &gt; &amp; are read as in XML."""
@@ -97,8 +95,7 @@ class NaturalControl(ControlWording):
     def respond(self, formula: str) -> str:
         return f"I steer with this. {_FORM.replace('FORMULA', formula)}"
 
-    def chosen(self, belief: Belief, task: ControlTask, rng: random.Random) -> str:
-        """The best plan, or a careful law as long as the sign of b is not known."""
+    def chosen(self, belief: PlantBelief, task: ControlTask, rng: random.Random) -> str:
         return self.respond(planned_formula(belief, task) if belief.knows_b else careful_formula(task))
 
     def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
@@ -107,15 +104,8 @@ class NaturalControl(ControlWording):
         text = messages[1].content
         start = re.search(rf"Start {x} = {_NUMBER}, {v} = {_NUMBER}; target {x} = {_NUMBER}, .*; (\d+) steps", text)
         assert start is not None, "the observation does not state the task"
-        task = ControlTask(
-            a=0,
-            b=0,
-            x=float(start[1]),
-            v=float(start[2]),
-            target_x=float(start[3]),
-            horizon=int(start[4]),
-            symbols=symbols,
-        )
+        x_0, v_0, target = map(float, start.groups()[:3])
+        task = ControlTask(a=0, b=0, x=x_0, v=v_0, target_x=target, horizon=int(start[4]), symbols=symbols)
         evidence = re.search(
             rf"Evidence.*: {u} = (.*)\nIt started at {x} = {_NUMBER}, {v} = {_NUMBER} with target {x} = {_NUMBER} and (\d+) "
             rf"steps. Reward {_NUMBER}; it ended \+?{_NUMBER} from the target in {x} and \+?{_NUMBER} in {v}",
@@ -125,37 +115,25 @@ class NaturalControl(ControlWording):
             return task, None
         formula, *numbers = evidence.groups()
         x_0, v_0, target, steps, reward, miss_x, miss_v = map(float, numbers)
-        earlier = Earlier(
-            formula=formula,
-            x=x_0,
-            v=v_0,
-            target_x=target,
-            horizon=int(steps),
-            reward=reward,
-            miss_x=miss_x,
-            miss_v=miss_v,
-        )
-        return task, earlier
+        ran = replace(task, x=x_0, v=v_0, target_x=target, horizon=int(steps))
+        return task, Earlier(formula=formula, task=ran, reward=reward, miss_x=miss_x, miss_v=miss_v)
 
-    def noted(self, text: str) -> Belief:
+    def noted(self, text: str) -> PlantBelief:
         """The last statement on each number, as in `a = 0.812 (+- 0.001)`."""
         a, b = self.symbols_in(text)[3:]
         prior = self.ranges.prior
-        (a_mean, a_error), (b_mean, b_error) = (
-            _stated(text, a, (prior.a, prior.a_error)),
-            _stated(text, b, (prior.b, prior.b_error)),
-        )
-        return Belief(a_mean, b_mean, a_error, b_error)
+        a_mean, a_error = _stated(text, a, (prior.a, prior.a_error))
+        b_mean, b_error = _stated(text, b, (prior.b, prior.b_error))
+        return PlantBelief(a_mean, b_mean, a_error, b_error)
 
-    def recorded(self, messages: Sequence[Message]) -> Belief:
+    def recorded(self, messages: Sequence[Message]) -> PlantBelief:
         """The old note, sharpened by the last table."""
         text = "\n".join(message.content for message in messages)
         vs, us = _table(text)
         belief = self.noted(text)
         return learned(belief, self.ranges, vs, us) if us else belief
 
-    def write(self, belief: Belief, symbols: tuple[str, ...]) -> str:
-        """One bullet with both numbers."""
+    def write(self, belief: PlantBelief, symbols: tuple[str, ...]) -> str:
         a, b = symbols[3:]
         known_a = (
             f"{a} = {belief.a:.3f} (+- {belief.a_error:.4f})" if self.ranges.knows_a(belief) else f"{a} is unknown"
@@ -164,7 +142,6 @@ class NaturalControl(ControlWording):
         return f"- Found from tables of runs: {known_a}, {known_b}."
 
     def symbols_in(self, text: str) -> tuple[str, ...]:
-        """From the first sentences of the rules."""
         match = re.search(
             r"with position (\w+), velocity (\w+) and control (\w+)\.[\s\S]*?The hidden numbers are (\w+) and (\w+):",
             text,

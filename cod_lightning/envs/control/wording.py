@@ -1,20 +1,21 @@
 """How the plant is put into words: what both renderings offer, and the reading of answers that they share."""
 
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.control.belief import Belief, Ranges
+from cod_lightning.envs.control.belief import PlantBelief, PlantRanges
 from cod_lightning.envs.control.evidence import Earlier
-from cod_lightning.envs.control.plant import ControlTask, Run
+from cod_lightning.envs.control.plant import ControlTask, PlantRun
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
 
 
-class ControlWording(ABC):
+class ControlWording(WorldWording):
     """How the plant is put into words."""
 
-    ranges: Ranges
+    ranges: PlantRanges
 
     @abstractmethod
     def rules(self, symbols: tuple[str, ...], turns: int) -> str:
@@ -25,7 +26,7 @@ class ControlWording(ABC):
         """What is seen before the answer."""
 
     @abstractmethod
-    def finished(self, task: ControlTask, run: Run) -> str:
+    def finished(self, task: ControlTask, run: PlantRun) -> str:
         """Feedback after a law that ran to the end."""
 
     @abstractmethod
@@ -45,7 +46,7 @@ class ControlWording(ABC):
         """A well-formed response."""
 
     @abstractmethod
-    def chosen(self, belief: Belief, task: ControlTask, rng: random.Random) -> str:
+    def chosen(self, belief: PlantBelief, task: ControlTask, rng: random.Random) -> str:
         """A good response for that belief."""
 
     @abstractmethod
@@ -53,24 +54,20 @@ class ControlWording(ABC):
         """Task (its hidden numbers 0) and earlier law, read back from a dialogue."""
 
     @abstractmethod
-    def noted(self, text: str) -> Belief:
+    def noted(self, text: str) -> PlantBelief:
         """What a note says; the prior for what it does not."""
 
     @abstractmethod
-    def recorded(self, messages: Sequence[Message]) -> Belief:
-        """What the dialogue of an update episode tells: the old note, sharpened by the run."""
+    def recorded(self, messages: Sequence[Message]) -> PlantBelief:
+        """What the dialogue of an update episode states: the old note, sharpened by the run."""
 
     @abstractmethod
-    def write(self, belief: Belief, symbols: tuple[str, ...]) -> str:
+    def write(self, belief: PlantBelief, symbols: tuple[str, ...]) -> str:
         """A note."""
 
     @abstractmethod
     def symbols_in(self, text: str) -> tuple[str, ...]:
         """Symbols that the rules within the text use."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
 
 
 def only_answer(response: str) -> tuple[str, str]:

@@ -1,42 +1,32 @@
 """Optimal Control: steer a point on a line whose decay a and gain b are hidden and shared by a pack, with one formula a task.
 
 Source of the world: arXiv 2606.20002 and its later public code. Differences: what the world carries over (the last law that ran)
-lives in the object, is dropped with the hidden numbers that it speaks of and can be switched off; splits are disjoint by the
-pair (a, b); horizons can vary; numbers are drawn with three decimals, which is what tables show; ranges are told.
+is kept in the object, is dropped when the hidden numbers change and can be switched off; splits are disjoint by the
+pair (a, b); horizons can vary; numbers are drawn with three decimals, which is what tables show; the rules state the ranges.
 """
 
 import copy
 import random
-from dataclasses import dataclass, replace
 from typing import Literal
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
-from cod_lightning.envs.control.belief import Belief, Ranges
+from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.control.belief import PlantBelief, PlantRanges
 from cod_lightning.envs.control.draws import MOST_DRAWS, Draws
 from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
 from cod_lightning.envs.control.fused import CompactControl, Grids, class_words
-from cod_lightning.envs.control.plant import ControlTask, Run
+from cod_lightning.envs.control.plant import ControlTask, PlantRun
 from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.control.wording import ControlWording
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import EpisodeStatus, Pack, Split, Task
+from cod_lightning.types import Pack, Split
 
 SOLVED = 0.5
 """Reward from which a task counts as solved."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """The last law that ran to the end, and the hidden numbers and symbols that it ran with."""
-
-    hidden: tuple[object, ...]
-    earlier: Earlier
 
 
 class OptimalControl(TaskWorld[ControlTask]):
@@ -69,6 +59,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         teacher: How good the demonstrations of the warm start are.
     """
 
+    task_type = ControlTask
     reward_range = (-0.1, 1.0)
 
     def __init__(
@@ -89,7 +80,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         labels: Literal["fixed", "random"] = "fixed",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
-        self.ranges = Ranges(a_min=a_min, a_max=a_max, b_min=b_min, b_max=b_max, noise=process_noise)
+        self.ranges = PlantRanges(a_min=a_min, a_max=a_max, b_min=b_min, b_max=b_max, noise=process_noise)
         self._draws = Draws(
             ranges=self.ranges,
             start_max=start_max,
@@ -104,10 +95,9 @@ class OptimalControl(TaskWorld[ControlTask]):
         self.world_memory, self.max_turns, self.teacher = world_memory, 2 if lenient else 1, teacher
         self.wording = _worded(self._draws)
         self.name = self._draws.name
-        self._memory: _Memory | None = None
+        self._earlier: Earlier | None = None
+        """The last law of the pack that ran to the end, where the world carries it over."""
         self._start(ControlTask(a=1.0, b=1.0, x=0.0, v=0.0, target_x=1.0, horizon=horizon_min))
-
-    # ------------------------------------------------------------------ what a policy is told
 
     @property
     def rules(self) -> str:
@@ -115,18 +105,7 @@ class OptimalControl(TaskWorld[ControlTask]):
 
     @property
     def success(self) -> bool:
-        """True with a reward of 0.5 or more."""
         return self._run is not None and self._run.reward >= SOLVED
-
-    @property
-    def status(self) -> EpisodeStatus:
-        """Malformed for an unreadable answer; else completed, also where the formula failed at a step."""
-        return EpisodeStatus.MALFORMED if self._malformed else EpisodeStatus.COMPLETED
-
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
-
-    # ------------------------------------------------------------------ packs
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One pair (a, b) of the split, and for every task a start, a target and a number of steps."""
@@ -134,35 +113,26 @@ class OptimalControl(TaskWorld[ControlTask]):
         rng = random.Random(world_seed)
         hidden = self._draws.hidden(rng, split)
         symbols = self._draws.symbols(rng)
-        tasks = tuple(
-            Task(
-                id=str(n),
-                seed=(task_seed := derive_seed(world_seed, n)),
-                spec=self._draws.task(task_seed, hidden, symbols),
-            )
-            for n in range(num_tasks)
-        )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        specs = (self._draws.task(derive_seed(world_seed, n), hidden, symbols) for n in range(num_tasks))
+        return self._pack(split, index, seed, world_seed, specs)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another pair (a, b) of the same split from task `at` on, at least one of them in another half of its range (of
         the four sizes and signs, for b); starts, targets, noise and symbols stay."""
         old = self._spec(pack.tasks[at])
         rng = random.Random(derive_seed("control change", pack.id, seed))
-        before = class_words(self.ranges, Belief(old.a, old.b))
+        before = class_words(self.ranges, PlantBelief(old.a, old.b))
         for _ in range(MOST_DRAWS):
             a, b = self._draws.hidden(rng, pack.split)
-            if class_words(self.ranges, Belief(a, b)) != before:
+            if class_words(self.ranges, PlantBelief(a, b)) != before:
                 return self._with(pack, at, a=a, b=b)
         raise ConfigError("data.env.b_max", self.ranges.b_max, "another plant of the same split", "Widen the ranges.")
-
-    # ------------------------------------------------------------------ gymnasium
 
     def _drawn(self, seed: int) -> ControlTask:
         return self._draws.task(seed, self.ranges.draw(rng := random.Random(seed)), self._draws.symbols(rng))
 
     def step(self, action: str) -> Stepped:
-        assert not self._over, "the task is over; call reset()"
+        assert not self._outcome, "the task is over; call reset()"
         text, complaint = self.wording.formula_in(action, self._task.symbols)
         formula = None
         if not complaint:
@@ -172,14 +142,16 @@ class OptimalControl(TaskWorld[ControlTask]):
                 complaint = str(error)
         if formula is None:
             return self._unreadable(complaint)
-        self._over = True
+        self._outcome = "ran"
         try:
             self._run = run_formula(self._task, formula)
         except ActionError as error:
-            return self.wording.failed(error.step, str(error)), 0.0, True, False, {}
+            return self._ended(self.wording.failed(error.step, str(error)), 0.0)
+        task, run = self._task, self._run
         if self.world_memory:
-            self._memory = _memory(self._task, formula.text, self._run)
-        return self.wording.finished(self._task, self._run), self._run.reward, True, False, {}
+            miss_x, miss_v = run.xs[-1] - task.target_x, run.vs[-1] - task.target_v
+            self._earlier = Earlier(formula=formula.text, task=task, reward=run.reward, miss_x=miss_x, miss_v=miss_v)
+        return self._ended(self.wording.finished(task, run), run.reward)
 
     def render(self) -> str:
         sentences = NaturalControl(self.ranges)
@@ -191,45 +163,30 @@ class OptimalControl(TaskWorld[ControlTask]):
         if not self.world_memory:
             return self
         twin = copy.deepcopy(self)
-        twin.world_memory, twin._memory = False, None
+        twin.world_memory, twin._earlier = False, None
         return twin
 
-    # ------------------------------------------------------------------ policies
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, self._play(pack), _truth(self._spec(pack.tasks[0])))
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        return Teacher(
-            replace(self._play(pack), goes_by_earlier=False), _truth(self._spec(pack.tasks[0])), self.teacher
-        )
-
-    def _play(self, pack: Pack) -> ControlPlay:
-        return ControlPlay(self.wording, self._spec(pack.tasks[0]).symbols)
-
-    # ------------------------------------------------------------------ own matters
-
-    @staticmethod
-    def _spec(task: Task) -> ControlTask:
-        assert isinstance(task.spec, ControlTask), f"task {task.id} is not about control"
-        return task.spec
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[ControlPlay, PlantBelief]:
+        task = self._spec(pack.tasks[0])
+        return ControlPlay(self.wording, task.symbols, goes_by_earlier=not teaches), PlantBelief(task.a, task.b)
 
     def _start(self, task: ControlTask) -> None:
-        self._task, self._turn, self._over, self._malformed = task, 0, False, False
-        self._run: Run | None = None
-        if self._memory and self._memory.hidden != _hidden_of(task):
-            self._memory = None
+        self._task, self._turn, self._outcome = task, 0, ""
+        self._run: PlantRun | None = None
+        before = self._earlier.task if self._earlier else task
+        if (before.a, before.b, before.symbols) != (task.a, task.b, task.symbols):
+            self._earlier = None
 
     def _observed(self) -> str:
-        return self.wording.observation(self._task, self._memory.earlier if self._memory else None)
+        return self.wording.observation(self._task, self._earlier)
 
     def _unreadable(self, complaint: str) -> Stepped:
         self._turn += 1
         symbols = self._task.symbols
         if self._turn < self.max_turns:
             return self.wording.unreadable(complaint, symbols, self._observed()), 0.0, False, False, {}
-        self._over = self._malformed = True
-        return self.wording.unreadable(complaint, symbols, ""), self.reward_range[0], True, False, {}
+        self._outcome = "malformed"
+        return self._ended(self.wording.unreadable(complaint, symbols, ""), self.reward_range[0])
 
 
 def _worded(draws: Draws) -> ControlWording:
@@ -238,25 +195,3 @@ def _worded(draws: Draws) -> ControlWording:
     horizons = tuple(range(draws.horizon_min, draws.horizon_max + 1))
     start, speed, target = int(draws.start_max), int(draws.speed_max), int(draws.target_max)
     return CompactControl(draws.ranges, Grids(start=start, speed=speed, target=target, horizons=horizons))
-
-
-def _truth(task: ControlTask) -> Belief:
-    return Belief(task.a, task.b)
-
-
-def _memory(task: ControlTask, formula: str, run: Run) -> _Memory:
-    earlier = Earlier(
-        formula=formula,
-        x=task.x,
-        v=task.v,
-        target_x=task.target_x,
-        horizon=task.horizon,
-        reward=run.reward,
-        miss_x=run.xs[-1] - task.target_x,
-        miss_v=run.vs[-1] - task.target_v,
-    )
-    return _Memory(_hidden_of(task), earlier)
-
-
-def _hidden_of(task: ControlTask) -> tuple[object, ...]:
-    return task.a, task.b, task.symbols

@@ -38,7 +38,7 @@ def one_of(code: int, directions: tuple[str, ...]) -> int:
     return sum(_MEANS[code, direction] for direction in directions)
 
 
-def told(facts: Mapping[int, str]) -> int:
+def belief_of(facts: Mapping[int, str]) -> int:
     """That these facts hold; 0 if they cannot all."""
     belief = ALL
     for code, direction in facts.items():
@@ -60,7 +60,7 @@ def meaning(belief: int, code: int) -> str:
 def facts_of(belief: int) -> dict[int, str]:
     """What is certain.
 
-    >>> facts_of(told({1: "up"}))
+    >>> facts_of(belief_of({1: "up"}))
     {1: 'up'}
     """
     return {code: direction for code in CODES if (direction := meaning(belief, code))}
@@ -80,11 +80,9 @@ def different_codes(belief: int) -> tuple[int, ...]:
 
 
 def _alike(belief: int, code: int, other: int) -> bool:
-    mappings = [MAPPINGS[i] for i in range(len(MAPPINGS)) if belief >> i & 1]
-    return belief_in(_swapped(mapping, code - 1, other - 1) for mapping in mappings) == belief
-
-
-def _swapped(mapping: Sequence[str], i: int, j: int) -> tuple[str, ...]:
-    swapped = list(mapping)
-    swapped[i], swapped[j] = swapped[j], swapped[i]
-    return tuple(swapped)
+    """Whether the belief stays the same when the two codes swap their meanings."""
+    swapped: list[Sequence[str]] = []
+    for mapping in (list(MAPPINGS[i]) for i in range(len(MAPPINGS)) if belief >> i & 1):
+        mapping[code - 1], mapping[other - 1] = mapping[other - 1], mapping[code - 1]
+        swapped.append(mapping)
+    return belief_in(swapped) == belief

@@ -4,7 +4,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from cod_lightning.envs.code_labels import CodeLabels, LabelledFacts, drawn_names
+from cod_lightning.envs.code_labels import CodeLabels, drawn_names
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake.lake import STEPS
 
@@ -42,33 +42,19 @@ FIXED = LakeLabels()
 """The paper's."""
 
 
-@dataclass(frozen=True)
-class MovedFacts(FactTable):
-    """Facts in words, also those that only the two cells of a move tell, as in `2:(0,0)>(0,1)`."""
+class LakeFacts(FactTable):
+    """Facts in words or sentences, also those that only the two cells of a move show, as in `2:(0,0)>(0,1)`."""
 
     def parse(self, text: str) -> dict[int, str]:
-        """As `FactTable.parse`; a move between cells overrules what was said."""
-        found = super().parse(text)
-        for code, *cells in re.findall(r"\b(\d):\((\d),(\d)\)>\((\d),(\d)\)", text, flags=re.ASCII):
-            _overrule(found, int(code), *map(int, cells))
-        return found
-
-
-class LakeFacts(LabelledFacts):
-    """Facts in sentences, also those that only the two cells of a move tell."""
-
-    def parse(self, text: str) -> dict[int, str]:
-        """As `LabelledFacts.parse`; a move between cells overrules what was said."""
+        """As `FactTable.parse`; a move that went anywhere becomes the latest statement about its code."""
         found = super().parse(text)
         took = rf"{self.noun} ({self.alternatives}) took you, from row (\d), column (\d) to row (\d), column (\d)"
-        for name, *cells in re.findall(took, text, flags=re.ASCII):
-            _overrule(found, self.code(name), *map(int, cells))
+        pattern = r"\b(\d):\((\d),(\d)\)>\((\d),(\d)\)" if self.compact else took
+        for name, *cells in re.findall(pattern, text, flags=re.ASCII):
+            code = int(name) if self.compact else self.names.index(name) + 1
+            before_row, before_column, row, column = map(int, cells)
+            for direction, step in STEPS.items():
+                if step == (row - before_row, column - before_column):
+                    found.pop(code, None)
+                    found[code] = direction
         return found
-
-
-def _overrule(found: dict[int, str], code: int, before_row: int, before_column: int, row: int, column: int) -> None:
-    """What a move tells of its code, if it went anywhere, becomes the latest statement."""
-    for direction, step in STEPS.items():
-        if step == (row - before_row, column - before_column):
-            found.pop(code, None)
-            found[code] = direction

@@ -1,8 +1,8 @@
-"""Packs of lakes: a lake for each task, and the mapping and labels that the tasks share."""
+"""Tasks on lakes: drawing a lake, and the mapping and labels that tasks share."""
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cod_lightning.envs.frozen_lake.labels import FIXED, LakeLabels
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, distances, draw_lake, split_of
@@ -10,7 +10,7 @@ from cod_lightning.envs.frozen_lake.parameters import LakeParameters
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Split
 
 _MOST_DRAWS = 5000
 
@@ -23,18 +23,6 @@ class LakeTask(Unchanging):
     mapping: tuple[str, ...]
     """Directions of codes 1, 2, 3, 4."""
     labels: LakeLabels = FIXED
-
-
-def draw_pack(parameters: LakeParameters, split: Split, index: int, num_tasks: int, seed: int) -> Pack:
-    """A lake of the split for every task, and the mapping that the scope says."""
-    world_seed = derive_seed("frozen lake pack", parameters.name, str(split), seed, index)
-    labels = draw_labels(parameters, world_seed)
-    tasks: list[Task] = []
-    for n in range(num_tasks):
-        task_seed = derive_seed(world_seed, n)
-        shared = draw_mapping(parameters, world_seed, task_seed)
-        tasks.append(Task(id=str(n), seed=task_seed, spec=draw_task(parameters, task_seed, split, shared, labels)))
-    return Pack(id=f"{parameters.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tuple(tasks))
 
 
 def draw_labels(parameters: LakeParameters, seed: int) -> LakeLabels:
@@ -56,44 +44,29 @@ def draw_task(
     """A lake whose shortest path has an allowed length.
 
     Stratified, the length is drawn first, all being equally likely. A length that a map of this size and split does not
-    show in 5000 draws is given up, and another one drawn from the rest.
+    show in 5000 draws is dropped, and another one is drawn from the rest.
     """
     rng = random.Random(seed)
     size = rng.randint(parameters.size_min, parameters.size_max)
     lengths = range(parameters.min_shortest_path, parameters.max_shortest_path + 1)
-    strata: Sequence[Sequence[int]] = (
-        [[n] for n in rng.sample(lengths, len(lengths))] if parameters.stratify else [lengths]
-    )
+    strata = [[n] for n in rng.sample(lengths, len(lengths))] if parameters.stratify else [lengths]
     for stratum in strata:
         for _ in range(_MOST_DRAWS):
             lake = draw_lake(rng, size, rng.uniform(parameters.frozen_p_min, parameters.frozen_p_max))
             path = distances(lake).get(lake.find("S"), 0)
             if path in stratum and split in (None, split_of(lake)):
                 return LakeTask(rows=lake.rows, mapping=mapping, labels=labels)
-    raise ConfigError(
-        "data.env.min_shortest_path",
-        parameters.min_shortest_path,
-        f"a path length that a lake of size {size} has; none was found in {_MOST_DRAWS} maps",
-        "Lower it, or raise data.env.size_min or data.env.max_shortest_path.",
-    )
+    expected = f"a path length that a lake of size {size} has; none was found in {_MOST_DRAWS} maps"
+    remedy = "Lower it, or raise data.env.size_min or data.env.max_shortest_path."
+    raise ConfigError("data.env.min_shortest_path", parameters.min_shortest_path, expected, remedy)
 
 
-def change_pack(parameters: LakeParameters, pack: Pack, at: int, seed: int) -> Pack:
-    """Another mapping from task `at` on; where every task has its own, another one for each. Lakes and labels stay."""
-    rng = random.Random(derive_seed("frozen lake change", pack.id, seed))
-    tasks = list(pack.tasks)
-    new = _other_mapping(parameters, spec_of(tasks[at]).mapping, rng)
-    for n in range(at, len(tasks)):
-        if parameters.mapping_scope == "per_task" and n > at:
-            new = _other_mapping(parameters, spec_of(tasks[n]).mapping, rng)
-        tasks[n] = replace(tasks[n], spec=replace(spec_of(tasks[n]), mapping=new))
-    return replace(pack, tasks=tuple(tasks))
-
-
-def spec_of(task: Task) -> LakeTask:
-    """The task's lake."""
-    assert isinstance(task.spec, LakeTask), f"task {task.id} is not a lake"
-    return task.spec
+def other_mappings(parameters: LakeParameters, old: Sequence[tuple[str, ...]], seed: int) -> list[tuple[str, ...]]:
+    """Another mapping for tasks that had these: one for all, or one for each where every task has its own."""
+    rng = random.Random(seed)
+    if parameters.mapping_scope == "per_task":
+        return [_other_mapping(parameters, mapping, rng) for mapping in old]
+    return [_other_mapping(parameters, old[0], rng)] * len(old)
 
 
 def _other_mapping(parameters: LakeParameters, old: tuple[str, ...], rng: random.Random) -> tuple[str, ...]:

@@ -1,9 +1,9 @@
-"""A lake world's parameters, checked, and the name that tells which worlds they draw."""
+"""A lake world's parameters, checked, and the name that identifies the worlds they draw."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.checks import check_choice, check_share, check_span, check_turns
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
@@ -12,7 +12,7 @@ Scope = Literal["per_pack", "per_task", "global"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeParameters(Unchanging):
-    """What `FrozenLakeObscure` was given; see there. Raises `ConfigError` for what cannot work."""
+    """The parameters of `FrozenLakeObscure`, which documents them. Raises `ConfigError` for what cannot work."""
 
     size_min: int
     size_max: int
@@ -57,52 +57,28 @@ class LakeParameters(Unchanging):
         return self.size_max if self.size_min == self.size_max else None
 
     def __post_init__(self) -> None:
-        self._check_lakes()
-        self._check_tasks()
+        check_span("size_min", self.size_min, "size_max", self.size_max, 3, 8, "Choose both in 3..8.")
+        low, high = self.frozen_p_min, self.frozen_p_max
+        check_span("frozen_p_min", low, "frozen_p_max", high, 0, 1, "Use 0.6 to 0.7.", above=True)
+        check_turns(self.max_turns, "8 is the reference's.")
+        if not 1 <= self.min_shortest_path <= self.max_shortest_path <= self.max_turns:
+            bounds = f"max_shortest_path <= max_turns ({self.max_turns}), since longer maps cannot be solved"
+            expected = f"min_shortest_path ({self.min_shortest_path}) <= {bounds}"
+            remedy = "Lower it, or raise data.env.max_turns."
+            raise ConfigError("data.env.max_shortest_path", self.max_shortest_path, expected, remedy)
+        check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
         check_choice("data.env.feedback", self.feedback, ("effect", "positions"))
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_choice("data.env.mapping_scope", self.mapping_scope, ("per_pack", "per_task", "global"))
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         if self.labels == "random" and self.protocol == "compact":
-            raise ConfigError(
-                "data.env.labels",
-                self.labels,
-                "fixed with data.env.protocol=compact: its words are fixed, and other digits would be but another mapping",
+            why = "its words are fixed, and other digits would be but another mapping"
+            expected, remedy = (
+                f"fixed with data.env.protocol=compact: {why}",
                 "Leave it out, or use data.env.protocol=natural.",
             )
+            raise ConfigError("data.env.labels", self.labels, expected, remedy)
         known = set(self.allowed) <= set(range(24))
         if not self.allowed or not known or len(set(self.allowed)) < len(self.allowed):
-            raise ConfigError(
-                "data.env.mappings",
-                self.allowed,
-                "different indices in 0..23, at least one",
-                "Leave it out for all 24.",
-            )
-
-    def _check_lakes(self) -> None:
-        if not 3 <= self.size_min <= self.size_max <= 8:
-            raise ConfigError(
-                "data.env.size_max",
-                self.size_max,
-                f"3 <= size_min ({self.size_min}) <= size_max <= 8",
-                "Choose both in 3..8.",
-            )
-        if not 0 < self.frozen_p_min <= self.frozen_p_max <= 1:
-            raise ConfigError(
-                "data.env.frozen_p_max",
-                self.frozen_p_max,
-                f"0 < frozen_p_min ({self.frozen_p_min}) <= frozen_p_max <= 1",
-                "Use 0.6 to 0.7.",
-            )
-
-    def _check_tasks(self) -> None:
-        check_turns(self.max_turns, "8 is the reference's.")
-        if not 1 <= self.min_shortest_path <= self.max_shortest_path <= self.max_turns:
-            raise ConfigError(
-                "data.env.max_shortest_path",
-                self.max_shortest_path,
-                f"min_shortest_path ({self.min_shortest_path}) <= max_shortest_path <= max_turns ({self.max_turns}), since longer "
-                "maps cannot be solved",
-                "Lower it, or raise data.env.max_turns.",
-            )
-        check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
+            expected = "different indices in 0..23, at least one"
+            raise ConfigError("data.env.mappings", self.allowed, expected, "Leave it out for all 24.")

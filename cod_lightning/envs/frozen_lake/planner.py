@@ -4,7 +4,7 @@ With b the mappings still possible, s the cell and n the turns left,
 
     V(s, b, n) = max over codes of the mean over b of [reward if the goal is reached, 0 in a hole, else V(s', b', n - 1)],
 
-where b' are the mappings of b that lead to the same s'. A step off the edge tells something too.
+where b' are the mappings of b that lead to the same s'. A step off the edge is evidence too.
 """
 
 from functools import lru_cache
@@ -64,7 +64,7 @@ class Plan:
         return sum(part.bit_count() * self.value(after, part, left - 1) for after, part in parts) / total
 
     def _bound(self, cell: Cell, left: int) -> float:
-        """Reward of who knows the mapping."""
+        """Reward of the best play with a known mapping."""
         away = self._away[cell]
         return 0.0 if away > left else self._rewards[self.turns - left + away]
 

@@ -6,15 +6,52 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.code_labels import statements
-from cod_lightning.envs.facts import FactTable, QuotingDials
-from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, facts_of, meaning, told
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Lake
+from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, belief_of, facts_of, meaning, moved
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake, distances_to, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.planner import plan_of
-from cod_lightning.envs.frozen_lake.reading import Seen, context_belief
 from cod_lightning.envs.frozen_lake.view import LakeWording, Shore
 from cod_lightning.envs.players import TablePlay, Teacher
-from cod_lightning.types import Message
+from cod_lightning.types import Message, Role
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSeen:
+    """The dialogue of one task so far."""
+
+    shore: Shore
+    here: Cell
+    moves: tuple[tuple[int, Cell, Cell], ...]
+    """(code, from, to) of every answer that could be read."""
+    turn: int
+    """Turns used."""
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], wording: LakeWording) -> "LakeSeen":
+        """From system text, first observation, and then answers and observations in turn."""
+        shore = wording.shore(messages[1].content)
+        cells, codes = [shore.start], []
+        for message in messages[2:]:
+            if message.role is Role.USER:
+                cells.append(wording.position(message.content))
+            else:
+                codes.append(wording.code_of(message.content))
+        moves = tuple(move for move in zip(codes, cells, cells[1:], strict=False) if move[0])
+        return cls(shore, cells[-1], moves, len(cells) - 1)
+
+    def forward(self) -> list[str]:
+        """Directions that come one move closer to the goal."""
+        shore = self.shore
+        distance = distances_to(shore.goal, shore.holes, shore.size)
+        closer = distance.get(self.here, 0) - 1
+        return [d for d in DIRECTIONS if distance.get(neighbour(self.here, d, shore.size)) == closer]
+
+    def belief(self, prior: int = ALL) -> int:
+        """Mappings of `prior` that the moves leave possible; where they leave none of them, of all."""
+        seen = ALL
+        for code, before, after in self.moves:
+            seen &= moved(code, before, after, self.shore.size)
+        return seen & prior or seen or ALL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +65,7 @@ class LakePlayer:
     max_turns: int
     length_penalty: float
 
-    def play(self, seen: Seen, belief: int, rng: random.Random) -> str:
+    def play(self, seen: LakeSeen, belief: int, rng: random.Random) -> str:
         """The next response, with these mappings possible."""
         plan = plan_of(seen.shore, self.max_turns, self.length_penalty)
         if seen.turn >= plan.turns:
@@ -41,7 +78,7 @@ class LakePlayer:
 class ScriptedLakePolicy(TextPolicy):
     """Perfect memory and task-wise Bayes-optimal play from the context's facts and from this task's moves, bumps too.
 
-    A context that the moves contradict is dropped. Notes hold facts only: what bumps told lasts for the task alone, which
+    A context that the moves contradict is dropped. Notes hold facts only: what bumps showed lasts for the task alone, which
     costs about 0.015 of reward in the second task of an easy pack.
     """
 
@@ -51,8 +88,9 @@ class ScriptedLakePolicy(TextPolicy):
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         wording = self.player.wording
-        seen = Seen.of(messages, wording)
-        prior = context_belief(wording, messages) if self.remembers else ALL
+        seen = LakeSeen.of(messages, wording)
+        table = wording.facts
+        prior = belief_of(table.complete(table.parse(messages[0].content))) if self.remembers else ALL
         return self.player.play(seen, seen.belief(prior), rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -81,34 +119,22 @@ class LakeOracle(TextPolicy):
         return cls(player, beliefs, facts_of(everywhere))
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        seen = Seen.of(messages, self.player.wording)
-        belief = seen.belief(self.beliefs.get(seen.shore, told(self.shared)))
+        seen = LakeSeen.of(messages, self.player.wording)
+        belief = seen.belief(self.beliefs.get(seen.shore, belief_of(self.shared)))
         if belief.bit_count() == 1:
             return step(self.player.wording, seen, facts_of(belief), rng)
         return self.player.play(seen, belief, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The truth, as far as it is the same for all tasks."""
         return self.player.wording.facts.write(self.shared)
 
 
-@dataclass(frozen=True)
 class LakePlay(TablePlay):
     """A shortest path with a known code if there is one, else an unknown code."""
 
-    wording: LakeWording
-    dials: QuotingDials
-
-    @property
-    def table(self) -> FactTable:
-        return self.wording.facts
-
-    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return self.wording.respond(rng.choice(DIRECTIONS), rng.choice(self.table.codes))
-
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
-        direction, code = stepped(self.wording, Seen.of(messages, self.wording), known, rng)
-        return self.dials.said(self.wording.respond(direction, code), known, code)
+        direction, code = stepped(self.wording, LakeSeen.of(messages, self.wording), known, rng)
+        return self.dials.with_quote(self.wording.respond(direction, code), known, code)
 
 
 @dataclass(frozen=True)
@@ -122,12 +148,12 @@ class ManyLakesTeacher(Teacher[Mapping[int, str]]):
         return Teacher(self.play, rng.choice(self.truths), self.dials).context(rng)
 
 
-def step(wording: LakeWording, seen: Seen, known: Mapping[int, str], rng: random.Random) -> str:
+def step(wording: LakeWording, seen: LakeSeen, known: Mapping[int, str], rng: random.Random) -> str:
     """An answer that goes along a shortest path with a known code if there is one, else tries an unknown code."""
     return wording.respond(*stepped(wording, seen, known, rng))
 
 
-def stepped(wording: LakeWording, seen: Seen, known: Mapping[int, str], rng: random.Random) -> tuple[str, int]:
+def stepped(wording: LakeWording, seen: LakeSeen, known: Mapping[int, str], rng: random.Random) -> tuple[str, int]:
     """The direction that it wants, and the code."""
     wanted = seen.forward() or list(DIRECTIONS)
     by_value = {value: code for code, value in known.items()}

@@ -1,6 +1,6 @@
 """What can be seen of a lake, and what a wording does: show it, and read back what it showed."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -8,6 +8,7 @@ from msgspec import Struct
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake.labels import FIXED
 from cod_lightning.envs.frozen_lake.lake import Cell, Lake
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 
 
@@ -48,8 +49,8 @@ class Shore:
         return cls(lake.size, frozenset(lake.holes()), lake.find("G"), lake.find("S"))
 
 
-class LakeWording(Unchanging, ABC):
-    """How the lake is put into words. `name_effects` tells directions; otherwise only positions are told."""
+class LakeWording(Unchanging, WorldWording):
+    """How the lake is put into words: with `name_effects` the directions of moves, otherwise only positions."""
 
     facts: FactTable
     labels = FIXED
@@ -81,8 +82,3 @@ class LakeWording(Unchanging, ABC):
     def code_of(self, response: str) -> int:
         """The code that a response answers with; 0 if it has none."""
         return self.labels.code_of(response)[0]
-
-    def words(self, size: int) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        del size
-        return ()

@@ -3,7 +3,7 @@
 import re
 
 from cod_lightning.envs.facts import FactTable
-from cod_lightning.envs.frozen_lake.labels import FIXED, LakeFacts, LakeLabels, MovedFacts
+from cod_lightning.envs.frozen_lake.labels import FIXED, LakeFacts, LakeLabels
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell
 from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove, Shore
 
@@ -16,12 +16,14 @@ class CompactLake(LakeWording):
 
     facts = FactTable("Direction", DIRECTIONS, compact=True)
 
-    def __init__(self, fixed_size: int | None = None, warns: bool = False, names_effects: bool = True) -> None:
-        self.fixed_size, self.warns, self.names_effects = fixed_size, warns, names_effects
-        """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings; whether moves are
-        told by their direction."""
+    def __init__(
+        self, fixed_size: int | None = None, warns: bool = False, names_effects: bool = True, size_max: int = 8
+    ) -> None:
+        self.fixed_size, self.warns, self.names_effects, self.size_max = fixed_size, warns, names_effects, size_max
+        """Size of all lakes (None if it varies and is shown, as in `4x4 O(0,1) ...`); whether there are warnings; whether a
+        move is shown by its direction; size of the largest lake."""
         if not names_effects:
-            self.facts = MovedFacts("Direction", DIRECTIONS, compact=True)
+            self.facts = LakeFacts("Direction", DIRECTIONS, compact=True)
 
     def rules(self, max_turns: int) -> str:
         del max_turns
@@ -47,7 +49,6 @@ class CompactLake(LakeWording):
         return f"{direction} <answer>Direction_{code}</answer>"
 
     def shore(self, observation: str) -> Shore:
-        """The size from its word, or the fixed one."""
         shown = re.match(r"(\d)x\1 ", observation)
         size = self.fixed_size or int(shown[1] if shown else 8)
         holes, (goal, *_) = _cells("O", observation), _cells("G", observation)
@@ -56,13 +57,13 @@ class CompactLake(LakeWording):
     def position(self, observation: str) -> Cell:
         return _cells("@", observation)[-1]
 
-    def words(self, size: int) -> tuple[str, ...]:
-        cells = [(r, c) for r in range(size) for c in range(size)]
+    def words(self) -> tuple[str, ...]:
+        cells = [(r, c) for r in range(self.size_max) for c in range(self.size_max)]
         stays = [f"{code}=stay" for code in self.facts.codes]
         moves = [_move(code, cell, to) for code in self.facts.codes for cell in cells for to in _reached(cell, cells)]
         return (
             "lake",
-            *(f"{n}x{n}" for n in range(3, size + 1) if not self.fixed_size),
+            *(f"{n}x{n}" for n in range(3, self.size_max + 1) if not self.fixed_size),
             *(_cell(role, cell) for role in "OG@" for cell in cells),
             *self.facts.words(),
             *(stays if self.names_effects else moves),
@@ -112,7 +113,7 @@ class NaturalLake(LakeWording):
         if view.complaint:
             parts.append(f"{self._unread(view.complaint)} That step is lost; a second such answer ends the task.")
         elif view.moves:
-            parts.append(self._told(view.moves[-1], name_effects))
+            parts.append(self._move_text(view.moves[-1], name_effects))
         parts.append(f"Map:\n{self.drawn(view)}")
         parts.append(f"The goal is at row {goal[0]}, column {goal[1]} (counted from 0). What is your next action?")
         return "\n".join(parts)
@@ -127,14 +128,13 @@ class NaturalLake(LakeWording):
         }[outcome]
         if view.complaint and outcome == "late":
             return f"{self._unread(view.complaint)}\n{ending}"
-        last = [self._told(view.moves[-1], name_effects)] if view.moves and outcome != "malformed" else []
+        last = [self._move_text(view.moves[-1], name_effects)] if view.moves and outcome != "malformed" else []
         return "\n".join([*last, ending])
 
     def respond(self, direction: str, code: int) -> str:
         return f"I want to go {direction}. <answer>{self.labels.label(code)}</answer>"
 
     def shore(self, observation: str) -> Shore:
-        """From the drawn map; the goal from its sentence."""
         rows = self._rows(observation)
         goal = re.search(r"goal is at row (\d+), column (\d+)", observation)
         assert goal is not None, "the observation does not name the goal"
@@ -164,7 +164,7 @@ class NaturalLake(LakeWording):
         form = f"<answer>{self.labels.noun} X</answer> with X from {self.labels.span}"
         return f"Your answer could not be read: {complaint}. Expected one {form}."
 
-    def _told(self, move: LastMove, name_effects: bool) -> str:
+    def _move_text(self, move: LastMove, name_effects: bool) -> str:
         """One sentence about what an action did."""
         action, before, after = self.labels.label(move.code), _place(move.before), _place(move.after)
         if move.before == move.after:

@@ -1,6 +1,6 @@
 """FrozenLake-Obscure: a lake whose four action codes mean the four directions in a hidden order, the same for a whole pack.
 
-Isolated tasks are partly a guess; whoever writes down which code went where walks straight to the goal in the tasks that
+Isolated tasks are partly a guess; a policy that notes which code went where walks straight to the goal in the tasks that
 follow. Dynamics are gymnasium's FrozenLake (not slippery). Source of the world: arXiv 2606.20002; differences: splits are
 disjoint by construction, the feedback can name directions, and maps are accepted by breadth-first search with exactly
 `max_shortest_path`. (The reference's depth-first search turns some good maps away, and lets ways that are one move longer pass;
@@ -8,6 +8,7 @@ rewards of the reference policies agree within 0.02.)
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from msgspec import structs
@@ -17,15 +18,7 @@ from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
 from cod_lightning.envs.code_labels import NUMBERS
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
-from cod_lightning.envs.frozen_lake.packs import (
-    LakeTask,
-    change_pack,
-    draw_labels,
-    draw_mapping,
-    draw_pack,
-    draw_task,
-    spec_of,
-)
+from cod_lightning.envs.frozen_lake.packs import LakeTask, draw_labels, draw_mapping, draw_task, other_mappings
 from cod_lightning.envs.frozen_lake.parameters import LakeParameters, Scope
 from cod_lightning.envs.frozen_lake.policies import (
     LakeOracle,
@@ -38,6 +31,7 @@ from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove
 from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
 from cod_lightning.envs.players import RandomPlayer, Teacher
 from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 
@@ -68,8 +62,8 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
     """
 
     observation_space = action_space = text_space("√")
+    task_type = LakeTask
     wins = ("goal",)
-    _spec = staticmethod(spec_of)
 
     def __init__(
         self,
@@ -112,26 +106,23 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         self.max_turns, self.teacher, self.name = max_turns, teacher, self.parameters.name
         self._start(LakeTask(rows=("SG", "FF"), mapping=MAPPINGS[0]))
 
-    # ------------------------------------------------------------------ what a policy is told
-
     @property
     def rules(self) -> str:
         return self.wording.rules(self.max_turns)
 
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words(self.size_max)
-
-    # ------------------------------------------------------------------ packs
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """A lake of the split for every task, and a mapping, shared as the scope says."""
-        return draw_pack(self.parameters, split, index, num_tasks, seed)
+        world_seed = derive_seed("frozen lake pack", self.name, str(split), seed, index)
+        labels = draw_labels(self.parameters, world_seed)
+        p, seeds = self.parameters, [derive_seed(world_seed, n) for n in range(num_tasks)]
+        drawn = (draw_task(p, own, split, draw_mapping(p, world_seed, own), labels) for own in seeds)
+        return self._pack(split, index, seed, world_seed, drawn)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
-        """Another mapping from task `at` on; the lakes stay."""
-        return change_pack(self.parameters, pack, at, seed)
-
-    # ------------------------------------------------------------------ gymnasium
+        """Another mapping from task `at` on, for each task another one where every task has its own; lakes and labels stay."""
+        old = [self._spec(task) for task in pack.tasks[at:]]
+        change = derive_seed("frozen lake change", pack.id, seed)
+        new = other_mappings(self.parameters, [spec.mapping for spec in old], change)
+        return self._with_specs(pack, at, map(lambda spec, mapping: replace(spec, mapping=mapping), old, new))
 
     def _drawn(self, seed: int) -> LakeTask:
         mapping = draw_mapping(self.parameters, seed, seed)
@@ -183,23 +174,21 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
         words = self.wording.feedback(outcome, self._view, self.parameters.names_effects, complaint)
         return self._ended(words, max(0.0, 1 - penalty) if outcome == "goal" else 0.0)
 
-    # ------------------------------------------------------------------ policies
-
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        wording = self._worded(spec_of(pack.tasks[0]))
+        wording = self._worded(self._spec(pack.tasks[0]))
         player = LakePlayer(wording=wording, max_turns=self.max_turns, length_penalty=self.parameters.length_penalty)
         if kind is Reference.RANDOM:
             return RandomPlayer(LakePlay(wording, self.teacher))
         if kind is Reference.SCRIPTED:
             return ScriptedLakePolicy(player, remembers=self.parameters.mapping_scope != "per_task")
-        return LakeOracle.of(player, map(spec_of, pack.tasks))
+        return LakeOracle.of(player, map(self._spec, pack.tasks))
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher that knows the mapping of this pack (of its first task, if it changes).
 
         Where every task has a mapping of its own, earlier tasks left contexts about any of them, and so does the teacher.
         """
-        first = spec_of(pack.tasks[0])
+        first = self._spec(pack.tasks[0])
         play, truth = LakePlay(self._worded(first), self.teacher), _facts(first.mapping)
         if self.parameters.mapping_scope != "per_task" or len(self.parameters.allowed) == 1:
             return Teacher(play, truth, self.teacher)
@@ -208,7 +197,8 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
     def _worded(self, task: LakeTask) -> LakeWording:
         if self.parameters.protocol == "natural":
             return NaturalLake(task.labels, self.parameters.mapping_scope == "per_task")
-        return CompactLake(self.parameters.fixed_size, self.parameters.lenient, self.parameters.names_effects)
+        p = self.parameters
+        return CompactLake(p.fixed_size, p.lenient, p.names_effects, p.size_max)
 
 
 def _facts(mapping: Sequence[str]) -> dict[int, str]:

@@ -13,20 +13,20 @@ UNKNOWN = "?"
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class GridLabels:
     """Names of rows, from the top, and of columns, from the left."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
 
     @classmethod
-    def fixed(cls, side: int) -> "Labels":
+    def fixed(cls, side: int) -> "GridLabels":
         """Numbers from 0."""
         names = tuple(map(str, range(side)))
         return cls(names, names)
 
     @classmethod
-    def drawn(cls, side: int, rng: random.Random) -> "Labels":
+    def drawn(cls, side: int, rng: random.Random) -> "GridLabels":
         """Each of rows and columns: numbers from 0, numbers from 1, or letters."""
         kinds = (
             tuple(map(str, range(side))),
@@ -38,7 +38,7 @@ class Labels:
     def cell(self, cell: Cell) -> str:
         """As it is shown and answered.
 
-        >>> Labels.fixed(3).cell((0, 2))
+        >>> GridLabels.fixed(3).cell((0, 2))
         '0,2'
         """
         return f"{self.rows[cell[0]]},{self.columns[cell[1]]}"
@@ -54,7 +54,7 @@ class Labels:
 class Chart:
     """Costs as far as they have been shown."""
 
-    def __init__(self, costs: Costs, labels: Labels) -> None:
+    def __init__(self, costs: Costs, labels: GridLabels) -> None:
         self.costs, self.labels = costs, labels
         self._texts = _texts(costs)
         self._header = f"  {' '.join(labels.columns)}"
@@ -89,10 +89,10 @@ class Chart:
         return {(r, c): self.costs[r][c] for r in size for c in size if self.cells[r][c] != UNKNOWN}
 
 
-def drawn_chart(known: dict[Cell, int], labels: Labels) -> str:
+def drawn_chart(known: dict[Cell, int], labels: GridLabels) -> str:
     """A map with these costs as text.
 
-    >>> print(drawn_chart({(0, 1): 7}, Labels.fixed(2)))
+    >>> print(drawn_chart({(0, 1): 7}, GridLabels.fixed(2)))
       0 1
     0 ? 7
     1 ? ?
@@ -103,7 +103,7 @@ def drawn_chart(known: dict[Cell, int], labels: Labels) -> str:
     return "\n".join(lines)
 
 
-def read_chart(text: str) -> tuple[Labels, dict[Cell, int]]:
+def read_chart(text: str) -> tuple[GridLabels, dict[Cell, int]]:
     """Names and costs of the map at the start of the text; raises ValueError where there is none.
 
     >>> read_chart("  0 1\\n0 ? 7\\n1 ? ?\\nand more")[1]
@@ -120,7 +120,7 @@ def read_chart(text: str) -> tuple[Labels, dict[Cell, int]]:
         known.update({(row, c): int(cell) for c, cell in enumerate(cells) if cell != UNKNOWN})
     if not columns or len(rows) != len(columns):
         raise ValueError("no map")
-    return Labels(tuple(rows), columns), known
+    return GridLabels(tuple(rows), columns), known
 
 
 def _spread(first: int, last: int, radius: int, side: int) -> range:

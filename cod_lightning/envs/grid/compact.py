@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from cod_lightning.envs.grid.chart import UNKNOWN, Labels
+from cod_lightning.envs.grid.chart import UNKNOWN, GridLabels
 from cod_lightning.envs.grid.field import TOP, Cell, level_costs, units
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.task import GridTask, GridView
@@ -45,17 +45,15 @@ class CompactGrid(GridWording):
         }[outcome]
         return " ".join([outcome, *result, *self._facts(view.chart.known())])
 
-    def respond(self, to: Cell, labels: Labels, known: Mapping[Cell, int]) -> str:
-        """What is known of the cell, then the answer."""
+    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
         unit = next(unit for unit in self.units if to in unit)
         return f"{self._fact(unit, known)} <answer>{labels.cell(to)}</answer>"
 
-    def write(self, known: Mapping[Cell, int], labels: Labels) -> str:
-        """A fact for every row or cell, unknown ones too."""
+    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
         return " ".join(self._fact(unit, known) for unit in self.units)
 
-    def labels(self, messages: Sequence[Message]) -> Labels:
-        return Labels.fixed(self.side)
+    def labels(self, messages: Sequence[Message]) -> GridLabels:
+        return GridLabels.fixed(self.side)
 
     def standing(self, messages: Sequence[Message]) -> Standing:
         """From the words of every observation; warnings repeat a cell and are left out."""
@@ -65,7 +63,7 @@ class CompactGrid(GridWording):
         assert left is not None, "the observation does not tell the moves left"
         return Standing(tuple(stops), _places("to", shown[0])[0], int(left[1]))
 
-    def told(self, messages: Sequence[Message]) -> dict[Cell, int]:
+    def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
         return self._read(messages[0].content)
 
     def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
@@ -74,7 +72,7 @@ class CompactGrid(GridWording):
     def words(self) -> tuple[str, ...]:
         cells = [(r, c) for r in range(self.side) for c in range(self.side)]
         costs = (*map(str, level_costs(self.parameters.levels or 2)), UNKNOWN)
-        labels = Labels.fixed(self.side)
+        labels = GridLabels.fixed(self.side)
         return (
             "grid",
             *(f"moves={left}" for left in range(1, self.parameters.rounds_max + 1)),

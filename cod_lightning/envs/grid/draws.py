@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.grid.chart import Labels
+from cod_lightning.envs.grid.chart import GridLabels
 from cod_lightning.envs.grid.estimate import Prior
 from cod_lightning.envs.grid.field import Costs, hill_costs, lane_costs, levelled, plain, text_of
 from cod_lightning.envs.grid.parameters import GridParameters
@@ -26,23 +26,20 @@ def draw_map(parameters: GridParameters, seed: int, split: Split | None, side: i
         costs = plain(_field(parameters, rng, side))
         if costs != other_than and split in (None, split_of_text(text_of(costs))):
             return costs
-    raise ConfigError(
-        "data.env.side_min",
-        parameters.side_min,
-        f"sides that have maps of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws",
-        "Raise it, or data.env.levels, for more different maps.",
-    )
+    expected = f"sides that have maps of the split {split}; none of side {side} was found in {_MOST_DRAWS} draws"
+    remedy = "Raise it, or data.env.levels, for more different maps."
+    raise ConfigError("data.env.side_min", parameters.side_min, expected, remedy)
 
 
-def draw_names(parameters: GridParameters, rng: random.Random, side: int) -> tuple[Labels, tuple[int, ...]]:
+def draw_names(parameters: GridParameters, rng: random.Random, side: int) -> tuple[GridLabels, tuple[int, ...]]:
     """Names of rows and columns, and the order of the rules."""
     if parameters.labels == "fixed":
-        return Labels.fixed(side), tuple(range(NUM_RULES))
-    return Labels.drawn(side, rng), tuple(rng.sample(range(NUM_RULES), NUM_RULES))
+        return GridLabels.fixed(side), tuple(range(NUM_RULES))
+    return GridLabels.drawn(side, rng), tuple(rng.sample(range(NUM_RULES), NUM_RULES))
 
 
 def draw_task(
-    parameters: GridParameters, rng: random.Random, costs: Costs, names: tuple[Labels, tuple[int, ...]]
+    parameters: GridParameters, rng: random.Random, costs: Costs, names: tuple[GridLabels, tuple[int, ...]]
 ) -> GridTask:
     """A random walk of exactly the drawn number of moves leads to the target, so a route exists.
 
@@ -55,14 +52,9 @@ def draw_task(
         for _ in range(rounds):
             goal = rng.choice(moves_from(goal, side))
     labels, order = names
+    rows, columns = labels.rows, labels.columns
     return GridTask(
-        costs=costs,
-        start=start,
-        goal=goal,
-        rounds=rounds,
-        row_names=labels.rows,
-        column_names=labels.columns,
-        order=order,
+        costs=costs, start=start, goal=goal, rounds=rounds, row_names=rows, column_names=columns, order=order
     )
 
 

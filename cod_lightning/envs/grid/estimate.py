@@ -1,4 +1,4 @@
-"""What unknown cells probably cost, given the known ones: the map on which the scripted policy plans."""
+"""Estimated costs of unknown cells from the known ones: the map on which the scripted policy plans."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_in
+from cod_lightning.envs.checks import check_choice, check_in, check_span
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
@@ -49,11 +49,10 @@ class GridParameters(Unchanging):
         check_choice("data.env.field", self.field, ("hills", "lanes"))
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        _check_range("side_max", self.side_max, "side_min", self.side_min, 3, MOST_SIDE, "8 to 12 are the paper's.")
-        _check_range(
-            "scale_max", self.scale_max, "scale_min", self.scale_min, 0.01, 10, "0.15 to 0.45 are the paper's."
-        )
-        _check_range("rounds_max", self.rounds_max, "rounds_min", self.rounds_min, 1, 50, "3 to 5 are the paper's.")
+        check_span("side_min", self.side_min, "side_max", self.side_max, 3, MOST_SIDE, "8 to 12 are the paper's.")
+        low, high = self.scale_min, self.scale_max
+        check_span("scale_min", low, "scale_max", high, 0.01, 10, "0.15 to 0.45 are the paper's.")
+        check_span("rounds_min", self.rounds_min, "rounds_max", self.rounds_max, 1, 50, "3 to 5 are the paper's.")
         check_in("data.env.hills", self.hills, 1, 100, "4 is the paper's.")
         check_in("data.env.reveal_radius", self.reveal_radius, 0, MOST_SIDE, "1 is the paper's.")
         if self.levels is not None:
@@ -66,20 +65,10 @@ class GridParameters(Unchanging):
     def _check_compact(self) -> None:
         """A closed vocabulary has words for one side and few costs."""
         if self.side_max > MOST_COMPACT_SIDE or self.side_min != self.side_max:
-            raise ConfigError(
-                "data.env.side_max",
-                self.side_max,
-                f"equal to side_min ({self.side_min}) and at most {MOST_COMPACT_SIDE}, for compact words",
-                "Use 4 for both.",
-            )
+            expected = f"equal to side_min ({self.side_min}) and at most {MOST_COMPACT_SIDE}, for compact words"
+            raise ConfigError("data.env.side_max", self.side_max, expected, "Use 4 for both.")
         if self.levels is None or self.levels > MOST_COMPACT_LEVELS:
-            raise ConfigError(
-                "data.env.levels", self.levels, f"in 2..{MOST_COMPACT_LEVELS}, for compact words", "Use 3."
-            )
+            expected = f"in 2..{MOST_COMPACT_LEVELS}, for compact words"
+            raise ConfigError("data.env.levels", self.levels, expected, "Use 3.")
         if self.labels == "random":
             raise ConfigError("data.env.labels", "random", "fixed, for compact words", "Leave it out.")
-
-
-def _check_range(key: str, most: float, least_key: str, least: float, low: float, high: float, remedy: str) -> None:
-    if not low <= least <= most <= high:
-        raise ConfigError(f"data.env.{key}", most, f"{low} <= {least_key} ({least}) <= {key} <= {high}", remedy)

@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.grid.chart import Labels
+from cod_lightning.envs.grid.chart import GridLabels
 from cod_lightning.envs.grid.estimate import Prior, estimate
 from cod_lightning.envs.grid.field import TOP, Cell, Costs, level_costs, units
 from cod_lightning.envs.grid.rook import best_route, entered, random_move
@@ -19,7 +19,7 @@ class GridPlay(Play[Mapping[Cell, int]]):
 
     wording: GridWording
     prior: Prior
-    names: Labels
+    names: GridLabels
     """Of the pack."""
     drops: bool = True
     """Whether a context that contradicts what is seen is dropped as a whole: the map must have changed."""
@@ -29,15 +29,14 @@ class GridPlay(Play[Mapping[Cell, int]]):
         return {}
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Any move after which the target can still be met."""
         at, labels = self.wording.standing(messages), self.wording.labels(messages)
         to = random_move(at.stops[-1], at.goal, at.left, len(labels.rows), rng)
         return self.wording.respond(to, labels, {})
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Mapping[Cell, int]:
-        told, seen = self.wording.told(messages) if trust_context else {}, self.wording.seen(messages)
-        changed = any(told.get(cell, cost) != cost for cell, cost in seen.items())
-        return seen if self.drops and changed else {**told, **seen}
+        noted, seen = self.wording.in_context(messages) if trust_context else {}, self.wording.seen(messages)
+        changed = any(noted.get(cell, cost) != cost for cell, cost in seen.items())
+        return seen if self.drops and changed else {**noted, **seen}
 
     def answer(self, messages: Sequence[Message], known: Mapping[Cell, int], rng: random.Random) -> str:
         """The first move of the route that makes the mean cost over the whole task lowest."""

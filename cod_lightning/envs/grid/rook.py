@@ -6,13 +6,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.grid.field import Cell, Costs
+from cod_lightning.envs.grid.field import Cell
 
 _NEVER = 1 << 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class GridRoute:
     """Cells to stop at, in order, and what all entered cells cost, those entered before the route included."""
 
     stops: tuple[Cell, ...]
@@ -55,7 +55,7 @@ def random_move(cell: Cell, goal: Cell, moves: int, side: int, rng: random.Rando
     return rng.choice([to for to in moves_from(cell, side) if reachable(to, goal, moves - 1)])
 
 
-def best_route(costs: np.ndarray, start: Cell, goal: Cell, moves: int, spent: int = 0, count: int = 0) -> Route:
+def best_route(costs: np.ndarray, start: Cell, goal: Cell, moves: int, spent: int = 0, count: int = 0) -> GridRoute:
     """The route with the lowest mean cost of entered cells, exactly; `spent` over `count` cells was paid before.
 
     The mean is a ratio: Dinkelbach's method minimises sum(den * cost - num) over routes by dynamic programming over moves, with
@@ -64,7 +64,7 @@ def best_route(costs: np.ndarray, start: Cell, goal: Cell, moves: int, spent: in
     """
     spans, lengths = _spans(costs), _lengths(len(costs))
     num, den = int(costs.max()) * count + spent + int(costs.max()), count + 1 if count else 1
-    best: Route | None = None
+    best: GridRoute | None = None
     while True:
         weights = tuple(den * span - num * lengths for span in spans)
         stops = _cheapest(weights[0], weights[1], start, goal, moves)
@@ -77,15 +77,8 @@ def best_route(costs: np.ndarray, start: Cell, goal: Cell, moves: int, spent: in
             entered_count += abs(before[0] - after[0]) + abs(before[1] - after[1])
         if best is not None and total * best.count >= best.total * entered_count:
             return best
-        best = Route(stops=stops, total=total, count=entered_count)
+        best = GridRoute(stops=stops, total=total, count=entered_count)
         num, den = total, entered_count
-
-
-@lru_cache(maxsize=16_384)
-def optimal_loss(costs: Costs, start: Cell, goal: Cell, moves: int) -> float:
-    """The lowest loss, mean cost / 100, for whoever knows the map."""
-    route = best_route(np.array(costs, dtype=np.int64), start, goal, moves)
-    return route.total / route.count / 100
 
 
 def _spans(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cod_lightning.envs.grid.chart import Chart, Labels
+from cod_lightning.envs.grid.chart import Chart, GridLabels
 from cod_lightning.envs.grid.field import Cell, Costs
 from cod_lightning.envs.unchanging import Unchanging
 
@@ -22,12 +22,12 @@ class GridTask(Unchanging):
     row_names: tuple[str, ...]
     column_names: tuple[str, ...]
     order: tuple[int, ...]
-    """In which the rules are told."""
+    """Of the rules in the system text."""
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> GridLabels:
         """Names of rows and columns."""
-        return Labels(self.row_names, self.column_names)
+        return GridLabels(self.row_names, self.column_names)
 
 
 @dataclass(slots=True, kw_only=True)

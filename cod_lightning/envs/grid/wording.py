@@ -1,14 +1,15 @@
 """Two renderings of the grid: sentences and a map for language models here, fused words for tiny policies in `compact`."""
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.grid.chart import Labels, drawn_chart, read_chart
+from cod_lightning.envs.grid.chart import GridLabels, drawn_chart, read_chart
 from cod_lightning.envs.grid.field import TOP, Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.task import GridTask, GridView
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message, Role
 
@@ -24,7 +25,7 @@ class Standing:
     """Moves left."""
 
 
-class GridWording(Unchanging, ABC):
+class GridWording(Unchanging, WorldWording):
     """How the grid is put into words, and read back by policies without a model."""
 
     def __init__(self, parameters: GridParameters) -> None:
@@ -43,15 +44,15 @@ class GridWording(Unchanging, ABC):
         """Words after the task; outcome is goal, miss or malformed."""
 
     @abstractmethod
-    def respond(self, to: Cell, labels: Labels, known: Mapping[Cell, int]) -> str:
+    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
         """A well-formed move."""
 
     @abstractmethod
-    def write(self, known: Mapping[Cell, int], labels: Labels) -> str:
+    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
         """A note of costs."""
 
     @abstractmethod
-    def labels(self, messages: Sequence[Message]) -> Labels:
+    def labels(self, messages: Sequence[Message]) -> GridLabels:
         """Names of rows and columns."""
 
     @abstractmethod
@@ -59,16 +60,12 @@ class GridWording(Unchanging, ABC):
         """Where the task stands, from a solve dialogue."""
 
     @abstractmethod
-    def told(self, messages: Sequence[Message]) -> dict[Cell, int]:
+    def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
         """Costs that the context states."""
 
     @abstractmethod
     def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
         """Costs that the world has shown."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
 
 
 class NaturalGrid(GridWording):
@@ -78,7 +75,7 @@ class NaturalGrid(GridWording):
 
     def rules(self, task: GridTask) -> str:
         rows, columns = task.labels.rows, task.labels.columns
-        told = [
+        rules = [
             "A move takes you to any other cell of your row or your column. You enter every cell that you cross and the one "
             "where you stop, but not the one that you leave.",
             "A task names a target and an exact number of moves. Only where the last move ends counts; passing the target "
@@ -92,7 +89,7 @@ class NaturalGrid(GridWording):
             "Unseen cells may be cheap. Over many tasks it pays to have seen different parts of the grid.",
         ]
         lanes = "\n- All cells of a row cost the same." if self.parameters.lanes else ""
-        listed = "\n".join(f"- {told[i]}" for i in task.order)
+        listed = "\n".join(f"- {rules[i]}" for i in task.order)
         return (
             f"You move over a square grid whose cells have hidden costs, whole numbers from 0 to {TOP}. The costs are the same in "
             "related tasks, so what you find out may pay later.\n\n"
@@ -125,16 +122,15 @@ class NaturalGrid(GridWording):
             ending = f"{self._last(view)}You ended at {cell(view.here)}, not on the target {cell(view.task.goal)}: reward 0.\n"
         return f"{ending}{self.observed}{view.chart.text()}"
 
-    def respond(self, to: Cell, labels: Labels, known: Mapping[Cell, int]) -> str:
+    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
         del known
         return f"The cheapest route I see goes on to this cell. <answer>{labels.cell(to)}</answer>"
 
-    def write(self, known: Mapping[Cell, int], labels: Labels) -> str:
+    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
         """The known map under its own heading, at most about 900 letters."""
         return f"{self.noted}{drawn_chart(dict(known), labels)}"
 
-    def labels(self, messages: Sequence[Message]) -> Labels:
-        """From the last observed map."""
+    def labels(self, messages: Sequence[Message]) -> GridLabels:
         return _last_map(messages[-1].content, self.observed)[0]
 
     def standing(self, messages: Sequence[Message]) -> Standing:
@@ -147,7 +143,7 @@ class NaturalGrid(GridWording):
         assert left is not None, "the observation does not tell the moves left"
         return Standing(tuple(stops), _cell(messages[-1].content, "the target is", labels), int(left[1]))
 
-    def told(self, messages: Sequence[Message]) -> dict[Cell, int]:
+    def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
         """The first map under the heading of notes, which comes before all records."""
         return next((_map(m.content.partition(self.noted)[2]) for m in messages[:2] if self.noted in m.content), {})
 
@@ -182,11 +178,11 @@ def _map(text: str) -> dict[Cell, int]:
         return {}
 
 
-def _last_map(text: str, heading: str) -> tuple[Labels, dict[Cell, int]]:
+def _last_map(text: str, heading: str) -> tuple[GridLabels, dict[Cell, int]]:
     return read_chart(text.rpartition(heading)[2])
 
 
-def _cell(text: str, before: str, labels: Labels) -> Cell:
+def _cell(text: str, before: str, labels: GridLabels) -> Cell:
     match = re.search(rf"{before} (\w+),(\w+)", text)
     cell = labels.find(match[1], match[2]) if match else None
     assert cell is not None, f"no cell after '{before}'"

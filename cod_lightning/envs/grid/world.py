@@ -1,9 +1,8 @@
 """Grid navigation: reach a target with an exact number of rook moves over a map of costs that a pack shares.
 
-Whoever remembers which parts are cheap takes better routes in later tasks. Source of the world: arXiv 2606.20002; differences:
+A context that names the cheap parts gives better routes in later tasks. Source of the world: arXiv 2606.20002; differences:
 splits are disjoint by construction, the observed map can start empty in every task (`world_memory: false`), so that only
-the context carries it, the known-map optimum of every task is computed (`optimum`), so that regret can be reported, and a
-first slip can be warned of (`lenient`).
+the context carries it, and the first invalid answer of a task can end in a warning (`lenient`).
 """
 
 import copy
@@ -13,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
+from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.compact import CompactGrid
@@ -21,13 +20,12 @@ from cod_lightning.envs.grid.draws import draw_map, draw_names, draw_task, prior
 from cod_lightning.envs.grid.field import Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.policies import GridPlay, truth_of
-from cod_lightning.envs.grid.rook import entered, optimal_loss
+from cod_lightning.envs.grid.rook import entered
 from cod_lightning.envs.grid.task import GridTask, GridView
 from cod_lightning.envs.grid.wording import GridWording, NaturalGrid
-from cod_lightning.envs.players import Teacher, reference
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Pack, Split
 
 _MOST_LETTERS = 60
 _ANSWER = re.compile(r"(-?[0-9A-Za-z]{1,9})\s*,\s*(-?[0-9A-Za-z]{1,9})")
@@ -60,6 +58,7 @@ class GridNavigation(TaskWorld[GridTask]):
         teacher: How good the demonstrations of the warm start are.
     """
 
+    task_type = GridTask
     wins = ("goal",)
 
     def __init__(
@@ -101,21 +100,9 @@ class GridNavigation(TaskWorld[GridTask]):
         self._chart: Chart | None = None
         self._start(self._drawn(0))
 
-    # ------------------------------------------------------------------ what a policy is told
-
     @property
     def rules(self) -> str:
         return self.wording.rules(self._view.task)
-
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
-
-    def optimum(self, task: Task) -> float:
-        """The highest reward of the task for whoever knows the map; regret is this minus the reward."""
-        spec = self._spec(task)
-        return 1 - optimal_loss(spec.costs, spec.start, spec.goal, spec.rounds)
-
-    # ------------------------------------------------------------------ packs
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One map of the split, and a start, a target and a number of moves for every task."""
@@ -123,12 +110,9 @@ class GridNavigation(TaskWorld[GridTask]):
         rng = random.Random(world_seed)
         costs = draw_map(self.parameters, world_seed, split, self._draw_side(rng))
         names = draw_names(self.parameters, rng, len(costs))
-        seeds = [derive_seed(world_seed, n) for n in range(num_tasks)]
-        tasks = tuple(
-            Task(id=str(n), seed=own, spec=draw_task(self.parameters, random.Random(own), costs, names))
-            for n, own in enumerate(seeds)
-        )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        rngs = (random.Random(derive_seed(world_seed, n)) for n in range(num_tasks))
+        specs = (draw_task(self.parameters, rng, costs, names) for rng in rngs)
+        return self._pack(split, index, seed, world_seed, specs)
 
     def without_world_memory(self) -> TextEnv:
         """The same maps, observed anew in every task."""
@@ -147,8 +131,6 @@ class GridNavigation(TaskWorld[GridTask]):
 
     def _draw_side(self, rng: random.Random) -> int:
         return rng.randint(self.parameters.side_min, self.parameters.side_max)
-
-    # ------------------------------------------------------------------ gymnasium
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
@@ -174,19 +156,10 @@ class GridNavigation(TaskWorld[GridTask]):
         cell = view.task.labels.cell
         return f"at {cell(view.here)}, target {cell(view.task.goal)}, move {view.done} of {view.task.rounds}\n{view.chart.text()}"
 
-    @staticmethod
-    def _spec(task: Task) -> GridTask:
-        assert isinstance(task.spec, GridTask), f"task {task.id} is not on a grid"
-        return task.spec
-
     def _start(self, task: GridTask) -> None:
         chart = self._chart
-        kept = (
-            self.parameters.world_memory
-            and chart is not None
-            and (chart.costs, chart.labels) == (task.costs, task.labels)
-        )
-        if chart is None or not kept:
+        keeps = self.parameters.world_memory
+        if chart is None or not keeps or (chart.costs, chart.labels) != (task.costs, task.labels):
             self._chart = chart = Chart(task.costs, task.labels)
         self._view = GridView(task=task, chart=chart, here=task.start, path=[])
         self._outcome, self._warnings_left = "", int(self.parameters.lenient)
@@ -216,20 +189,12 @@ class GridNavigation(TaskWorld[GridTask]):
         reward = 1 - self._view.loss if outcome == "goal" else 0.0
         return self._ended(self.wording.feedback(outcome, self._view, complaint), reward)
 
-    # ------------------------------------------------------------------ policies
-
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another map of the same side and split from task `at` on; the tasks stay. A kept observed map starts anew there."""
         old = self._spec(pack.tasks[at]).costs
         costs = draw_map(self.parameters, derive_seed("grid change", pack.id, seed), pack.split, len(old), old)
         return self._with(pack, at, costs=costs)
 
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, self._play(pack), truth_of(self._spec(pack.tasks[0]).costs))
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        truth = truth_of(self._spec(pack.tasks[0]).costs)
-        return Teacher(replace(self._play(pack), drops=False), truth, self.teacher)
-
-    def _play(self, pack: Pack) -> GridPlay:
-        return GridPlay(self.wording, prior_of(self.parameters), self._spec(pack.tasks[0]).labels)
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[GridPlay, dict[Cell, int]]:
+        task = self._spec(pack.tasks[0])
+        return GridPlay(self.wording, prior_of(self.parameters), task.labels, drops=not teaches), truth_of(task.costs)

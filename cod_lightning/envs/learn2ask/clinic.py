@@ -1,4 +1,4 @@
-"""The synthetic clinic: which items it requires, which patients come, and what a dialogue tells of its protocol."""
+"""The synthetic clinic: which items it requires, which patients come, and what a dialogue implies about its protocol."""
 
 import itertools
 import math
@@ -31,7 +31,7 @@ class ClinicTask:
     told: tuple[str, ...]
     """Items known from the dialogue, in order of appearance."""
     phrasing: tuple[int, ...]
-    """Of each told item: twice the number of its sentence, plus 1 where the assistant had asked for it."""
+    """Of each item in `told`: twice the number of its sentence, plus 1 where the assistant had asked for it."""
     required: tuple[str, ...]
     """The hidden protocol, sorted."""
     priority: tuple[str, ...]
@@ -43,7 +43,7 @@ class ClinicTask:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Required items that have not been told."""
+        """Required items that the dialogue has not mentioned."""
         return tuple(name for name in self.priority if name in self.required and name not in self.told)
 
     @property
@@ -52,8 +52,8 @@ class ClinicTask:
         return "continue" if self.missing else "stop"
 
     @property
-    def untold(self) -> tuple[str, ...]:
-        """Items that have not been told, in the order of the catalogue."""
+    def unmentioned(self) -> tuple[str, ...]:
+        """Items that the dialogue has not mentioned, in the order of the catalogue."""
         return tuple(item.name for item in ITEMS if item.name in self.items and item.name not in self.told)
 
 
@@ -78,8 +78,8 @@ class Clinics:
         return tuple(CONDITIONS)[: self.num_conditions]
 
     @property
-    def told_sizes(self) -> range:
-        """How many items a dialogue tells: from as many as are required (so that their number gives nothing away) to three more."""
+    def mentioned_sizes(self) -> range:
+        """How many items a dialogue mentions: from as many as are required (so that their number reveals nothing) to three more."""
         return range(self.num_required, min(self.num_items - 1, self.num_required + _MOST_EXTRA_TOLD) + 1)
 
     def open_protocol(self) -> tuple[str, ...]:
@@ -91,9 +91,9 @@ class Clinics:
         """Any set of required items, sorted by name."""
         return tuple(sorted(rng.sample(self.items, self.num_required)))
 
-    def draw_told(self, rng: random.Random, required: tuple[str, ...]) -> tuple[str, ...]:
-        """First the label, then how many items are told, then which: all of that size which fit the label are equally likely."""
-        stop, size = rng.random() < self.stop_share, rng.choice(self.told_sizes)
+    def draw_mentioned(self, rng: random.Random, required: tuple[str, ...]) -> tuple[str, ...]:
+        """First the label, then how many items are mentioned, then which: all sets of that size that fit are equally likely."""
+        stop, size = rng.random() < self.stop_share, rng.choice(self.mentioned_sizes)
         if stop:
             others = [name for name in self.items if name not in required]
             told = [*required, *rng.sample(others, size - len(required))]
@@ -113,7 +113,7 @@ class Clinics:
         condition: str,
     ) -> ClinicTask:
         """A dialogue with a patient who has that condition."""
-        told = self.draw_told(rng, required)
+        told = self.draw_mentioned(rng, required)
         return ClinicTask(
             condition=condition,
             opening=rng.randrange(len(CONDITIONS[condition])),
@@ -129,33 +129,21 @@ class Clinics:
         """Whole diagnoses of one split: a fifth each for validation and test, at least one."""
         ranked = sorted(self.conditions, key=lambda name: derive_seed("learn2ask diagnosis", name))
         share = max(1, round(self.num_conditions / 5))
-        return tuple(
-            {
-                Split.TEST: ranked[:share],
-                Split.VALIDATION: ranked[share : 2 * share],
-                Split.TRAIN: ranked[2 * share :],
-            }[split]
-        )
+        parts = {Split.TEST: ranked[:share], Split.VALIDATION: ranked[share : 2 * share]}
+        return tuple(parts.get(split, ranked[2 * share :]))
 
     def weights(self, told: tuple[str, ...], known: Mapping[str, bool]) -> dict[tuple[str, ...], float]:
-        """Posterior probability of each protocol that agrees with the known facts, given which items a dialogue tells.
+        """Posterior probability of each protocol that agrees with the known facts, after a dialogue that mentions these items.
 
         Exact for dialogues as `draw_told` draws them; that a split holds only some of the dialogues is left out.
         """
-        sets = [
-            required
-            for required in _protocols(self.items, self.num_required)
-            if all((name in required) == fact for name, fact in known.items())
-        ]
+        protocols = _protocols(self.items, self.num_required)
+        sets = [required for required in protocols if all((n in required) == fact for n, fact in known.items())]
         size, sub = len(told), len(self.items) - self.num_required
         if_stop = math.comb(sub, size - self.num_required) if size >= self.num_required else 0
         if_continue = math.comb(len(self.items), size) - if_stop
-        raw = {
-            required: self.stop_share / max(1, if_stop)
-            if set(required) <= set(told)
-            else (1 - self.stop_share) / max(1, if_continue)
-            for required in sets
-        }
+        stop, go_on = self.stop_share / max(1, if_stop), (1 - self.stop_share) / max(1, if_continue)
+        raw = {required: stop if set(required) <= set(told) else go_on for required in sets}
         total = sum(raw.values())
         return {required: weight / total for required, weight in raw.items()} if total else {}
 

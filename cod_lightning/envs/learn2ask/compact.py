@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.learn2ask.clinic import ROLES, Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.protocol import ProtocolTable
-from cod_lightning.envs.learn2ask.wording import STOP_TAG, Answer, ClinicWording, Judged
+from cod_lightning.envs.learn2ask.wording import STOP_TAG, ClinicWording, Judged, ReadAnswer
 
 PLACES = ("clinic", "practice", "ward", "pharmacy")
 """As many as `ROLES`; labels at random show all of them."""
@@ -17,7 +17,7 @@ class CompactClinic(ClinicWording):
 
     clinics: Clinics
     opened: bool
-    """Whether the rules tell the protocol."""
+    """Whether the rules state the protocol."""
 
     @property
     def facts(self) -> ProtocolTable:
@@ -30,21 +30,21 @@ class CompactClinic(ClinicWording):
     def observation(self, task: ClinicTask) -> str:
         return " ".join([task.condition, *(f"told={name}" for name in task.told)])
 
-    def read(self, response: str) -> Answer:
+    def read(self, response: str) -> ReadAnswer:
         """`ask=ITEM` or the stop tag, between the answer tags."""
         text, complaint = answer_of(response)
         if complaint:
-            return Answer(complaint=complaint)
+            return ReadAnswer(complaint=complaint)
         if STOP_TAG.fullmatch(text):
-            return Answer(stops=True, exact=True)
+            return ReadAnswer(stops=True, exact=True)
         name = text.removeprefix("ask=")
         if not text.startswith("ask=") or name not in self.clinics.items:
-            return Answer(complaint="the answer is neither ask=ITEM nor <stop/>")
-        return Answer(question=text, asked=(name,))
+            return ReadAnswer(complaint="the answer is neither ask=ITEM nor <stop/>")
+        return ReadAnswer(question=text, asked=(name,))
 
     def feedback(self, judged: Judged) -> str:
-        """The outcome, then every fact that the task gives away."""
-        return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.learnt.items())])
+        """The outcome, then every fact that the task reveals."""
+        return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.revealed.items())])
 
     def warning(self, complaint: str) -> str:
         del complaint
@@ -53,11 +53,10 @@ class CompactClinic(ClinicWording):
     def respond(self, name: str | None) -> str:
         return "<answer><stop/></answer>" if name is None else f"<answer>ask={name}</answer>"
 
-    def told_in(self, observation: str) -> tuple[str, ...]:
+    def mentioned_in(self, observation: str) -> tuple[str, ...]:
         return tuple(word.removeprefix("told=") for word in observation.split() if word.startswith("told="))
 
-    def learnt_from(self, messages: str) -> tuple[str, str]:
-        """The last line is the feedback."""
+    def cut_at_feedback(self, messages: str) -> tuple[str, str]:
         before, _, after = messages.rpartition("\n")
         return before, after
 

@@ -80,10 +80,7 @@ class EndpointJudge(Judge):
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:
         """The first readable verdict; raises `EnvironmentFailure` after the tries."""
         asked = self.client.ask(
-            messages_of(dialogue, question, missing),
-            max_tokens=self.max_tokens,
-            fields=self.sampling,
-            read=verdict_of,
+            messages_of(dialogue, question, missing), max_tokens=self.max_tokens, fields=self.sampling, read=verdict_of
         )
         try:
             return asyncio.run(asked)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class HistoryItem:
     """One thing that a clinic may want to know."""
 
     name: str
@@ -20,15 +20,15 @@ class Item:
     """What patients say of it; no sentence occurs in another one."""
 
 
-ITEMS: tuple[Item, ...] = (
-    Item(
+ITEMS: tuple[HistoryItem, ...] = (
+    HistoryItem(
         "duration",
         "duration",
         r"duration|how long|since when|when did|when was the (?:start|onset)|onset|how many (?:hours|days|weeks|months)",
         "How long have you had this: a few days, a few weeks or longer?",
         ("It started two days ago.", "I have had this for about a week.", "It began last month."),
     ),
-    Item(
+    HistoryItem(
         "chronic",
         "chronic disease",
         r"chronic|long[- ]term (?:illness|disease|condition)\w*|underlying|diabet\w+|hypertension|blood pressure|asthma|"
@@ -40,21 +40,21 @@ ITEMS: tuple[Item, ...] = (
             "My blood pressure is too high, says my doctor.",
         ),
     ),
-    Item(
+    HistoryItem(
         "fever",
         "fever",
         r"fever\w*|temperature|chills",
         "Do you have a fever: no, a slight one or a high one?",
         ("I have no fever.", "My temperature is 38.5 degrees.", "I feel a little feverish."),
     ),
-    Item(
+    HistoryItem(
         "pain",
         "pain",
         r"pain|pains|painful|hurts?|hurting|ach(?:e|es|ing)|sore\w*",
         "Do you feel any pain: none, some or a lot?",
         ("Nothing hurts.", "There is some pain, three out of ten.", "The pain is strong."),
     ),
-    Item(
+    HistoryItem(
         "allergy",
         "allergy",
         r"(?:drug|medication|medicine|food)s?[ -]+(?:allerg\w*|hypersensitiv\w*)|"
@@ -62,7 +62,7 @@ ITEMS: tuple[Item, ...] = (
         "Do you have an allergy: none, to drugs or to something else?",
         ("I have no allergies.", "I am allergic to penicillin.", "Nuts give me an allergic reaction."),
     ),
-    Item(
+    HistoryItem(
         "medication",
         "medication",
         r"(?:pain|fever|sleeping) ?(?:medic\w+|pills?|tablets?|killers?)|medications?|medicines?|drugs?|tablets?|pills?|"
@@ -70,42 +70,42 @@ ITEMS: tuple[Item, ...] = (
         "Do you take any medication: none, one or several?",
         ("I take no medicine.", "I took an antibiotic yesterday.", "I take a pill for my stomach every day."),
     ),
-    Item(
+    HistoryItem(
         "sleep",
         "sleep",
         r"sleep\w*|slept|insomnia",
         "How do you sleep: well, badly or hardly at all?",
         ("I sleep well.", "I wake up three times a night.", "I can hardly fall asleep."),
     ),
-    Item(
+    HistoryItem(
         "appetite",
         "appetite",
         r"appetite|eat|eating|hungry|hunger",
         "How is your appetite: normal, low or gone?",
         ("I eat as usual.", "My appetite is low.", "I could not eat a thing today."),
     ),
-    Item(
+    HistoryItem(
         "smoking",
         "smoking",
         r"smok\w*|tobacco|cigarettes?",
         "Do you smoke: no, now and then or daily?",
         ("I have never smoked.", "I smoke ten cigarettes a day.", "I gave up smoking in spring."),
     ),
-    Item(
+    HistoryItem(
         "alcohol",
         "alcohol",
         r"alcohol\w*|drink|drinking|beer|wine",
         "Do you drink alcohol: no, now and then or daily?",
         ("I do not drink alcohol.", "I have a beer at weekends.", "I drink wine with every meal."),
     ),
-    Item(
+    HistoryItem(
         "travel",
         "travel",
         r"travel\w*|trips?|abroad",
         "Have you travelled lately: no, within the country or abroad?",
         ("I have not travelled.", "I came back from abroad on Sunday.", "I was on a trip to the coast."),
     ),
-    Item(
+    HistoryItem(
         "contact",
         "sick contacts",
         r"contacts?|exposed|exposure|(?:sick|ill|infected) (?:people|persons?|colleagues?|relatives?)|"
@@ -116,7 +116,7 @@ ITEMS: tuple[Item, ...] = (
 )
 """Item 2i and 2i + 1 are kin: a question about one is highly relevant where the other is missing."""
 BY_NAME = {item.name: item for item in ITEMS}
-_BY_TITLE = {item.title: item for item in ITEMS}
+BY_TITLE = {item.title: item for item in ITEMS}
 _READ_FIRST = ("allergy", "medication")
 """Their patterns take "drug allergy" and "pain medication" whole, so that these do not count as two items."""
 _PATTERNS = {
@@ -147,13 +147,8 @@ def kin_of(name: str) -> str:
     return ITEMS[[item.name for item in ITEMS].index(name) ^ 1].name
 
 
-def item_titled(title: str) -> Item | None:
-    """The item with this title, if it is one of ours."""
-    return _BY_TITLE.get(title)
-
-
 def named_items(text: str) -> tuple[str, ...]:
-    """Names of all items that the text speaks of, in the order of `ITEMS`.
+    """Names of all items that the text mentions, in the order of `ITEMS`.
 
     >>> named_items("Any drug allergies, or a fever?")
     ('fever', 'allergy')

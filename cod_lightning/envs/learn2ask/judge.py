@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.learn2ask.clinic import content_of
-from cod_lightning.envs.learn2ask.items import item_titled, named_items
+from cod_lightning.envs.learn2ask.items import BY_TITLE, named_items
 
 Dialogue = Sequence[tuple[str, str]]
 """(role, text) in order; the role is user (the patient) or assistant."""
@@ -52,7 +52,7 @@ class RuleJudge(Judge):
         """By rule; `dialogue` plays no part."""
         del dialogue
         form, note = format_of(question)
-        known = [item for title in missing if (item := item_titled(title))]
+        known = [item for title in missing if (item := BY_TITLE.get(title))]
         if len(known) == len(missing):
             content = content_of(asked_items(question), tuple(item.name for item in known))
         else:
@@ -79,9 +79,7 @@ def format_of(question: str) -> tuple[float, str]:
     """
     marks = len(re.findall("[?\uff1f]", question))
     score = {1: 1.0, 2: 0.5}.get(marks, 0.0)
-    count = {0: "no question mark", 1: "", 2: "two questions, one was allowed"}.get(
-        marks, f"{marks} questions, one was allowed"
-    )
+    count = {0: "no question mark", 1: ""}.get(marks, f"{'two' if marks == 2 else marks} questions, one was allowed")
     choices = num_choices(question)
     offered = "" if 2 <= choices <= 4 else "answer choices are missing" if choices < 2 else "too many answer choices"
     return min(score, 0.5) if offered else score, "; ".join(filter(None, (count, offered)))

@@ -9,13 +9,13 @@ from cod_lightning.envs.learn2ask.items import BY_NAME
 from cod_lightning.envs.learn2ask.judge import asked_items
 from cod_lightning.envs.learn2ask.protocol import Facts, ProtocolTable
 from cod_lightning.envs.learn2ask.records import RecordTask
-from cod_lightning.envs.learn2ask.wording import STOP, STOP_TAG, Answer, ClinicWording, Judged, Wording
+from cod_lightning.envs.learn2ask.wording import STOP, STOP_TAG, AnswerWording, ClinicWording, Judged, ReadAnswer
 
 LONGEST_QUESTION = 1000
 """Letters of an answer."""
 
 
-class Sentences(Wording):
+class Sentences(AnswerWording):
     """What natural renderings of both kinds of tasks share."""
 
     form: str
@@ -30,21 +30,20 @@ class Sentences(Wording):
             f"<answer>your question</answer>\n<answer>{STOP}</answer>"
         )
 
-    def read(self, response: str) -> Answer:
+    def read(self, response: str) -> ReadAnswer:
         text, complaint = answer_of(response) if self.form == "tagged" else (response, "")
         if complaint:
-            return Answer(complaint=complaint)
+            return ReadAnswer(complaint=complaint)
         if len(text) > LONGEST_QUESTION:
-            return Answer(complaint=f"the answer has {len(text)} letters; at most {LONGEST_QUESTION} are read")
+            return ReadAnswer(complaint=f"the answer has {len(text)} letters; at most {LONGEST_QUESTION} are read")
         text = text.strip()
         if STOP_TAG.search(text):
-            return Answer(stops=True, exact=STOP_TAG.fullmatch(text) is not None)
+            return ReadAnswer(stops=True, exact=STOP_TAG.fullmatch(text) is not None)
         if not any(letter.isalpha() for letter in text):
-            return Answer(complaint="the answer holds no word")
-        return Answer(question=text, asked=asked_items(text))
+            return ReadAnswer(complaint="the answer holds no word")
+        return ReadAnswer(question=text, asked=asked_items(text))
 
     def feedback(self, judged: Judged) -> str:
-        """What was right or wrong, the scores, and what the task gives away."""
         if judged.outcome == "malformed":
             return f"Your answer could not be read: {judged.complaint}. {self.expected()} The task is over."
         s = judged.scores
@@ -53,10 +52,9 @@ class Sentences(Wording):
             f"{judged.points:g} of {judged.best:g}."
         )
         note = f" Judge's note: {judged.note}." if judged.note else ""
-        return f"{_OUTCOMES[judged.outcome]}{note} {scored}{_learnt(judged.learnt)}"
+        return f"{_OUTCOMES[judged.outcome]}{note} {scored}{_revealed(judged.revealed)}"
 
     def warning(self, complaint: str) -> str:
-        """What was wrong, and that one more answer is taken."""
         return f"Your answer could not be read: {complaint}. {self.expected()} Answer once more."
 
     def expected(self) -> str:
@@ -80,7 +78,7 @@ _OUTCOMES = {
 _SHOWS = "\nThis shows: "
 
 
-def _learnt(facts: Facts) -> str:
+def _revealed(facts: Facts) -> str:
     said = [f"{BY_NAME[name].title} is {'' if fact else 'not '}required" for name, fact in facts.items()]
     return f"{_SHOWS}{'; '.join(said)}." if said else ""
 
@@ -91,7 +89,7 @@ class NaturalClinic(Sentences, ClinicWording):
 
     clinics: Clinics
     opened: bool
-    """Whether the rules tell the protocol."""
+    """Whether the rules state the protocol."""
     form: str = "tagged"  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @property
@@ -130,10 +128,10 @@ class NaturalClinic(Sentences, ClinicWording):
             return self.wrapped(STOP, "Nothing seems to be missing.")
         return self.wrapped(BY_NAME[name].question, f"I would like to know about {BY_NAME[name].title}.")
 
-    def told_in(self, observation: str) -> tuple[str, ...]:
+    def mentioned_in(self, observation: str) -> tuple[str, ...]:
         return tuple(n for n in self.clinics.items if any(f": {tell}" in observation for tell in BY_NAME[n].tells))
 
-    def learnt_from(self, messages: str) -> tuple[str, str]:
+    def cut_at_feedback(self, messages: str) -> tuple[str, str]:
         """Feedback ends with what it shows."""
         before, shows, after = messages.rpartition(_SHOWS)
         return (before, after) if shows else (messages, "")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.learn2ask.clinic import Clinics, content_of
 from cod_lightning.envs.learn2ask.protocol import Facts
-from cod_lightning.envs.learn2ask.scoring import Fusion, Scores
-from cod_lightning.envs.learn2ask.wording import ClinicWording
+from cod_lightning.envs.learn2ask.wording import ClinicWording, Fusion, Scores
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message
 
@@ -16,8 +15,8 @@ from cod_lightning.types import Message
 class ClinicPlay(Play[Facts]):
     """The answer of highest expected reward, by Bayes over all protocols that agree with what is known; ties at random.
 
-    Exact but for one thing: it leaves out that a split holds only some of the dialogues. With nothing known it goes by how
-    often each protocol would give such a dialogue.
+    Exact but for one thing: it leaves out that a split holds only some of the dialogues. With nothing known it weighs
+    protocols by how often each would draw such a dialogue.
     """
 
     clinics: Clinics
@@ -29,11 +28,10 @@ class ClinicPlay(Play[Facts]):
         return {}
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Any item, or a stop, all equally likely."""
         return self.wording.respond(rng.choice([None, *self.clinics.items]))
 
     def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
-        told = self.wording.told_in(messages[1].content)
+        told = self.wording.mentioned_in(messages[1].content)
         weights = self.clinics.weights(told, known)
         values: dict[str | None, float] = {None: 0.0}
         values.update({name: 0.0 for name in self.clinics.items if name not in told})
@@ -54,15 +52,13 @@ class ClinicPlay(Play[Facts]):
         return self.wording.facts.known(messages[0].content) if trust_context else {}
 
     def recorded(self, messages: Sequence[Message]) -> Facts:
-        before, after = self.wording.learnt_from("\n".join(message.content for message in messages))
+        before, after = self.wording.cut_at_feedback("\n".join(message.content for message in messages))
         return self.wording.facts.merge(before, after)
 
     def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
-        """Entries are required, not, or unknown."""
         items = self.wording.facts.items
-        drawn = {
-            name: facts.get(name) if rng.random() < accuracy else rng.choice((True, False, None)) for name in items
-        }
+        any_fact = (True, False, None)
+        drawn = {name: facts.get(name) if rng.random() < accuracy else rng.choice(any_fact) for name in items}
         return {name: fact for name, fact in drawn.items() if fact is not None}
 
     def junk(self, rng: random.Random) -> Facts:

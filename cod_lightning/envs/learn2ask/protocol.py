@@ -1,7 +1,7 @@
 """Facts about a hidden protocol: how they are written down and read back."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cod_lightning.envs.facts import UNKNOWN
@@ -19,10 +19,6 @@ class ProtocolTable:
     num_required: int
     compact: bool
 
-    def known(self, text: str) -> Facts:
-        """Facts that the text states, without contradictions."""
-        return self.consistent(self._statements(text))
-
     def merge(self, before: str, after: str) -> Facts:
         """What both texts state; where they contradict each other the earlier one is dropped as a whole: the rule has changed."""
         old, new = self.known(before), self.known(after)
@@ -30,10 +26,11 @@ class ProtocolTable:
         agree = all(new.get(name, fact) == fact for name, fact in old.items()) and self.possible(both)
         return self.complete(both if agree else new)
 
-    def consistent(self, statements: Iterable[tuple[str, bool]]) -> Facts:
-        """Facts without contradictions (of two the later wins, also where too many would be required), and all implied ones."""
+    def known(self, text: str) -> Facts:
+        """Facts that the text states (of two that contradict each other the later one, also where too many would be required),
+        and all implied ones."""
         known: Facts = {}
-        for name, fact in reversed(list(statements)):
+        for name, fact in reversed(self._statements(text)):
             if name not in known and self.possible({**known, name: fact}):
                 known[name] = fact
         return self.complete(known)
@@ -68,10 +65,8 @@ class ProtocolTable:
             found = re.findall(r"(?<!\S)(?:want=(\w+)|(\w+)=(yes|no))(?!\S)", text, flags=re.ASCII)
             said = [(wanted or name, bool(wanted) or fact == "yes") for wanted, name, fact in found]
         else:
-            said = [
-                (_NAMES[title], not negated)
-                for title, negated in re.findall(rf"\b({_TITLES})(?: is|:) (not )?required\b", text)
-            ]
+            found = re.findall(rf"\b({_TITLES})(?: is|:) (not )?required\b", text)
+            said = [(_NAMES[title], not negated) for title, negated in found]
         return [(name, fact) for name, fact in said if name in self.items]
 
 

@@ -1,4 +1,4 @@
-"""Who plays prepared dialogues without a model: at random, by habit, or knowing the labels."""
+"""Policies without a model for prepared dialogues: at random, by habit, or with the labels."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,6 @@ class RandomRecordPolicy(TextPolicy):
         return self.wording.respond(rng.choice(ITEMS).title if rng.random() < 0.5 else None)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Nothing but what the rules say."""
         return _NOTE
 
 
@@ -68,7 +67,6 @@ class ScriptedRecordPolicy(TextPolicy):
         return self.wording.respond(next(fresh, self.habits.common[0]))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The habits."""
         return f"{_NOTE}\n- It is mostly time to stop once the patient has said {self.habits.stop_from} things."
 
 
@@ -88,15 +86,12 @@ class RecordOracle(Demonstrator):
         return cls(wording, {wording.observation(spec): next(iter(spec.missing), None) for spec in specs}, skill)
 
     def context(self, rng: random.Random) -> str:
-        """The common policy, or none."""
         return _NOTE if rng.random() < 0.5 else ""
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A right answer, with that probability."""
         if messages[1].content in self.truth and rng.random() < self.skill:
             return self.wording.respond(self.truth[messages[1].content])
         return RandomRecordPolicy(self.wording).act(messages, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """The common policy."""
         return _NOTE

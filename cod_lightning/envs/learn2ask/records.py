@@ -75,12 +75,8 @@ def load_records(path: str, split_by: Literal["session", "diagnosis"], skip_bad_
             number, the field and the remedy.
     """
     if not path or not Path(path).is_file():
-        raise ConfigError(
-            _KEY,
-            path or "empty",
-            "a JsonL file of decision points",
-            f"Prepare one, see {_GUIDE}, or leave it out for the clinic.",
-        )
+        remedy = f"Prepare one, see {_GUIDE}, or leave it out for the clinic."
+        raise ConfigError(_KEY, path or "empty", "a JsonL file of decision points", remedy)
     records: dict[str, RecordTask] = {}
     refused: list[str] = []
     digest, blank = hashlib.sha256(), 0
@@ -103,12 +99,8 @@ def load_records(path: str, split_by: Literal["session", "diagnosis"], skip_bad_
             records[record.id] = record
     if not records:
         first = f"; the first: {refused[0]}" if refused else ""
-        raise ConfigError(
-            _KEY,
-            path,
-            f"a usable line; {len(refused)} were bad and {blank} blank{first}",
-            f"Prepare the file as {_GUIDE} says.",
-        )
+        expected = f"a usable line; {len(refused)} were bad and {blank} blank{first}"
+        raise ConfigError(_KEY, path, expected, f"Prepare the file as {_GUIDE} says.")
     if refused:
         _LOG.warning("%s: %d lines are left out, %d used; the first: %s", path, len(refused), len(records), refused[0])
     return Records(tuple(records.values()), split_by, digest.hexdigest(), tuple(refused))

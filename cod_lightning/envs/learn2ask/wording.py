@@ -1,19 +1,52 @@
-"""What every rendering of Learn2Ask does: tasks into words, responses into answers, scores into feedback."""
+"""Answers, their scores, and what every rendering does: tasks into words, responses into answers, scores into feedback."""
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 from cod_lightning.envs.learn2ask.clinic import ClinicTask
 from cod_lightning.envs.learn2ask.protocol import Facts, ProtocolTable
-from cod_lightning.envs.learn2ask.scoring import Scores
+from cod_lightning.envs.task_world import WorldWording
 
 STOP = "<stop />"
 STOP_TAG = re.compile(r"<stop ?/>")
+Fusion = Literal["Ra+Rs", "sum", "Ra", "Rs"]
+MAXIMA: dict[str, float] = {"Ra+Rs": 4.0, "sum": 3.0, "Ra": 3.0, "Rs": 4.0}
+"""The largest reward of each fusion; the smallest is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Scores:
+    """Action (0 or 1), content and format (0, 0.5 or 1); all are 0 where the action is wrong."""
+
+    action: float
+    content: float
+    format: float
+
+    def fused(self, fusion: Fusion) -> float:
+        """The reward before it is normalised.
+
+        Ra+Rs: action * (1 + 2 * content) + format. sum: action + content + format. Ra: 2 * content + format.
+        Rs: 3 * action + format.
+
+        >>> Scores(action=1, content=0.5, format=1).fused("Ra+Rs")
+        3.0
+        """
+        return {
+            "Ra+Rs": self.action * (1 + 2 * self.content) + self.format,
+            "sum": self.action + self.content + self.format,
+            "Ra": 2 * self.content + self.format,
+            "Rs": 3 * self.action + self.format,
+        }[fusion]
+
+
+WRONG = Scores(action=0.0, content=0.0, format=0.0)
+"""Stopped where a question was due, asked where nothing was missing, or unreadable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAnswer:
     """What a response says, once read."""
 
     stops: bool = False
@@ -28,7 +61,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """All that feedback may tell of a task that has ended."""
+    """All that feedback may show of a task that has ended."""
 
     outcome: str
     """right, near, wrong (questions where one was due), early, late, stopped (rightly), malformed."""
@@ -36,17 +69,17 @@ class Judged:
     fusion: str
     points: float
     best: float
-    learnt: Facts
-    """What this task gives away of the hidden protocol."""
+    revealed: Facts
+    """What this task reveals of the hidden protocol."""
     note: str = ""
     complaint: str = ""
 
 
-class Wording(ABC):
+class AnswerWording(WorldWording):
     """How tasks and answers are put into words."""
 
     @abstractmethod
-    def read(self, response: str) -> Answer:
+    def read(self, response: str) -> ReadAnswer:
         """What a response says."""
 
     @abstractmethod
@@ -58,7 +91,7 @@ class Wording(ABC):
         """Words after a first unreadable answer where that is not the end."""
 
 
-class ClinicWording(Wording):
+class ClinicWording(AnswerWording):
     """How the clinic is put into words."""
 
     @property
@@ -79,13 +112,9 @@ class ClinicWording(Wording):
         """A well-formed response that asks for an item, or stops."""
 
     @abstractmethod
-    def told_in(self, observation: str) -> tuple[str, ...]:
-        """Items that a dialogue tells, read back."""
+    def mentioned_in(self, observation: str) -> tuple[str, ...]:
+        """Items that a dialogue mentions, read back."""
 
     @abstractmethod
-    def learnt_from(self, messages: str) -> tuple[str, str]:
-        """The text of an update episode, cut where the last feedback begins to tell what it shows."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
+    def cut_at_feedback(self, messages: str) -> tuple[str, str]:
+        """The text of an update episode, cut where the last feedback begins to state facts."""

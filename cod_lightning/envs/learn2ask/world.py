@@ -16,7 +16,7 @@ from cod_lightning.envs.checks import check_choice, check_in, check_share
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
-from cod_lightning.envs.learn2ask.grading import AnyTask, graded, learnt
+from cod_lightning.envs.learn2ask.grading import AnyTask, graded, revealed
 from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
 from cod_lightning.envs.learn2ask.judge import Judge, RuleJudge
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
@@ -25,14 +25,12 @@ from cod_lightning.envs.learn2ask.policies import ClinicPlay
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.record_policies import Habits, RandomRecordPolicy, RecordOracle, ScriptedRecordPolicy
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
-from cod_lightning.envs.learn2ask.scoring import MAXIMA, Fusion
-from cod_lightning.envs.learn2ask.wording import Judged, Wording
-from cod_lightning.envs.players import Teacher, reference
+from cod_lightning.envs.learn2ask.wording import MAXIMA, Fusion, Judged
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Pack, Split
 
 
 class Learn2Ask(TaskWorld[AnyTask]):
@@ -56,11 +54,11 @@ class Learn2Ask(TaskWorld[AnyTask]):
         num_required: How many it does require, at least 1.
         num_conditions: Conditions that patients come with, 3 to 10.
         stop_share: Probability that nothing required is missing.
-        protocol_hidden: Whether each pack has its own clinic with a secret protocol; otherwise all share one, told in the rules.
+        protocol_hidden: Whether each pack has its own clinic with a secret protocol; otherwise the rules state the shared one.
         fusion: How scores become a reward: Ra+Rs is action * (1 + 2 * content) + format, up to 4; sum is their sum, up to 3; Ra is
             2 * content + format, up to 3; Rs is 3 * action + format, up to 4.
         normalise: Divide the reward by its maximum, so that it lies in [0, 1] as in other worlds; the reference does not.
-        judge: Who grades questions; null for rules (RuleJudge). An EndpointJudge asks a language model. Natural protocol only.
+        judge: What grades questions; null for rules (RuleJudge). An EndpointJudge asks a language model. Natural protocol only.
         form: Whether an answer stands between answer tags after reasoning (tagged), or is the whole response (raw, the reference).
         lenient: Whether a first unreadable answer costs only a turn; tasks then have two turns.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
@@ -68,6 +66,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
         teacher: How good the demonstrations of the warm start are.
     """
 
+    task_type = (ClinicTask, RecordTask)
     wins = ("right", "stopped")
     """The right action with content 1, whatever the format."""
     late = None
@@ -126,14 +125,8 @@ class Learn2Ask(TaskWorld[AnyTask]):
             if protocol == "natural"
             else CompactClinic(self.clinics, not protocol_hidden)
         )
+        self.wording = self._speech if self.records is None else self._words
         self._start(self._drawn(0))
-
-    # ------------------------------------------------------------------ what a policy is told
-
-    @property
-    def wording(self) -> Wording:
-        """Of the patients' source."""
-        return self._words if self.records is not None else self._speech
 
     @property
     def rules(self) -> str:
@@ -142,8 +135,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
     def words(self) -> tuple[str, ...]:
         return self._speech.words()
 
-    # ------------------------------------------------------------------ packs
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One clinic and N patients of the split, or N decision points of the split, none twice until all have been used."""
         world_seed = derive_seed("learn2ask pack", self.name, str(split), seed, index)
@@ -151,13 +142,12 @@ class Learn2Ask(TaskWorld[AnyTask]):
             specs: Sequence[AnyTask] = record_specs(self.records, split, self.split_by, world_seed, num_tasks)
         else:
             specs = self._packs.specs(split, world_seed, num_tasks)
-        tasks = tuple(Task(id=str(n), seed=derive_seed(world_seed, n), spec=spec) for n, spec in enumerate(specs))
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        return self._pack(split, index, seed, world_seed, specs)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Another protocol from task `at` on; the dialogues stay, so that labels change with it.
 
-        A dialogue that told all of the old protocol seldom tells all of the new one: fewer later tasks are to be stopped.
+        A dialogue that mentioned all of the old protocol seldom mentions all of the new one: a stop is right in fewer later tasks.
         """
         old = pack.tasks[at].spec
         if not isinstance(old, ClinicTask) or not self.protocol_hidden:
@@ -167,10 +157,8 @@ class Learn2Ask(TaskWorld[AnyTask]):
         required = self._packs.other_protocol(old.required, rng)
         return replace(pack, tasks=tuple(requiring(t, required) if n >= at else t for n, t in enumerate(pack.tasks)))
 
-    # ------------------------------------------------------------------ gymnasium
-
     def step(self, action: str) -> Stepped:
-        """Read the answer, have it judged, and tell the scores. Raises `EnvironmentFailure` where the judge does."""
+        """Read the answer, have it judged, and show the scores. Raises `EnvironmentFailure` where the judge does."""
         assert not self._outcome, "the task is over; call reset()"
         answer = self.wording.read(action)
         if answer.complaint and self.lenient and not self._warned:
@@ -184,7 +172,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
             fusion=self.fusion,
             points=points,
             best=self._best,
-            learnt=learnt(self._task, outcome, answer) if self.protocol_hidden else {},
+            revealed=revealed(self._task, outcome, answer) if self.protocol_hidden else {},
             note=note,
             complaint=answer.complaint,
         )
@@ -193,11 +181,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
 
     def render(self) -> str:
         return f"{self._observed()}\n{self._outcome}"
-
-    @staticmethod
-    def _spec(task: Task) -> AnyTask:
-        assert isinstance(task.spec, ClinicTask | RecordTask), f"task {task.id} is not of this world"
-        return task.spec
 
     def _start(self, task: AnyTask) -> None:
         self._task, self._outcome, self._warned = task, "", False
@@ -210,8 +193,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         task = self._task
         return self._speech.observation(task) if isinstance(task, ClinicTask) else self._words.observation(task)
 
-    # ------------------------------------------------------------------ policies
-
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
         if self.records is not None:
             if kind is Reference.RANDOM:
@@ -219,21 +200,19 @@ class Learn2Ask(TaskWorld[AnyTask]):
             if kind is Reference.SCRIPTED:
                 return ScriptedRecordPolicy(self._words, Habits.of(self.records.by_split[Split.TRAIN]))
             return RecordOracle.of(self._words, pack)
-        return reference(kind, self._play(), self._truth(pack))
+        return super().reference(kind, pack)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         """A teacher that knows this pack's protocol (or, of prepared dialogues, what is right in one of two)."""
         if self.records is not None:
             return RecordOracle.of(self._words, pack, skill=0.5)
-        return Teacher(self._play(), self._truth(pack), self.teacher)
+        return super().demonstrator(pack)
 
-    def _play(self) -> ClinicPlay:
-        return ClinicPlay(self.clinics, self.fusion, self._speech)
-
-    def _truth(self, pack: Pack) -> Facts:
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[ClinicPlay, Facts]:
         spec = pack.tasks[0].spec
         assert isinstance(spec, ClinicTask), "the pack is not of a clinic"
-        return {name: name in spec.required for name in self.clinics.items}
+        truth = {name: name in spec.required for name in self.clinics.items}
+        return ClinicPlay(self.clinics, self.fusion, self._speech), truth
 
     def _check(self, judge: Judge | None, data_path: str | None) -> None:
         check_choice("data.env.split_by", self.split_by, ("session", "diagnosis"))

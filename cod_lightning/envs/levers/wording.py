@@ -1,10 +1,11 @@
 """Two renderings of the levers: sentences for language models, fused words for tiny policies."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
-from cod_lightning.envs.code_labels import CodeLabels, LabelledFacts
+from cod_lightning.envs.code_labels import CodeLabels
 from cod_lightning.envs.facts import FactTable
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 
 FIXED = CodeLabels("Lever")
@@ -15,7 +16,7 @@ Pulls = Sequence[tuple[int, str]]
 """Levers pulled so far, and the colour that each gave."""
 
 
-class LeverWording(Unchanging, ABC):
+class LeverWording(Unchanging, WorldWording):
     """How levers are put into words."""
 
     facts: FactTable
@@ -40,10 +41,6 @@ class LeverWording(Unchanging, ABC):
     def goal_of(self, observation: str) -> str:
         """The wanted colour, read back from the first observation."""
 
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
-
 
 class CompactLevers(LeverWording):
     """`want=red`, then `2=blue`, and at the end `win 2=blue 1=red`; answers are single words."""
@@ -54,7 +51,6 @@ class CompactLevers(LeverWording):
         return "levers"
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        """The goal at first, then what the last pull gave."""
         return f"{pulls[-1][0]}={pulls[-1][1]}" if pulls else f"want={goal}"
 
     def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
@@ -77,7 +73,7 @@ class NaturalLevers(LeverWording):
 
     def __init__(self, labels: CodeLabels = FIXED) -> None:
         self.labels = labels
-        self.facts = LabelledFacts(labels.noun, COLOURS, compact=False, names=labels.names)
+        self.facts = FactTable(labels.noun, COLOURS, compact=False, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
         noun = self.labels.noun.lower()
@@ -90,7 +86,7 @@ class NaturalLevers(LeverWording):
         )
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        last = f"\n{self._told(pulls)}" if pulls else ""
+        last = f"\n{self._pull_text(pulls)}" if pulls else ""
         asked = f"Which {self.labels.noun.lower()} do you pull?"
         return f"Pull {len(pulls) + 1} of {max_turns}.{last}\nThe wanted colour is {goal}. {asked}"
 
@@ -101,7 +97,7 @@ class NaturalLevers(LeverWording):
             "malformed": f"Your answer could not be read: {complaint}. Expected one <answer>{self.labels.noun} X</answer> with X "
             f"from {self.labels.span}. The task is over.",
         }[outcome]
-        return ending if outcome == "malformed" else f"{self._told(pulls)} {ending}"
+        return ending if outcome == "malformed" else f"{self._pull_text(pulls)} {ending}"
 
     def respond(self, goal: str, code: int) -> str:
         return f"I want {goal}. <answer>{self.labels.label(code)}</answer>"
@@ -109,6 +105,6 @@ class NaturalLevers(LeverWording):
     def goal_of(self, observation: str) -> str:
         return observation.partition("The wanted colour is ")[2].partition(".")[0]
 
-    def _told(self, pulls: Pulls) -> str:
+    def _pull_text(self, pulls: Pulls) -> str:
         code, colour = pulls[-1]
         return f"{self.labels.label(code)} gives {colour}."

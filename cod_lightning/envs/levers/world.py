@@ -4,22 +4,22 @@ The smallest world in which a context pays, for smoke tests and debugging.
 """
 
 import random
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
+from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.code_labels import CodeLabels, drawn_names
 from cod_lightning.envs.facts import QuotingDials
-from cod_lightning.envs.levers.policies import LeverPlay
 from cod_lightning.envs.levers.wording import COLOURS, FIXED, NOUNS, CompactLevers, LeverWording, NaturalLevers
-from cod_lightning.envs.players import Teacher, reference
+from cod_lightning.envs.players import TablePlay
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Message, Pack, Split, Task
 
 _MOST_DRAWS = 1000
 _OPENING = 4
@@ -37,6 +37,17 @@ class LeverTask(Unchanging):
     """What the levers are called."""
 
 
+class LeverPlay(TablePlay):
+    """Pulls the lever that is known to give the colour, else one that is not known."""
+
+    def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
+        goal = self.wording.goal_of(messages[1].content)
+        by_colour = {colour: code for code, colour in known.items()}
+        unknown = [code for code in self.table.codes if code not in known] or list(self.table.codes)
+        code = by_colour.get(goal) or rng.choice(unknown)
+        return self.dials.with_quote(self.wording.respond(goal, code), known, code)
+
+
 class Levers(TaskWorld[LeverTask]):
     """Pull the lever that gives the wanted colour.
 
@@ -52,6 +63,7 @@ class Levers(TaskWorld[LeverTask]):
             natural protocol. Colours stay.
     """
 
+    task_type = LeverTask
     late = "miss"
 
     def __init__(
@@ -68,12 +80,8 @@ class Levers(TaskWorld[LeverTask]):
         check_choice("data.env.labels", labels, ("fixed", "random"))
         teacher.check(protocol)
         if labels == "random" and protocol == "compact":
-            raise ConfigError(
-                "data.env.labels",
-                labels,
-                "fixed with data.env.protocol=compact, whose words are fixed",
-                "Leave it out, or use data.env.protocol=natural.",
-            )
+            expected = "fixed with data.env.protocol=compact, whose words are fixed"
+            raise ConfigError("data.env.labels", labels, expected, "Leave it out, or use data.env.protocol=natural.")
         self.max_turns, self.length_penalty, self.teacher = max_turns, length_penalty, teacher
         self.protocol, self.labels = protocol, labels
         self.name = "levers-4" if labels == "fixed" else "levers-4-labels"
@@ -82,9 +90,6 @@ class Levers(TaskWorld[LeverTask]):
     @property
     def rules(self) -> str:
         return self.wording.rules(self.max_turns)
-
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A hidden order and N goal colours; the order and the first four goals together belong to one split."""
@@ -95,9 +100,8 @@ class Levers(TaskWorld[LeverTask]):
             if split_of_text(" ".join([*colours, "|", *goals])) is split:
                 break
         else:
-            raise ConfigError(
-                "data.env", self.name, f"a pack of the split {split}", f"None was found in {_MOST_DRAWS} draws."
-            )
+            remedy = f"None was found in {_MOST_DRAWS} draws."
+            raise ConfigError("data.env", self.name, f"a pack of the split {split}", remedy)
         goals = [*goals, *rng.choices(COLOURS, k=max(0, num_tasks - _OPENING))][:num_tasks]
         world_seed = derive_seed("levers world", *colours)
         labels = self._draw_labels(derive_seed("levers labels", str(split), seed, index))
@@ -141,26 +145,16 @@ class Levers(TaskWorld[LeverTask]):
             colours = tuple(rng.sample(COLOURS, len(COLOURS)))
         return self._with(pack, at, colours=colours)
 
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        return reference(kind, LeverPlay(self._worded(self._spec(pack.tasks[0]))), _truth(self._spec(pack.tasks[0])))
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        return Teacher(
-            LeverPlay(self._worded(self._spec(pack.tasks[0])), self.teacher),
-            _truth(self._spec(pack.tasks[0])),
-            self.teacher,
-        )
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[LeverPlay, dict[int, str]]:
+        first = self._spec(pack.tasks[0])
+        dials = self.teacher if teaches else QuotingDials()
+        return LeverPlay(self._worded(first), dials), dict(enumerate(first.colours, start=1))
 
     def _draw_labels(self, seed: int) -> CodeLabels:
         return FIXED if self.labels == "fixed" else CodeLabels(*drawn_names(random.Random(seed), NOUNS))
 
     def _worded(self, task: LeverTask) -> LeverWording:
         return NaturalLevers(task.labels) if self.protocol == "natural" else CompactLevers()
-
-    @staticmethod
-    def _spec(task: Task) -> LeverTask:
-        assert isinstance(task.spec, LeverTask), f"task {task.id} is not about levers"
-        return task.spec
 
     def _start(self, task: LeverTask) -> None:
         self._task, self._outcome, self.wording = task, "", self._worded(task)
@@ -173,7 +167,3 @@ class Levers(TaskWorld[LeverTask]):
         self._outcome = outcome
         reward = 1 - self.length_penalty * len(self._pulls) / self.max_turns if outcome == "win" else 0.0
         return self._ended(self.wording.feedback(outcome, self._task.goal, self._pulls, complaint), reward)
-
-
-def _truth(task: LeverTask) -> dict[int, str]:
-    return dict(enumerate(task.colours, start=1))

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d{1,6}(?:\.\d{0,18})?|\.\d{1,18})", flags=re.ASC
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class PDEAction:
     """One action as it was written."""
 
     name: str
@@ -35,7 +35,7 @@ class Command:
     """x and t, unchecked."""
 
 
-def command_of(answer: str) -> tuple[Command | None, str]:
+def command_of(answer: str) -> tuple[PDEAction | None, str]:
     """(command, "") or (None, which rule was broken).
 
     >>> command_of('<sample_pde_data><point x="0.5" t="0"/></sample_pde_data>')[0].points
@@ -79,7 +79,7 @@ def command_of(answer: str) -> tuple[Command | None, str]:
         at = child.end()
     if len(points) > _MOST_POINTS:
         return None, f"more than {_MOST_POINTS} points"
-    return Command(name, arguments, tuple(points)), ""
+    return PDEAction(name, arguments, tuple(points)), ""
 
 
 def number_of(text: str) -> float | None:

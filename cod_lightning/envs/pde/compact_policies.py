@@ -25,13 +25,13 @@ def verdicts_in(text: str) -> dict[str, bool]:
     return found
 
 
-def joined(told: Mapping[str, bool], seen: Mapping[str, bool], listed: Sequence[str]) -> dict[str, bool]:
-    """What was told and what was seen; where both together leave no equation, only what was seen.
+def joined(noted: Mapping[str, bool], seen: Mapping[str, bool], listed: Sequence[str]) -> dict[str, bool]:
+    """What was noted and what was seen; where both together leave no equation, only what was seen.
 
     >>> joined({"-u": False}, {"-u": True, "-u3": False}, ("-u", "-u3"))
     {'-u': True, '-u3': False}
     """
-    both = {word: told.get(word, True) and seen.get(word, True) for word in (*told, *seen)}
+    both = {word: noted.get(word, True) and seen.get(word, True) for word in (*noted, *seen)}
     return both if any(both.get(word, True) for word in listed) or not seen else dict(seen)
 
 
@@ -46,16 +46,15 @@ class VerdictPlay(Play[Mapping[str, bool]]):
         return {}
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Any probe, then any equation."""
         return _answer(f"f={rng.choice(self.listed)}" if _probed(messages) else rng.choice(list(PROBES)))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Mapping[str, bool]:
-        told = verdicts_in(messages[0].content) if trust_context else {}
+        noted = verdicts_in(messages[0].content) if trust_context else {}
         seen: dict[str, bool] = {}
         for message in messages[2:]:
             if message.role is Role.USER:
                 seen = {**seen, **verdicts_in(message.content)}
-        return joined(told, seen, self.listed)
+        return joined(noted, seen, self.listed)
 
     def answer(self, messages: Sequence[Message], known: Mapping[str, bool], rng: random.Random) -> str:
         if not _probed(messages):
@@ -71,11 +70,9 @@ class VerdictPlay(Play[Mapping[str, bool]]):
         return joined(verdicts_in(messages[0].content), seen, self.listed)
 
     def noisy(self, facts: Mapping[str, bool], accuracy: float, rng: random.Random) -> Mapping[str, bool]:
-        choices = {
-            word: facts.get(word) if rng.random() < accuracy else rng.choice((True, False, None))
-            for word in self.listed
-        }
-        return {word: verdict for word, verdict in choices.items() if verdict is not None}
+        any_fact = (True, False, None)
+        drawn = {word: facts.get(word) if rng.random() < accuracy else rng.choice(any_fact) for word in self.listed}
+        return {word: verdict for word, verdict in drawn.items() if verdict is not None}
 
     def write(self, facts: Mapping[str, bool], messages: Sequence[Message] = ()) -> str:
         marks = {True: "ok", False: "no", None: "?"}

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.pde.actions import Command, number_of
+from cod_lightning.envs.pde.actions import PDEAction, number_of
 from cod_lightning.envs.pde.library import TERMS, Equation, parse_equation, parse_terms, support
 from cod_lightning.envs.pde.regression import Fit, Reading, Regression, regress, supports_of, usable
 
@@ -56,7 +56,7 @@ class Desk:
         """All readings kept."""
         return tuple(reading for kept in self.datasets for reading in kept.readings)
 
-    def points(self, command: Command) -> list[tuple[float, float]]:
+    def points(self, command: PDEAction) -> list[tuple[float, float]]:
         """The places asked for; raises `Refused`."""
         found = []
         for x_text, t_text in command.points:
@@ -80,22 +80,18 @@ class Desk:
         self.sampled += len(readings)
         return kept
 
-    def regression(self, command: Command, max_terms: int) -> Regression:
+    def regression(self, command: PDEAction, max_terms: int) -> Regression:
         """Fit as asked; raises `Refused`."""
         asked = command.arguments
         name = asked.get("dataset_id", MERGED)
         chosen = [kept.readings for kept in self.datasets if name in (MERGED, kept.name)]
         if not chosen:
-            raise Refused(
-                "There is no dataset of that name; sample first."
-                if self.datasets
-                else "Sample first: there are no data."
-            )
+            complaint = "There is no dataset of that name; sample first."
+            raise Refused(complaint if self.datasets else "Sample first: there are no data.")
         readings = tuple(reading for kept in chosen for reading in kept)
         if not usable(readings):
-            raise Refused(
-                "Every point of this dataset is cut at the limit, so nothing can be fitted; sample smaller u."
-            )
+            complaint = "Every point of this dataset is cut at the limit, so nothing can be fitted"
+            raise Refused(f"{complaint}; sample smaller u.")
         threshold = number_of(asked.get("threshold", "0.05"))
         if threshold is None or not 0 <= threshold <= 0.5:
             raise Refused("threshold is a number from 0 to 0.5.")
@@ -108,14 +104,14 @@ class Desk:
                 raise Refused(f"dictionary: {complaint}, or write all.")
             self.last = regress(readings, supports_of(terms, max_terms), threshold)
         else:
-            given = _candidates(asked["candidate_equations"], max_terms)
-            self.last = regress(readings, list(dict.fromkeys(map(support, given))), threshold, given)
+            own = _candidates(asked["candidate_equations"], max_terms)
+            self.last = regress(readings, list(dict.fromkeys(map(support, own))), threshold, own)
         if not self.last.fits:
             self.last = None
             raise Refused("Every coefficient fell below the threshold; lower it or choose other terms.")
         return self.last
 
-    def finalised(self, command: Command) -> Fit:
+    def finalised(self, command: PDEAction) -> Fit:
         """The equation that ends the task, with its error; raises `Refused`."""
         asked = command.arguments
         if not self.sampled or self.last is None:

@@ -1,4 +1,4 @@
-"""How much readings speak for each set of terms: the linear model with Gaussian priors, in closed form.
+"""The evidence of readings for each set of terms: the linear model with Gaussian priors, in closed form.
 
 Used by the reference players only; the world's own regression is a plainer tool.
 """
@@ -20,7 +20,7 @@ _MEAN, _SPREAD = 1.25, 0.45
 
 
 @dataclass(frozen=True)
-class Belief:
+class EquationBelief:
     """Sets of terms with their probability and most probable equation, best first."""
 
     equations: tuple[Equation, ...]
@@ -35,8 +35,8 @@ def believe(
     max_terms: int,
     boosts: Mapping[tuple[str, ...], float] | None = None,
     most: int = 8,
-) -> Belief:
-    """Posterior over the sets of terms, given (u, y); every number of terms is as likely before, and every set of it.
+) -> EquationBelief:
+    """Posterior over the sets of terms after readings (u, y); every number of terms is as likely before, and every set of it.
 
     For a set with columns X and signs s, y ~ N(X s m, R + X S X'); R_ii = noise_y^2 + (f'(u_i) noise_u)^2, with f' from a first
     fit. `boosts` adds to the log-probability of sets.
@@ -56,7 +56,7 @@ def believe(
     order = np.argsort(-shares, kind="stable")[:most]
     equations = tuple(equation_of(dict(zip(sets[i], best[i], strict=True))) for i in order)
     shares = shares / shares.sum()
-    return Belief(equations, tuple(float(shares[i]) for i in order), _misfit(equations[0], u, y))
+    return EquationBelief(equations, tuple(float(shares[i]) for i in order), _misfit(equations[0], u, y))
 
 
 def misfit(equation: Equation, pairs: Sequence[tuple[float, float]]) -> float:

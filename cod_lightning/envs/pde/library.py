@@ -81,7 +81,7 @@ def support(equation: Equation) -> tuple[str, ...]:
 
 
 def written(equation: Equation) -> str:
-    """The equation as it is shown, and as it may be given back.
+    """The equation as it is shown, and as an answer may write it.
 
     >>> written((("u", 1.5), ("exp(u)-1", -0.25)))
     'f(u) = 1.5*u - 0.25*exp(u)-1'
@@ -128,9 +128,9 @@ def loss(equation: Equation, truth: Equation) -> float:
     >>> loss((("u", 1.0), ("u**2", 0.5)), (("u", 2.0),))
     1.75
     """
-    told, true = dict(equation), dict(truth)
-    error = sum(abs(told.get(term, 0.0) - true.get(term, 0.0)) for term in TERMS)
-    return error / sum(map(abs, true.values())) + max(0, len(told) - len(true))
+    proposed, true = dict(equation), dict(truth)
+    error = sum(abs(proposed.get(term, 0.0) - true.get(term, 0.0)) for term in TERMS)
+    return error / sum(map(abs, true.values())) + max(0, len(proposed) - len(true))
 
 
 def named(terms: Iterable[str]) -> str:

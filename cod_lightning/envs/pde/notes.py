@@ -38,8 +38,8 @@ def pairs_in(text: str) -> Pairs:
 def read_note(text: str) -> Note:
     """A note out of a context, or out of a system text that holds one."""
     matches = _EQUATION.findall(text)
-    trust, told = matches[-1] if matches else ("open", "")
-    return Note(pairs_in(text), parse_equation(told)[0], trust)
+    trust, shown = matches[-1] if matches else ("open", "")
+    return Note(pairs_in(text), parse_equation(shown)[0], trust)
 
 
 def write_note(note: Note) -> str:

@@ -79,26 +79,19 @@ class Worlds:
             fits = split is None or split_of_text(written(equation)) is split
             if fits and (not avoid or {t for t, _ in equation} != {t for t, _ in avoid} or len(self.templates) == 1):
                 return equation
-        raise ConfigError(
-            "data.env.family",
-            written(avoid) or "the family",
-            f"an equation of the split {split}",
-            "Choose another family.",
-        )
+        value, expected = written(avoid) or "the family", f"an equation of the split {split}"
+        raise ConfigError("data.env.family", value, expected, "Choose another family.")
 
     def task(self, seed: int, equation: Equation, position: int, orders: tuple[tuple[str, ...], ...]) -> PDETask:
         """The task at a position, whatever the length of its pack; its state is redrawn until it is stable."""
-        strata = random.Random(derive_seed("pde strata", seed, position // NUM_STRATA)).sample(
-            range(NUM_STRATA), NUM_STRATA
-        )
-        level = strata[position % NUM_STRATA]
+        strata = random.Random(derive_seed("pde strata", seed, position // NUM_STRATA))
+        level = strata.sample(range(NUM_STRATA), NUM_STRATA)[position % NUM_STRATA]
         highest = highest_amplitude(self.templates, MAGNITUDES)
         rng = random.Random(derive_seed("pde state", seed, position))
         for _ in range(_MOST_STATES):
             amplitude = highest * (level + 1 - rng.random()) / NUM_STRATA
-            weights = (
-                tuple(rng.gauss(0.0, 1.0) for _ in range(rng.randint(1, self.max_modes))) if self.max_modes else (1.0,)
-            )
+            modes = rng.randint(1, self.max_modes) if self.max_modes else 0
+            weights = tuple(rng.gauss(0.0, 1.0) for _ in range(modes)) or (1.0,)
             if stable(equation, weights, amplitude):
                 return PDETask(
                     terms=tuple(term for term, _ in equation),
@@ -110,12 +103,8 @@ class Worlds:
                     library=orders[0],
                     actions=orders[1],
                 )
-        raise ConfigError(
-            "data.env.family",
-            written(equation),
-            f"a stable initial state; none in {_MOST_STATES} draws",
-            "Choose another family.",
-        )
+        expected = f"a stable initial state; none in {_MOST_STATES} draws"
+        raise ConfigError("data.env.family", written(equation), expected, "Choose another family.")
 
     def other(self, seed: int, split: Split, old: Equation, tasks: Sequence[PDETask]) -> Equation:
         """Another equation under which the states of these tasks are stable too."""
@@ -123,6 +112,5 @@ class Worlds:
             equation = self.equation(derive_seed("pde change", seed, attempt), split, None, avoid=old)
             if all(stable(equation, task.weights, task.amplitude) for task in tasks):
                 return equation
-        raise ConfigError(
-            "data.env.family", written(old), "another equation that keeps these states stable", "Choose another pack."
-        )
+        expected = "another equation that keeps these states stable"
+        raise ConfigError("data.env.family", written(old), expected, "Choose another pack.")

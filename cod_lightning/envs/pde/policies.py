@@ -1,4 +1,4 @@
-"""Who plays PDE Discovery without a model: at random, with perfect memory, or as one that knows the equation."""
+"""Policies without a model for PDE Discovery: random, with perfect memory, or with the equation known."""
 
 import math
 import random
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.pde.evidence import Belief, believe, misfit
+from cod_lightning.envs.pde.evidence import EquationBelief, believe, misfit
 from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, named, parse_equation, support, written
 from cod_lightning.envs.pde.notes import Note, Pairs, finalised_in, pairs_in, read_note, write_note
 from cod_lightning.types import Message, Role
@@ -54,10 +54,9 @@ class ScriptedPDE(TextPolicy):
         return self.play(messages, read_note(messages[0].content))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """All measurements and the equation they speak for."""
         return write_note(self.record(messages))
 
-    def play(self, messages: Sequence[Message], told: Note) -> str:
+    def play(self, messages: Sequence[Message], noted: Note) -> str:
         """Sample (first to see how high the state is), fit, finalise."""
         state = _State.of(messages)
         left = self.max_turns - state.turn
@@ -67,26 +66,22 @@ class ScriptedPDE(TextPolicy):
             if not state.sampled and left > 3 and state.points_left > len(_SCOUTS):
                 return sample(_SCOUTS)
             return sample(_spread(state.rows, state.points_left))
-        believed = self.belief(told, pairs_in(state.seen))
+        believed = self.belief(noted, pairs_in(state.seen))
         if believed is None or (not state.best and not self.show_samples and left > 2):
             return finalise(state.best) if state.best else fit_terms(TERMS)
         if state.best and (left == 1 or state.proposed == believed.equations[0]):
             return finalise(state.proposed or state.best)
         return fit_equations(believed.equations)
 
-    def belief(self, told: Note, seen: Pairs) -> Belief | None:
+    def belief(self, noted: Note, seen: Pairs) -> EquationBelief | None:
         """What measurements and a trusted equation say; where they contradict one another, only what was seen counts."""
-        both = tuple(dict.fromkeys((*told.pairs, *seen)))
+        both = tuple(dict.fromkeys((*noted.pairs, *seen)))
         if not both:
             return None
-        boost = (
-            {"confirmed": 12.0, "likely": 3.0}.get(told.trust, 0.0)
-            if not told.pairs or told.trust == "confirmed"
-            else 0.0
-        )
-        if told.equation and seen and len(seen) < len(both) and misfit(told.equation, seen) > 100:
+        boost = {"confirmed": 12.0, "likely": 0.0 if noted.pairs else 3.0}.get(noted.trust, 0.0)
+        if noted.equation and seen and len(seen) < len(both) and misfit(noted.equation, seen) > 100:
             boost = 0.0
-        believed = believe(both, self.min_terms, self.max_terms, {support(told.equation): boost} if boost else None)
+        believed = believe(both, self.min_terms, self.max_terms, {support(noted.equation): boost} if boost else None)
         if believed.misfit > _BAD_MISFIT and len(seen) < len(both) and seen:
             alone = believe(seen, self.min_terms, self.max_terms)
             return alone if alone.misfit < believed.misfit else believed
@@ -136,7 +131,6 @@ class PDETeacher(Demonstrator):
     dials: TeacherDials
 
     def context(self, rng: random.Random) -> str:
-        """An equation that may be true, junk, or nothing."""
         draw = rng.random()
         if draw < self.dials.context_true:
             true = rng.random() < self.dials.context_accuracy
@@ -209,24 +203,24 @@ class _State:
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> "_State":
-        told = [m.content for m in messages[1:] if m.role is Role.USER]
+        noted = [m.content for m in messages[1:] if m.role is Role.USER]
         said = [m.content for m in messages if m.role is Role.ASSISTANT]
-        step = re.search(r"Step (\d+) of \d+\. Points left: (\d+)", told[-1])
+        step = re.search(r"Step (\d+) of \d+\. Points left: (\d+)", noted[-1])
         best: Equation = ()
         proposed: Equation = ()
-        for mine, theirs in zip(said, told[1:], strict=False):
+        for mine, theirs in zip(said, noted[1:], strict=False):
             if match := re.search(r"^Best: (f\(u\) = .+) \(largest error", theirs, flags=re.MULTILINE):
                 best = parse_equation(match[1])[0]
                 own = re.search(r"<candidate_equations>([^;<]+)", mine)
                 proposed = parse_equation(own[1])[0] if own else ()
-        rows = [row for text in told if "\nDataset " in text for row in _ROW.findall(text)]
+        rows = [row for text in noted if "\nDataset " in text for row in _ROW.findall(text)]
         return cls(
             turn=int(step[1]) - 1 if step else 0,
             points_left=int(step[2]) if step else 0,
-            sampled=any("\nDataset D" in text for text in told),
+            sampled=any("\nDataset D" in text for text in noted),
             best=best,
             proposed=proposed,
-            seen="\n".join(told),
+            seen="\n".join(noted),
             rows=tuple((float(x), float(t), float(u), float(y)) for x, t, u, y in rows),
         )
 

@@ -70,12 +70,9 @@ def supports_of(terms: Sequence[str], max_terms: int) -> tuple[tuple[str, ...], 
 
 
 def regress(
-    readings: Sequence[Reading],
-    supports: Sequence[tuple[str, ...]],
-    threshold: float,
-    given: Sequence[Equation] = (),
+    readings: Sequence[Reading], supports: Sequence[tuple[str, ...]], threshold: float, own: Sequence[Equation] = ()
 ) -> Regression:
-    """Fit every set of terms by least squares and rank by the largest absolute error; given equations are scored too.
+    """Fit every set of terms by least squares and rank by the largest absolute error; a policy's own equations are scored too.
 
     Coefficients below the threshold are dropped after the fit, the rest rounded to 3 digits. At least one reading must be
     usable.
@@ -83,7 +80,7 @@ def regress(
     used = usable(readings)
     u, y = np.array([reading.u for reading in used]), np.array([reading.y for reading in used])
     found: dict[Equation, Fit] = {}
-    for equation in (*given, *_fitted(u, y, supports, threshold)):
+    for equation in (*own, *_fitted(u, y, supports, threshold)):
         if equation and equation not in found:
             found[equation] = Fit(equation, float(np.max(np.abs(reaction(equation, u) - y))))
     fits = tuple(sorted(found.values(), key=lambda fit: (fit.error, len(fit.equation))))

@@ -3,23 +3,12 @@
 The evaluation families hold no set of terms that the training family holds, but each of their terms occurs there.
 """
 
-SHORT = {
-    "u": "u",
-    "u2": "u**2",
-    "u3": "u**3",
-    "u4": "u**4",
-    "u5": "u**5",
-    "u7": "u**7",
-    "S1": "sin(u)",
-    "S2": "sin(2*u)",
-    "E": "exp(u)-1",
-    "L": "log(1+u**2)",
-    "T": "tanh(u)",
-    "Q": "u/(1+u**2)",
-    "H2": "u**2/(1+u**2)",
-    "H4": "u**4/(1+u**4)",
-    "K": "u/(1+u+u**2)",
-}
+from cod_lightning.envs.pde.library import TERMS
+
+SHORT = dict(
+    zip(["u", "u2", "u3", "u4", "u5", "u7", "S1", "S2", "E", "L", "T", "Q", "H2", "H4", "K"], TERMS, strict=True)
+)
+"""Terms of the library by the words that name them in the lists below."""
 Template = tuple[tuple[str, int], ...]
 """Terms with their signs."""
 

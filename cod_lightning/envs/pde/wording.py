@@ -79,17 +79,14 @@ class NaturalPDE:
         """Where the task stands, and what the last action gave."""
         stored = "none" if not desk.datasets else desk.datasets[-1].name
         if len(desk.datasets) > 1:
-            stored = (
-                f"{desk.datasets[0].name} to {desk.datasets[-1].name}; {MERGED} holds their {len(desk.merged)} points"
-            )
+            first, last = desk.datasets[0].name, desk.datasets[-1].name
+            stored = f"{first} to {last}; {MERGED} holds their {len(desk.merged)} points"
         earlier = ""
         if turn == 0 and desk.before:
             u = [reading.u for reading in desk.merged]
-            last = (
-                f"; the equation finalised last has largest error {desk.hypotheses[-1].error:.4f}"
-                if desk.hypotheses
-                else ""
-            )
+            last = ""
+            if desk.hypotheses:
+                last = f"; the equation finalised last has largest error {desk.hypotheses[-1].error:.4f}"
             earlier = f"\nFrom earlier tasks: {len(u)} points, u from {min(u):.3f} to {max(u):.3f}{last}."
         if not desk.sampled:
             following = "sample, then fit"
@@ -212,17 +209,6 @@ class CompactPDE:
         """Every word shown or asked for."""
         shown = [f"{word}:{verdict}" for word in CANDIDATES for verdict in ("ok", "no", "?")]
         answers = [f"<answer>{word}</answer>" for word in (*PROBES, *(f"f={word}" for word in CANDIDATES))]
-        told = [f"f={word}" for word in CANDIDATES]
         levels = [f"amp={level}" for level in range(1, 5)]
-        return (
-            "pde",
-            *levels,
-            *shown,
-            *answers,
-            *told,
-            *self.outcomes,
-            "sample-first",
-            "no-points",
-            "no-equation",
-            "unreadable",
-        )
+        refused = ("sample-first", "no-points", "no-equation", "unreadable")
+        return ("pde", *levels, *shown, *answers, *(f"f={word}" for word in CANDIDATES), *self.outcomes, *refused)

@@ -1,9 +1,9 @@
 """PDE Discovery: u_t = u_xx + f(u) with a hidden sparse f, the same for a whole pack; other initial states in every task.
 
-Measure, fit, and commit to an equation; whoever writes down what was measured, or which terms remain, has more to go by later.
+Measure, fit, and commit to an equation; notes of what was measured, or of the terms that remain, help in later tasks.
 Source of the world: arXiv 2606.20002. Differences: strata of the amplitudes do not depend on the length of the pack; points
 where the reaction was cut are left out of fits; values can be shown when they are measured; data can be dropped with every
-task; feedback can tell whether the terms are right; splits are disjoint by construction; state lives in the object.
+task; feedback can state whether the terms are right; splits are disjoint by construction; the object holds its state.
 """
 
 import copy
@@ -15,23 +15,25 @@ import numpy as np
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
+from cod_lightning.envs.checks import check_between, check_choice, check_in, check_share, check_span, check_turns
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
 from cod_lightning.envs.pde.desk import Desk, Refused
 from cod_lightning.envs.pde.library import TERMS, Equation, loss, support, written
-from cod_lightning.envs.pde.limits import check_parameters
 from cod_lightning.envs.pde.numerics import measured, solution
 from cod_lightning.envs.pde.packs import PDETask, Worlds
 from cod_lightning.envs.pde.policies import PDEOracle, PDETeacher, RandomPDE, ScriptedPDE
 from cod_lightning.envs.pde.regression import Fit, Reading
-from cod_lightning.envs.pde.templates import eligible
+from cod_lightning.envs.pde.templates import FAMILIES, eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
-from cod_lightning.envs.players import reference
 from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Pack, Split
+
+Family = Literal["physical_full_train", "physical_full_eval_hard", "physical_full_eval_4000"]
 
 
 class PDEDiscovery(TaskWorld[PDETask]):
@@ -50,7 +52,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         time_levels: Of the numerical solution.
         world_memory: Whether samples and finalised equations stay stored for the pack, as in the paper, or go with every task.
         show_samples: Whether values are listed when measured (our default) or only by a regression, as in the paper.
-        reveal_truth: Whether the feedback tells if the active terms were right; in the paper it does not.
+        reveal_truth: Whether the feedback states if the active terms were right; in the paper it does not.
         length_penalty: Subtracted times turns / max_turns from the reward of a finalised equation, down to 0.
         lenient: Whether a task's first unreadable answer only costs a step.
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact, a small instance).
@@ -58,11 +60,11 @@ class PDEDiscovery(TaskWorld[PDETask]):
         teacher: How good the demonstrations of the warm start are.
     """
 
+    task_type = PDETask
+
     def __init__(
         self,
-        family: Literal[
-            "physical_full_train", "physical_full_eval_hard", "physical_full_eval_4000"
-        ] = "physical_full_train",
+        family: Family = "physical_full_train",
         min_terms: int = 1,
         max_terms: int = 2,
         max_turns: int = 6,
@@ -86,7 +88,7 @@ class PDEDiscovery(TaskWorld[PDETask]):
         self.world_memory, self.show_samples, self.reveal_truth = world_memory, show_samples, reveal_truth
         self.length_penalty, self.lenient, self.teacher = length_penalty, lenient, teacher
         self.protocol, self.labels = protocol, labels
-        check_parameters(self)
+        self._check()
         compact = protocol == "compact"
         templates = tuple(t for t in CANDIDATES.values() if min_terms <= len(t) <= max_terms)
         self._worlds = Worlds(
@@ -120,8 +122,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         )  # fmt: skip
         self._restart()
 
-    # ------------------------------------------------------------------ what a policy is told
-
     @property
     def rules(self) -> str:
         if self.protocol == "compact":
@@ -130,24 +130,17 @@ class PDEDiscovery(TaskWorld[PDETask]):
 
     @property
     def success(self) -> bool:
-        """True once an equation with exactly the active terms is finalised."""
         return self._final is not None and set(support(self._final.equation)) == set(self._task.terms)
 
     def words(self) -> tuple[str, ...]:
         return self._words.words() if self.protocol == "compact" else ()
 
-    # ------------------------------------------------------------------ packs
-
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """A hidden equation of the split, and N stable initial states."""
         world_seed = derive_seed("pde pack", self.name, str(split), seed, index)
         equation = self._worlds.equation(world_seed, split, index)
         orders = self._worlds.orders(world_seed)
-        tasks = tuple(
-            Task(id=str(n), seed=derive_seed(world_seed, n), spec=self._worlds.task(world_seed, equation, n, orders))
-            for n in range(num_tasks)
-        )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        specs = (self._worlds.task(world_seed, equation, n, orders) for n in range(num_tasks))
+        return self._pack(split, index, seed, world_seed, specs)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other active terms from task `at` on; the initial states, the noise and all that shows stay."""
@@ -165,13 +158,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         twin.world_memory, twin._natural = False, replace(self._natural, world_memory=False)
         twin._desk = Desk()
         return twin
-
-    # ------------------------------------------------------------------ gymnasium
-
-    @staticmethod
-    def _spec(task: Task) -> PDETask:
-        assert isinstance(task.spec, PDETask), f"task {task.id} is not about a reaction"
-        return task.spec
 
     def _start(self, task: PDETask) -> None:
         if not self.world_memory or task.equation != self._task.equation:
@@ -197,10 +183,10 @@ class PDEDiscovery(TaskWorld[PDETask]):
         return self._unreadable(complaint)
 
     def render(self) -> str:
-        told = f"; finalised {written(self._final.equation)}" if self._final else ""
+        final = f"; finalised {written(self._final.equation)}" if self._final else ""
         return (
             f"{written(self._task.equation)}; amplitude {self._task.amplitude:.3f}; step {self._turn} of {self.max_turns}; "
-            f"{len(self._desk.merged)} points{told}"
+            f"{len(self._desk.merged)} points{final}"
         )
 
     def _restart(self) -> None:
@@ -290,29 +276,50 @@ class PDEDiscovery(TaskWorld[PDETask]):
             words = self._natural.feedback(outcome, self._desk, self._final, self.success, complaint)
         return self._ended(words, reward)
 
-    # ------------------------------------------------------------------ policies
-
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        spec = self._spec(pack.tasks[0])
         if self.protocol == "compact":
-            return reference(kind, VerdictPlay(self._worlds.listed), self._verdict(spec))
+            return super().reference(kind, pack)
         if kind is Reference.RANDOM:
             return RandomPDE(self.max_terms, self.point_budget)
-        if kind is Reference.SCRIPTED:
-            return self._scripted()
-        return PDEOracle(spec.equation)
+        return self._scripted() if kind is Reference.SCRIPTED else PDEOracle(self._spec(pack.tasks[0]).equation)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        spec = self._spec(pack.tasks[0])
         if self.protocol == "compact":
-            return VerdictTeacher(VerdictPlay(self._worlds.listed), self._verdict(spec), self.teacher)
-        return PDETeacher(self._scripted(), spec.equation, self.teacher)
+            return VerdictTeacher(*self._play(pack), self.teacher)
+        return PDETeacher(self._scripted(), self._spec(pack.tasks[0]).equation, self.teacher)
 
-    def _verdict(self, spec: PDETask) -> dict[str, bool]:
-        """Of each listed equation, whether it is the task's."""
-        truth = {(term, 1 if value > 0 else -1) for term, value in spec.equation}
-        word = next(word for word, template in CANDIDATES.items() if set(template) == truth)
-        return {listed: listed == word for listed in self._worlds.listed}
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[VerdictPlay, dict[str, bool]]:
+        """In compact words: of each listed equation, whether it is the pack's."""
+        signs = {(term, 1 if value > 0 else -1) for term, value in self._spec(pack.tasks[0]).equation}
+        truth = {word: set(CANDIDATES[word]) == signs for word in self._worlds.listed}
+        return VerdictPlay(self._worlds.listed), truth
 
     def _scripted(self) -> ScriptedPDE:
         return ScriptedPDE(self.min_terms, self.max_terms, self.max_turns, self.point_budget, self.show_samples)
+
+    def _check(self) -> None:
+        compact = self.protocol == "compact"
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        check_choice("data.env.family", self.family, tuple(FAMILIES))
+        check_turns(self.max_turns, "6 is the reference's.")
+        fewest = 2 if compact else 3
+        if self.max_turns < fewest:
+            need = "measure and answer" if compact else "measure, fit and finalise"
+            expected = f"at least {fewest}, to {need}"
+            raise ConfigError("data.env.max_turns", self.max_turns, expected, "6 is the reference's.")
+        most = 2 if compact else 3
+        low, high = self.min_terms, self.max_terms
+        check_span("min_terms", low, "max_terms", high, 1, most, "1 and 2 are the reference's for training.")
+        if not compact and not eligible(self.family, self.min_terms, self.max_terms):
+            sizes = "1-2 (training) or 2-3 terms (evaluation)"
+            has = f"a number of terms that {self.family} has; its reactions have {sizes}"
+            raise ConfigError("data.env.max_terms", self.max_terms, has, "Use 2 for training, 3 for evaluation.")
+        fewest = 4 if compact else 1
+        check_in("data.env.point_budget", self.point_budget, fewest, 24, "6 is the reference's.")
+        check_between("data.env.noise_level", self.noise_level, 0, 0.1, "0.002 is the reference's.")
+        if not self.kappa_threshold >= 1:
+            raise ConfigError("data.env.kappa_threshold", self.kappa_threshold, "at least 1", "100 is the reference's.")
+        check_in("data.env.grid_points", self.grid_points, 17, 1025, "257 is the reference's.")
+        check_in("data.env.time_levels", self.time_levels, 101, 8001, "2001 is the reference's.")
+        check_share("data.env.length_penalty", self.length_penalty, "0 is the default.")

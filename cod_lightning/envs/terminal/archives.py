@@ -14,15 +14,15 @@ from cod_lightning.envs.terminal.machine import (
     ShellError,
     files_of,
 )
-from cod_lightning.envs.terminal.options import options
-from cod_lightning.envs.terminal.shell import Shell
+from cod_lightning.envs.terminal.options import need, options
+from cod_lightning.envs.terminal.session import Session
 
 MOST_MEMBERS = 100
 
 
-def tar(shell: Shell, arguments: list[str]) -> str:
+def tar(session: Session, arguments: list[str]) -> str:
     """`-c`, `-x` or `-t`, with `-z`, `-v`, `-f FILE` and `-C FOLDER`; the first dash may be left out."""
-    here = shell.here
+    here = session.here
     if arguments and not arguments[0].startswith("-"):
         arguments = [f"-{arguments[0]}", *arguments[1:]]
     flags, values, places = options(here, "tar", arguments, "cxtzv", valued="fC")
@@ -44,9 +44,9 @@ def tar(shell: Shell, arguments: list[str]) -> str:
     return ""
 
 
-def zip_(shell: Shell, arguments: list[str]) -> str:
+def zip_(session: Session, arguments: list[str]) -> str:
     """`zip [-r] ARCHIVE FILES...`; makes missing folders above the archive."""
-    here = shell.here
+    here = session.here
     flags, _, places = options(here, "zip", arguments, "rqjv")
     if len(places) < 2:
         raise ShellError("zip error: Nothing to do!", 12)
@@ -61,9 +61,9 @@ def zip_(shell: Shell, arguments: list[str]) -> str:
     return ""
 
 
-def unzip(shell: Shell, arguments: list[str]) -> str:
+def unzip(session: Session, arguments: list[str]) -> str:
     """`unzip [-o] [-q] ARCHIVE [-d FOLDER]`."""
-    here = shell.here
+    here = session.here
     flags, values, places = options(here, "unzip", arguments, "oqlv", valued="d")
     if not places:
         raise ShellError("unzip: missing archive", 10)
@@ -77,13 +77,13 @@ def unzip(shell: Shell, arguments: list[str]) -> str:
     return ""
 
 
-def gzip(shell: Shell, arguments: list[str]) -> str:
+def gzip(session: Session, arguments: list[str]) -> str:
     """Replace files by compressed ones; `-k` keeps them."""
-    here = shell.here
+    here = session.here
     flags, _, places = options(here, "gzip", arguments, "kfvd")
     if "d" in flags:
-        return gunzip(shell, [*(["-k"] if "k" in flags else []), "--", *places])
-    _some(places, "gzip")
+        return gunzip(session, [*(["-k"] if "k" in flags else []), "--", *places])
+    need(here, "gzip", places, 1)
     for place in places:
         path = here.resolve(place)
         node = here.find(path)
@@ -97,11 +97,11 @@ def gzip(shell: Shell, arguments: list[str]) -> str:
     return ""
 
 
-def gunzip(shell: Shell, arguments: list[str]) -> str:
+def gunzip(session: Session, arguments: list[str]) -> str:
     """The reverse."""
-    here = shell.here
+    here = session.here
     flags, _, places = options(here, "gunzip", arguments, "kfv")
-    _some(places, "gunzip")
+    need(here, "gunzip", places, 1)
     for place in places:
         path = here.resolve(place)
         archive = _archive(here, "gunzip", path, ("gz",))
@@ -111,11 +111,6 @@ def gunzip(shell: Shell, arguments: list[str]) -> str:
         if "k" not in flags:
             here.take(path, "gunzip")
     return ""
-
-
-def _some(places: Sequence[str], name: str) -> None:
-    if not places:
-        raise ShellError(f"{name}: missing operand")
 
 
 def _packed(here: Machine, name: str, kind: str, base: Path, places: Sequence[str]) -> Archive:

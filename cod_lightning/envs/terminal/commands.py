@@ -1,7 +1,7 @@
-"""Commands on files and folders of the machine one is on. Each returns what it prints or raises `ShellError`."""
+"""Commands on files and folders of the present machine. Each returns what it prints or raises `ShellError`."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from cod_lightning.envs.terminal import archives, transfer
 from cod_lightning.envs.terminal.machine import (
@@ -17,18 +17,18 @@ from cod_lightning.envs.terminal.machine import (
     ShellError,
     copied,
 )
-from cod_lightning.envs.terminal.options import options
-from cod_lightning.envs.terminal.shell import Shell
+from cod_lightning.envs.terminal.options import need, options
+from cod_lightning.envs.terminal.session import Session
 
-Handler = Callable[[Shell, list[str]], str]
+Handler = Callable[[Session, list[str]], str]
 MOST_ENTRIES = 50
 """Entries of a listing; more are cut off."""
 MOST_ECHO = 1_000
 
 
-def ls(shell: Shell, arguments: list[str]) -> str:
+def ls(session: Session, arguments: list[str]) -> str:
     """Names in a folder, folders with a slash; `-a` shows hidden ones, `-l` modes."""
-    here = shell.here
+    here = session.here
     flags, _, places = options(here, "ls", arguments, "laAh1RtrSF")
     shown: list[str] = []
     for place in places or ["."]:
@@ -55,9 +55,9 @@ def _entry(name: str, node: Node, long: bool) -> str:
     return f"{'d' if folder else '-'}{bits} {shown}"
 
 
-def cd(shell: Shell, arguments: list[str]) -> str:
+def cd(session: Session, arguments: list[str]) -> str:
     """Go to a folder; home without one."""
-    here = shell.here
+    here = session.here
     if here.windows and arguments[:1] == ["/d"]:
         arguments = arguments[1:]
     if len(arguments) > 1:
@@ -73,17 +73,17 @@ def cd(shell: Shell, arguments: list[str]) -> str:
     return ""
 
 
-def pwd(shell: Shell, arguments: list[str]) -> str:
-    """The folder one is in."""
+def pwd(session: Session, arguments: list[str]) -> str:
+    """The present folder."""
     del arguments
-    return shell.here.spell(shell.here.cwd)
+    return session.here.spell(session.here.cwd)
 
 
-def cat(shell: Shell, arguments: list[str]) -> str:
+def cat(session: Session, arguments: list[str]) -> str:
     """What files hold."""
-    here = shell.here
+    here = session.here
     _, _, places = options(here, "cat", arguments, "n")
-    _need(here, "cat", places, 1)
+    need(here, "cat", places, 1)
     shown: list[str] = []
     for place in places:
         node = file_at(here, place, "cat")
@@ -91,11 +91,11 @@ def cat(shell: Shell, arguments: list[str]) -> str:
     return "\n".join(shown)
 
 
-def mkdir(shell: Shell, arguments: list[str]) -> str:
+def mkdir(session: Session, arguments: list[str]) -> str:
     """Make folders; `-p` with parents."""
-    here = shell.here
+    here = session.here
     flags, _, places = options(here, "mkdir", arguments, "pv")
-    _need(here, "mkdir", places, 1)
+    need(here, "mkdir", places, 1)
     for place in places:
         path = here.resolve(place)
         if "p" in flags:
@@ -110,11 +110,11 @@ def mkdir(shell: Shell, arguments: list[str]) -> str:
     return ""
 
 
-def chmod(shell: Shell, arguments: list[str]) -> str:
+def chmod(session: Session, arguments: list[str]) -> str:
     """Set three octal digits."""
-    here = shell.here
+    here = session.here
     flags, _, rest = options(here, "chmod", arguments, "Rv")
-    _need(here, "chmod", rest, 2)
+    need(here, "chmod", rest, 2)
     mode = rest[0][1:] if re.fullmatch(r"0[0-7]{3}", rest[0]) else rest[0]
     if not re.fullmatch(r"[0-7]{3}", mode):
         raise ShellError(f"chmod: invalid mode: '{rest[0][:20]}' (three octal digits are expected)")
@@ -137,19 +137,19 @@ def _set_mode(here: Machine, path: Path, node: Node, mode: str, below: bool) -> 
         _set_mode(here, (*path, name), entry, mode, below)
 
 
-def cp(shell: Shell, arguments: list[str]) -> str:
+def cp(session: Session, arguments: list[str]) -> str:
     """Copy; `-r` for folders; into the target if that is a folder."""
-    flags, _, places = options(shell.here, "cp", arguments, "rRapfvn")
-    for source, node, target in _targets(shell.here, "cp", places):
+    flags, _, places = options(session.here, "cp", arguments, "rRapfvn")
+    for source, node, target in _targets(session.here, "cp", places):
         if isinstance(node, Folder) and not flags & {"r", "R", "a"}:
             raise ShellError(f"cp: -r not specified; omitting directory '{source[-1]}'")
-        shell.here.put(target, copied(node), "cp")
+        session.here.put(target, copied(node), "cp")
     return ""
 
 
-def mv(shell: Shell, arguments: list[str]) -> str:
+def mv(session: Session, arguments: list[str]) -> str:
     """Move or rename; into the target if that is a folder."""
-    here = shell.here
+    here = session.here
     _, _, places = options(here, "mv", arguments, "fvn")
     for source, node, target in _targets(here, "mv", places):
         if target == source:
@@ -166,7 +166,7 @@ def mv(shell: Shell, arguments: list[str]) -> str:
 
 def _targets(here: Machine, name: str, places: list[str]) -> list[tuple[Path, Node, Path]]:
     """(source, what it is, where it shall be) for each source."""
-    _need(here, name, places, 2)
+    need(here, name, places, 2)
     last = here.resolve(places[-1])
     into = here.find(last)
     if len(places) > 2 and not isinstance(into, Folder):
@@ -189,11 +189,11 @@ def _targets(here: Machine, name: str, places: list[str]) -> list[tuple[Path, No
     return found
 
 
-def rm(shell: Shell, arguments: list[str]) -> str:
+def rm(session: Session, arguments: list[str]) -> str:
     """Remove; `-r` for folders, `-f` without complaint about what is not there."""
-    here = shell.here
+    here = session.here
     flags, _, places = options(here, "rm", arguments, "rRfvi", "sqf")
-    _need(here, "rm", places, 1)
+    need(here, "rm", places, 1)
     for place in places:
         path = here.resolve(place)
         node = here.find(path)
@@ -207,11 +207,11 @@ def rm(shell: Shell, arguments: list[str]) -> str:
     return ""
 
 
-def touch(shell: Shell, arguments: list[str]) -> str:
+def touch(session: Session, arguments: list[str]) -> str:
     """Make empty files where there are none."""
-    here = shell.here
+    here = session.here
     _, _, places = options(here, "touch", arguments, "")
-    _need(here, "touch", places, 1)
+    need(here, "touch", places, 1)
     for place in places:
         path = here.resolve(place)
         if here.find(path) is None:
@@ -219,16 +219,16 @@ def touch(shell: Shell, arguments: list[str]) -> str:
     return ""
 
 
-def echo(shell: Shell, arguments: list[str]) -> str:
+def echo(session: Session, arguments: list[str]) -> str:
     """The words, at most 1000 letters."""
-    del shell
+    del session
     return " ".join(arguments)[:MOST_ECHO]
 
 
-def whoami(shell: Shell, arguments: list[str]) -> str:
+def whoami(session: Session, arguments: list[str]) -> str:
     """The account."""
     del arguments
-    return shell.here.user
+    return session.here.user
 
 
 def file_at(here: Machine, place: str, name: str) -> File:
@@ -239,26 +239,10 @@ def file_at(here: Machine, place: str, name: str) -> File:
     return node
 
 
-def _need(here: Machine, name: str, places: Sequence[str], least: int) -> None:
-    if len(places) < least:
-        raise ShellError("The syntax of the command is incorrect." if here.windows else f"{name}: missing operand")
-
-
 HANDLERS: dict[str, Handler] = {
     handler.__name__: handler
     for handler in (
-        ls,
-        cd,
-        pwd,
-        cat,
-        mkdir,
-        chmod,
-        cp,
-        mv,
-        rm,
-        touch,
-        echo,
-        whoami,
+        *(ls, cd, pwd, cat, mkdir, chmod, cp, mv, rm, touch, echo, whoami),
         *transfer.HANDLERS,
         *archives.HANDLERS,
     )

@@ -14,8 +14,8 @@ from functools import lru_cache
 from cod_lightning.envs.terminal.goals import missing
 from cod_lightning.envs.terminal.plans import LOCAL, next_commands
 from cod_lightning.envs.terminal.quirks import Quirks, Site
+from cod_lightning.envs.terminal.session import Result
 from cod_lightning.envs.terminal.setting import set_up
-from cod_lightning.envs.terminal.shell import Result
 from cod_lightning.envs.terminal.tasks import TerminalTask
 from cod_lightning.envs.terminal.wording import TerminalView, TerminalWording, view_of
 
@@ -38,7 +38,7 @@ _ROUTES = {"jump": "jump bastion", "port": "port 2222"}
 _TOOLS = {"safe": "safe-", "site": "site-", "busybox": "busybox"}
 OUTCOMES = ("win", "late", "malformed")
 VOID = "void"
-"""What a word for another operation than the task's does: nothing, and tells nothing."""
+"""The effect of a word for another operation than the task's: nothing happens, and nothing is learned."""
 
 
 def draw_ways(rng: random.Random, num_quirks: int) -> dict[str, str]:
@@ -108,12 +108,12 @@ class CompactTerminal(TerminalWording):
         """The goal at first, then what the last word did."""
         if view.warning:
             return "malformed"
-        return _told(view, view.attempts[-1].said, ok=False) if view.attempts else f"goal={view.task.type}"
+        return _shown_effect(view, view.attempts[-1].said, ok=False) if view.attempts else f"goal={view.task.type}"
 
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
         """The outcome and what every different word did."""
         del reason
-        shown = [_told(view, a.said, ok=outcome == "win" and a is view.attempts[-1]) for a in view.attempts]
+        shown = [_shown_effect(view, a.said, ok=outcome == "win" and a is view.attempts[-1]) for a in view.attempts]
         return " ".join([outcome, *dict.fromkeys(shown)])
 
     def words(self) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ class CompactTerminal(TerminalWording):
         return ("shell", *(f"goal={kind}" for kind in SLOT_OF), *effects, *answers, *WAYS, *OUTCOMES, VOID)
 
 
-def _told(view: TerminalView, way: str, *, ok: bool) -> str:
+def _shown_effect(view: TerminalView, way: str, *, ok: bool) -> str:
     return effect(way, ok=ok) if SLOT_OF_WAY[way] == SLOT_OF[view.task.type] else VOID
 
 
@@ -174,15 +174,3 @@ class Known:
             works = self.works(slot)
             shown += [effect(works, ok=True)] if works else [effect(w, ok=False) for w in ways if w in self.effects]
         return " ".join(shown)
-
-
-def noisy(known: Known, accuracy: float, rng: random.Random) -> Known:
-    """Each operation as known with that probability, else anything or nothing."""
-    found: dict[str, bool] = {}
-    for slot, ways in WAYS.items():
-        if rng.random() < accuracy:
-            works = known.works(slot)
-            found.update({works: True} if works else {way: False for way in ways if known.effects.get(way) is False})
-        elif (way := rng.choice((*ways, ""))) != "":
-            found[way] = True
-    return Known(found)

@@ -1,10 +1,10 @@
-"""How a scripted player reads a terminal: what failed, what that tells of the site, and where to look next."""
+"""How a scripted player reads a terminal: what failed, what that implies about the site, and where to look next."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, View
+from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, TaskText
 from cod_lightning.envs.terminal.quirks import Quirks, homes, read_facts, write_facts
 from cod_lightning.envs.terminal.transfer import KNOWN_HOSTS, MOUNTS, SERVER
 
@@ -30,20 +30,20 @@ def last_known(text: str) -> Quirks:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a line did, as its response and the next observation tell."""
+    """What a line did, as its response and the next observation show."""
 
     names: tuple[str, ...]
     succeeded: int
     output: str
 
     @classmethod
-    def of(cls, response: str, told: str) -> "Outcome":
+    def of(cls, response: str, observed: str) -> "Outcome":
         """Read both texts."""
         found = _RUNS.findall(response)
         names = tuple(found[-1].split(", ")) if found else ()
-        failure = re.search(r"^Exit code (\d+)(?:; command (\d+) of \d+ failed)?\.$", told, re.MULTILINE)
+        failure = re.search(r"^Exit code (\d+)(?:; command (\d+) of \d+ failed)?\.$", observed, re.MULTILINE)
         succeeded = len(names) if failure is None or failure[1] == "0" else int(failure[2] or 1) - 1
-        printed = re.search(r"^Output:\n(.*?)\nExit code", told, re.MULTILINE | re.DOTALL)
+        printed = re.search(r"^Output:\n(.*?)\nExit code", observed, re.MULTILINE | re.DOTALL)
         lines = printed[1].splitlines() if printed else []
         output = "\n".join(line for line in lines if not re.fullmatch(r"Connection to \S+ closed\.", line))
         return cls(names, succeeded, output)
@@ -55,14 +55,14 @@ class Outcome:
 
 
 def side_after(side: str, outcome: Outcome) -> str:
-    """The machine that one is on then."""
+    """The side of the session after that line."""
     for name in outcome.names[: outcome.succeeded]:
         side = {ENTER: REMOTE, LEAVE: LOCAL}.get(name, side)
     return side
 
 
-def learn(view: View, believed: Quirks, outcome: Outcome, side: str) -> tuple[Quirks, Step | None]:
-    """What one believes now, and where to look before going on."""
+def learn(view: TaskText, believed: Quirks, outcome: Outcome, side: str) -> tuple[Quirks, Step | None]:
+    """The new belief, and where to look before the plan goes on."""
     if not outcome.failed:
         return _looked(view, believed, outcome), None
     printed, failed = outcome.output, outcome.failed
@@ -87,7 +87,7 @@ def learn(view: View, believed: Quirks, outcome: Outcome, side: str) -> tuple[Qu
     return _unexplained(view, believed, printed)
 
 
-def _unexplained(view: View, believed: Quirks, printed: str) -> tuple[Quirks, Step | None]:
+def _unexplained(view: TaskText, believed: Quirks, printed: str) -> tuple[Quirks, Step | None]:
     nowhere = believed.home or ("C:\\Windows\\Temp" if view.system == "windows" else "/tmp")
     if nowhere in printed:
         return replace(believed, home=""), look_home(view)
@@ -96,12 +96,12 @@ def _unexplained(view: View, believed: Quirks, printed: str) -> tuple[Quirks, St
     return Quirks(), None
 
 
-def look_home(view: View) -> Step:
+def look_home(view: TaskText) -> Step:
     """Where homes lie."""
     return Step(HOME, LOCAL, f"ls {homes(view.system)}")
 
 
-def _next_account(view: View, believed: Quirks, printed: str) -> str:
+def _next_account(view: TaskText, believed: Quirks, printed: str) -> str:
     named = re.search(r"Accounts on this host: ([\w, ]+)\.", printed)
     if named is None:
         return ""
@@ -110,13 +110,13 @@ def _next_account(view: View, believed: Quirks, printed: str) -> str:
     return accounts[(tried + 1) % len(accounts)]
 
 
-def _next_transfer(view: View, believed: Quirks) -> str:
+def _next_transfer(view: TaskText, believed: Quirks) -> str:
     ways = ("", "scp -O") if view.system == "windows" else ("", "rsync", "scp -O")
     tried = ways.index(believed.transfer) if believed.transfer in ways else 0
     return ways[(tried + 1) % len(ways)]
 
 
-def _looked(view: View, believed: Quirks, outcome: Outcome) -> Quirks:
+def _looked(view: TaskText, believed: Quirks, outcome: Outcome) -> Quirks:
     """Facts that the last look found."""
     look = outcome.names[-1] if outcome.names else ""
     lines = outcome.output.splitlines()

@@ -91,7 +91,7 @@ class Machine:
     """Names that patterns may still be compared with."""
 
     def __post_init__(self) -> None:
-        """An empty disk, and on it the folder that one starts in."""
+        """An empty disk, and on it the first folder."""
         top = "C:" if self.windows else ""
         self.root.entries[top] = Folder()
         self.cwd = self.cwd or (top,)
@@ -171,12 +171,8 @@ class Machine:
                     self.patience -= len(folder.entries)
                     if self.patience < 0:
                         raise ShellError("shell: too many names to compare with patterns", 2)
-                    names = [
-                        name
-                        for name in sorted(folder.entries)
-                        if (name[0] != "." or part[0] == ".") and self._matches(name, part)
-                    ]
-                    longer += [base + name + ("" if last else "/") for name in names]
+                    shown = [name for name in sorted(folder.entries) if name[0] != "." or part[0] == "."]
+                    longer += [base + name + ("" if last else "/") for name in shown if self._matches(name, part)]
             found = longer[:100]
         plain = [text for text in found if self.find(self.resolve(text)) is not None]
         return [text.replace("/", "\\") for text in plain] if self.windows else plain
@@ -235,7 +231,7 @@ class Machine:
             raise ShellError(self.words(command, "cannot write", self.spell(path), SEALED))
 
     def write(self, path: str, data: str | Archive, mode: str = "644") -> None:
-        """For whoever sets the machine up: a file with all its folders, read-only or not."""
+        """Set up a file with all its folders, read-only or not."""
         sealed, self.sealed = self.sealed, ()
         place = self.resolve(path)
         self.make(place[:-1])
@@ -243,7 +239,7 @@ class Machine:
         self.sealed = sealed
 
     def folder(self, path: str) -> None:
-        """For whoever sets the machine up: a folder."""
+        """Set up a folder."""
         sealed, self.sealed = self.sealed, ()
         self.make(self.resolve(path))
         self.sealed = sealed

@@ -1,6 +1,7 @@
 """Reading the options of a command."""
 
 import re
+from collections.abc import Sequence
 
 from cod_lightning.envs.terminal.machine import Machine, ShellError
 
@@ -51,3 +52,9 @@ def options(
         else:
             operands.append(argument)
     return flags, values, operands
+
+
+def need(here: Machine, name: str, places: Sequence[str], least: int) -> None:
+    """Raise where a command has fewer operands than it takes."""
+    if len(places) < least:
+        raise ShellError("The syntax of the command is incorrect." if here.windows else f"{name}: missing operand")

@@ -12,7 +12,7 @@ Word = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShellCommand:
     """Words, not yet expanded, and what came before them: `&&`, `;` or nothing."""
 
     words: tuple[Word, ...]
@@ -33,18 +33,15 @@ _WINDOWS = re.compile(
 )
 _REFUSED = {
     "|": "pipes (|) are not available",
-    "<": "redirects are not available",
-    ">": "redirects are not available",
+    **dict.fromkeys("<>", "redirects are not available"),
     "&": "background jobs (&) are not available",
-    "(": "subshells are not available",
-    ")": "subshells are not available",
+    **dict.fromkeys("()", "subshells are not available"),
     "`": "command substitution is not available",
-    "\n": "one command line only; join commands by && or ;",
-    "\r": "one command line only; join commands by && or ;",
+    **dict.fromkeys("\n\r", "one command line only; join commands by && or ;"),
 }
 
 
-def parse(line: str, *, windows: bool = False) -> tuple[Command, ...]:
+def parse(line: str, *, windows: bool = False) -> tuple[ShellCommand, ...]:
     """Commands of a line.
 
     >>> [len(c.words) for c in parse("mkdir -p 'a b' && ls ; pwd")]
@@ -53,7 +50,7 @@ def parse(line: str, *, windows: bool = False) -> tuple[Command, ...]:
     Traceback (most recent call last):
     cod_lightning.envs.terminal.machine.ShellError: shell: pipes (|) are not available
     """
-    commands: list[Command] = []
+    commands: list[ShellCommand] = []
     words: list[Word] = []
     pieces: list[Piece] = []
     joint = ""
@@ -83,12 +80,12 @@ def parse(line: str, *, windows: bool = False) -> tuple[Command, ...]:
     return tuple(commands)
 
 
-def _command(words: list[Word], joint: str, at: str, rest: int) -> Command:
+def _command(words: list[Word], joint: str, at: str, rest: int) -> ShellCommand:
     if not words:
         raise ShellError(f"shell: syntax error near '{at}'", 2)
     if len(words) > MOST_WORDS:
         raise ShellError(f"shell: argument list too long (at most {MOST_WORDS} words)", 2)
-    return Command(tuple(words), joint, rest)
+    return ShellCommand(tuple(words), joint, rest)
 
 
 def _double(text: str, windows: bool) -> list[Piece]:
@@ -124,14 +121,10 @@ def expand(word: Word, machine: Machine, code: int = 0) -> list[str]:
 
 def _variables(text: str, machine: Machine, code: int) -> str:
     values = {
-        "HOME": machine.spell(machine.home),
-        "USERPROFILE": machine.spell(machine.home),
-        "USER": machine.user,
-        "USERNAME": machine.user,
-        "PWD": machine.spell(machine.cwd),
-        "CD": machine.spell(machine.cwd),
-        "HOSTNAME": machine.name,
-        "COMPUTERNAME": machine.name,
+        **dict.fromkeys(("HOME", "USERPROFILE"), machine.spell(machine.home)),
+        **dict.fromkeys(("USER", "USERNAME"), machine.user),
+        **dict.fromkeys(("PWD", "CD"), machine.spell(machine.cwd)),
+        **dict.fromkeys(("HOSTNAME", "COMPUTERNAME"), machine.name),
         "?": str(code),
     }
     if machine.windows:

@@ -1,6 +1,6 @@
-"""The usual commands for each kind of task, given what one believes of the site."""
+"""The usual commands for each kind of task, under a belief about the site."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cod_lightning.envs.terminal.quirks import Quirks
@@ -18,8 +18,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What a task's text tells: system, host, account, kind of task, and the parts of its sentence."""
+class TaskText:
+    """What a task's text states: system, host, account, kind of task, and the parts of its sentence."""
 
     system: str
     host: str
@@ -28,13 +28,13 @@ class View:
     parts: Mapping[str, str]
 
 
-def plan(view: View, believed: Quirks) -> tuple[Step, ...]:
+def plan(view: TaskText, believed: Quirks) -> tuple[Step, ...]:
     """Steps in order, without going to the host and back."""
     return tuple(_Planner(view, believed).steps())
 
 
 def next_commands(
-    view: View, believed: Quirks, done: Collection[str], side: str, most: int
+    view: TaskText, believed: Quirks, done: Collection[str], side: str, most: int
 ) -> tuple[tuple[str, str], ...]:
     """(name, command) of the next line, at most so many; `enter` goes to the host, `leave` comes back."""
     found: list[tuple[str, str]] = []
@@ -48,12 +48,12 @@ def next_commands(
     return tuple(found[:most])
 
 
-def num_lines(view: View, believed: Quirks, most: int) -> int:
+def num_lines(view: TaskText, believed: Quirks, most: int) -> int:
     """Lines that the whole plan takes from the local side."""
     return -(-len(next_commands(view, believed, (), LOCAL, 10_000)) // most)
 
 
-def enter(view: View, believed: Quirks) -> str:
+def enter(view: TaskText, believed: Quirks) -> str:
     """The ssh command."""
     return " ".join(["ssh", *_route(believed, "-p"), f"{believed.login or view.user}@{view.host}"])
 
@@ -65,13 +65,8 @@ def _route(believed: Quirks, port: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Planner:
-    view: View
+    view: TaskText
     believed: Quirks
-
-    def steps(self) -> Sequence[Step]:
-        return _STEPS[self.view.type](self)
-
-    # ------------------------------------------------------------------ paths
 
     def part(self, name: str) -> str:
         return self.view.parts[name]
@@ -100,8 +95,6 @@ class _Planner:
     def side(self) -> str:
         return self.view.parts.get("side", LOCAL)
 
-    # ------------------------------------------------------------------ commands
-
     def tool(self, name: str) -> str:
         prefix = self.believed.tools
         return prefix + name if prefix.endswith("-") or not prefix else f"{prefix} {name}"
@@ -112,8 +105,7 @@ class _Planner:
             route = " ".join(_route(believed, "-p"))
             way = f" -e 'ssh {route}'" if route else ""
             return f"rsync -a{way} {source} {target}"
-        words = [believed.transfer or "scp", *_route(believed, "-P"), source, target]
-        return " ".join(words)
+        return " ".join([believed.transfer or "scp", *_route(believed, "-P"), source, target])
 
     def far(self, path: str) -> str:
         return f"{self.believed.login or self.view.user}@{self.view.host}:{path}"
@@ -145,88 +137,55 @@ class _Planner:
             return Step("extract", side, f"unzip -o {archive} -d {folder}")
         return Step("extract", side, f"tar -xf {archive} -C {folder}")
 
-    # ------------------------------------------------------------------ tasks
-
     def upload(self) -> list[Step]:
         return self.push(self.local(self.part("file")), self.part("file"), self.remote())
-
-    def download(self) -> list[Step]:
-        return [self.pull(self.local())]
-
-    def rename(self) -> list[Step]:
-        return [
-            Step(
-                "rename", self.side, f"{self.tool('mv')} {self.here(self.part('file'))} {self.here(self.part('other'))}"
-            )
-        ]
-
-    def chmod(self) -> list[Step]:
-        return [Step("chmod", self.side, f"chmod {self.part('mode')} {self.here(self.part('file'))}")]
-
-    def delete(self) -> list[Step]:
-        return [Step("delete", self.side, f"{self.tool('rm')} {self.here(self.part('file'))}")]
-
-    def copy(self) -> list[Step]:
-        return [
-            Step("copy", self.side, f"{self.tool('cp')} {self.here(self.part('file'))} {self.here(self.part('other'))}")
-        ]
-
-    def pack_here(self) -> list[Step]:
-        return [self.pack(self.side, self.here(), self.part("file"), self.part("other"))]
-
-    def mkdir(self) -> list[Step]:
-        path = f"{self.part('home')}/{self.part('path')}"
-        return [
-            Step("mkdir", self.side, f"{self.tool('mkdir')} -p {self.at_home(path) if self.side == LOCAL else path}")
-        ]
 
     def pack_upload(self) -> list[Step]:
         packed = self.pack(LOCAL, self.local(), self.part("file"), self.part("other"))
         return [packed, *self.push(self.local(self.part("other")), self.part("other"), self.remote())]
 
-    def download_extract(self) -> list[Step]:
-        return [self.pull(self.local()), self.extract(LOCAL, self.local(self.part("file")), self.local())]
+    def steps(self) -> list[Step]:
+        match self.view.type:
+            case "upload":
+                return self.upload()
+            case "pack_upload":
+                return self.pack_upload()
+            case "download":
+                return [self.pull(self.local())]
+            case "download_rename":
+                return [self.pull(self.local(self.part("other")))]
+            case "download_extract":
+                return [self.pull(self.local()), self.extract(LOCAL, self.local(self.part("file")), self.local())]
+            case "pack_upload_extract":
+                return [*self.pack_upload(), self.extract(REMOTE, self.remote(self.part("other")), self.remote())]
+            case "mkdir_upload":
+                folder = self.remote(self.part("path"))
+                made = Step("mkdir", REMOTE, f"{self.tool('mkdir')} -p {folder}")
+                return [made, *self.push(self.local(self.part("file")), self.part("file"), folder)]
+            case "upload_chmod":
+                changed = f"chmod {self.part('mode')} {self.remote(self.part('file'))}"
+                return [*self.upload(), Step("chmod", REMOTE, changed)]
+            case "upload_delete_source":
+                return [*self.upload(), Step("delete", LOCAL, f"{self.tool('rm')} {self.local(self.part('file'))}")]
+            case "backup_replace":
+                kept = f"{self.tool('mv')} {self.remote(self.part('file'))} {self.remote(self.part('other'))}"
+                return [Step("backup", REMOTE, kept), *self.upload()]
+        return [self.on_one_side()]
 
-    def mkdir_upload(self) -> list[Step]:
-        folder = self.remote(self.part("path"))
-        made = Step("mkdir", REMOTE, f"{self.tool('mkdir')} -p {folder}")
-        return [made, *self.push(self.local(self.part("file")), self.part("file"), folder)]
-
-    def upload_chmod(self) -> list[Step]:
-        changed = Step("chmod", REMOTE, f"chmod {self.part('mode')} {self.remote(self.part('file'))}")
-        return [*self.upload(), changed]
-
-    def upload_delete_source(self) -> list[Step]:
-        deleted = Step("delete", LOCAL, f"{self.tool('rm')} {self.local(self.part('file'))}")
-        return [*self.upload(), deleted]
-
-    def pack_upload_extract(self) -> list[Step]:
-        return [*self.pack_upload(), self.extract(REMOTE, self.remote(self.part("other")), self.remote())]
-
-    def download_rename(self) -> list[Step]:
-        return [self.pull(self.local(self.part("other")))]
-
-    def backup_replace(self) -> list[Step]:
-        kept = f"{self.tool('mv')} {self.remote(self.part('file'))} {self.remote(self.part('other'))}"
-        return [Step("backup", REMOTE, kept), *self.upload()]
-
-
-_STEPS: dict[str, Callable[[_Planner], list[Step]]] = {
-    "upload": _Planner.upload,
-    "download": _Planner.download,
-    "rename": _Planner.rename,
-    "move": _Planner.rename,
-    "chmod": _Planner.chmod,
-    "delete": _Planner.delete,
-    "copy": _Planner.copy,
-    "pack": _Planner.pack_here,
-    "mkdir": _Planner.mkdir,
-    "pack_upload": _Planner.pack_upload,
-    "download_extract": _Planner.download_extract,
-    "mkdir_upload": _Planner.mkdir_upload,
-    "upload_chmod": _Planner.upload_chmod,
-    "upload_delete_source": _Planner.upload_delete_source,
-    "pack_upload_extract": _Planner.pack_upload_extract,
-    "download_rename": _Planner.download_rename,
-    "backup_replace": _Planner.backup_replace,
-}
+    def on_one_side(self) -> Step:
+        """The step of a task that concerns the files of one machine only."""
+        side, kind = self.side, self.view.type
+        if kind == "mkdir":
+            path = f"{self.part('home')}/{self.part('path')}"
+            return Step(kind, side, f"{self.tool('mkdir')} -p {self.at_home(path) if side == LOCAL else path}")
+        file = self.here(self.part("file"))
+        match kind:
+            case "rename" | "move":
+                return Step("rename", side, f"{self.tool('mv')} {file} {self.here(self.part('other'))}")
+            case "copy":
+                return Step(kind, side, f"{self.tool('cp')} {file} {self.here(self.part('other'))}")
+            case "chmod":
+                return Step(kind, side, f"chmod {self.part('mode')} {file}")
+            case "delete":
+                return Step(kind, side, f"{self.tool('rm')} {file}")
+        return self.pack(side, self.here(), self.part("file"), self.part("other"))

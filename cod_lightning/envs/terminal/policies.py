@@ -13,7 +13,7 @@ from typing import Any
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.learning import HOME, Outcome, last_known, learn, look_home, respond, side_after
-from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, Step, View, enter, next_commands, plan
+from cod_lightning.envs.terminal.plans import LOCAL, REMOTE, enter, next_commands, plan
 from cod_lightning.envs.terminal.quirks import SLOTS, Quirks, Site, read_facts, with_quirks, write_facts
 from cod_lightning.envs.terminal.wording import read_view
 from cod_lightning.types import Message
@@ -53,10 +53,33 @@ class ShellPlay(Play[Quirks]):
         return read_facts(messages[0].content) if trust_context else Quirks()
 
     def answer(self, messages: Sequence[Message], known: Quirks, rng: random.Random) -> str:
-        return next_line(messages, self.most, known)
+        """The context is believed at the first turn, later what the last response says."""
+        view = read_view(messages[1].content)
+        believed, side, done, look = known, LOCAL, set[str](), None
+        for said, seen in zip(messages[2::2], messages[3::2], strict=True):
+            outcome = Outcome.of(said.content, seen.content)
+            side = side_after(side, outcome)
+            finished = outcome.names[: outcome.succeeded]
+            done |= set(finished)
+            believed, look = learn(view, last_known(said.content), outcome, side)
+            if HOME in finished:
+                done -= {step.name for step in plan(view, believed) if step.side == LOCAL}
+        if look is None and (commands := next_commands(view, believed, done, side, self.most)):
+            return respond(believed, commands)
+        step = look or look_home(view)
+        visit = [(step.name, step.command)]
+        if step.side != side:
+            visit.insert(0, ("enter", enter(view, believed)) if step.side == REMOTE else ("leave", "exit"))
+        return respond(believed, visit[-self.most :])
 
     def recorded(self, messages: Sequence[Message]) -> Quirks:
-        return recorded(messages)
+        """The last response's beliefs and what came after it, or the old notes."""
+        text = "\n".join(message.content for message in messages)
+        before, _, after = text.rpartition("</answer>")
+        first = re.search(r"^Local machine: .*\nTask: .*\n", text, re.MULTILINE)
+        if not first or "I run:" not in before:
+            return read_facts(text)
+        return learn(read_view(first[0]), last_known(before), Outcome.of(before, after), LOCAL)[0]
 
     def noisy(self, facts: Quirks, accuracy: float, rng: random.Random) -> Quirks:
         wild = with_quirks(self.site, rng, len(SLOTS), random_labels=False).quirks
@@ -70,41 +93,6 @@ class ShellPlay(Play[Quirks]):
         return "- Nothing is known."
 
 
-def next_line(messages: Sequence[Message], most: int, told: Quirks) -> str:
-    """The response after this dialogue; `told` is believed at the first turn, later what the last response says."""
-    view = read_view(messages[1].content)
-    believed, side, done, look = told, LOCAL, set[str](), None
-    for said, seen in zip(messages[2::2], messages[3::2], strict=True):
-        outcome = Outcome.of(said.content, seen.content)
-        side = side_after(side, outcome)
-        finished = outcome.names[: outcome.succeeded]
-        done |= set(finished)
-        believed, look = learn(view, last_known(said.content), outcome, side)
-        if HOME in finished:
-            done -= {step.name for step in plan(view, believed) if step.side == LOCAL}
-    if look is None and (commands := next_commands(view, believed, done, side, most)):
-        return respond(believed, commands)
-    return respond(believed, _visit(view, believed, look or look_home(view), side)[-most:])
-
-
-def _visit(view: View, believed: Quirks, step: Step, side: str) -> list[tuple[str, str]]:
-    way = [("enter", enter(view, believed)) if step.side == REMOTE else ("leave", "exit")] if step.side != side else []
-    return [*way, (step.name, step.command)]
-
-
-def recorded(messages: Sequence[Message]) -> Quirks:
-    """What the dialogue of an update episode states: the last response's beliefs and what came after it, or the old notes."""
-    text = "\n".join(message.content for message in messages)
-    before, _, after = text.rpartition("</answer>")
-    first = re.search(r"^Local machine: .*\nTask: .*\n", text, re.MULTILINE)
-    if not first or "I run:" not in before:
-        return read_facts(text)
-    view = read_view(first[0])
-    outcome = Outcome.of(before, after)
-    believed, _ = learn(view, last_known(before), outcome, LOCAL)
-    return believed
-
-
 @dataclass(frozen=True)
 class WordPlay(Play[compact.Known]):
     """The way that is known to work, else one that may; Bayes-optimal in each task where 3 quirks are drawn."""
@@ -114,7 +102,6 @@ class WordPlay(Play[compact.Known]):
         return compact.Known({})
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Any way of the needed operation."""
         return compact.respond(rng.choice(compact.WAYS[_slot(messages)]))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> compact.Known:
@@ -128,7 +115,16 @@ class WordPlay(Play[compact.Known]):
         return compact.Known.read([m.content for m in messages])
 
     def noisy(self, facts: compact.Known, accuracy: float, rng: random.Random) -> compact.Known:
-        return compact.noisy(facts, accuracy, rng)
+        """Each operation as known with that probability, else anything or nothing."""
+        found: dict[str, bool] = {}
+        for slot, ways in compact.WAYS.items():
+            if rng.random() < accuracy:
+                works = facts.works(slot)
+                unusable = {way: False for way in ways if facts.effects.get(way) is False}
+                found.update({works: True} if works else unusable)
+            elif (way := rng.choice((*ways, ""))) != "":
+                found[way] = True
+        return compact.Known(found)
 
     def junk(self, rng: random.Random) -> compact.Known:
         return compact.Known({rng.choice(ways): True for ways in compact.WAYS.values()})

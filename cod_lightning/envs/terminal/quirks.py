@@ -62,7 +62,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Labels:
+class QuirkNames:
     """Where the names of hidden things come from: a short list, or made up."""
 
     rng: random.Random
@@ -94,7 +94,7 @@ def with_quirks(site: Site, rng: random.Random, num_quirks: int, random_labels: 
     slots = rng.sample(SLOTS, num_quirks)
     accounts = tuple(rng.sample([name for name in USERS if name != site.user], 3))
     login = rng.choice(accounts) if "login" in slots else ""
-    labels = Labels(rng, random_labels)
+    labels = QuirkNames(rng, random_labels)
     mount = f"mount /srv/{labels.pick('rw', 'live', 'edit', 'stage')}"
     drop = f"drop /home/{login or site.user}/{labels.pick('incoming', 'inbox', 'drop', 'transfer')}"
     drawn = {

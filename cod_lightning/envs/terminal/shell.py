@@ -1,52 +1,22 @@
-"""A session: the machine one is on, and running a command line there."""
+"""A shell: command lines, read and run on the machine of the present session."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from cod_lightning.envs.terminal.machine import MANAGED, MOST_LOOKS, Machine, ShellError
-from cod_lightning.envs.terminal.parser import Command, expand, parse
-from cod_lightning.envs.terminal.quirks import Site
+from cod_lightning.envs.terminal.commands import HANDLERS
+from cod_lightning.envs.terminal.machine import MANAGED, MOST_LOOKS, ShellError
+from cod_lightning.envs.terminal.parser import ShellCommand, expand, parse
+from cod_lightning.envs.terminal.session import Result, Session
 
 ALIASES = {"dir": "ls", "type": "cat", "copy": "cp", "move": "mv", "ren": "mv", "rename": "mv", "del": "rm"}
-COMMANDS = (
-    "ls", "cd", "pwd", "cat", "mkdir", "chmod", "cp", "mv", "rm", "touch", "echo", "whoami", "ssh", "exit", "scp", "rsync", "tar",
-    "zip", "unzip", "gzip", "gunzip",
-)  # fmt: skip
+COMMANDS = tuple(HANDLERS)
 NOT_ON_WINDOWS = frozenset({"chmod", "touch", "rsync", "tar", "gzip", "gunzip"})
 MOST_OUTPUT = 3_000
 MOST_ARGUMENTS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a line printed, its exit code, and where it failed."""
-
-    output: str
-    code: int
-    failed: int = 0
-    """1-based number of the last command that failed; 0 if none did."""
-    count: int = 1
-    """Commands in the line."""
-
-
-@dataclass(slots=True)
-class Shell:
-    """Machines, the chain of sessions (the last one is where one is), and the last exit code."""
-
-    site: Site
-    local: Machine
-    remote: Machine
-    gateway: Machine | None
-    max_commands: int = 8
-    sessions: list[Machine] = field(default_factory=list)
-    code: int = 0
-    budget: int = 0
-    """Commands that this line may still run, commands given to ssh included."""
-
-    @property
-    def here(self) -> Machine:
-        """The machine that commands act on."""
-        return self.sessions[-1] if self.sessions else self.local
+class Shell(Session):
+    """Runs command lines."""
 
     def run(self, line: str) -> Result:
         """Run a line, whatever it is; the work is bounded."""
@@ -56,8 +26,7 @@ class Shell:
         return self.run_part(line)
 
     def run_part(self, line: str) -> Result:
-        """Run a line within the budget; also what ssh is told to run. Each command is read in the style of the machine that it
-        runs on."""
+        """Run a line within the budget; each command is read in the style of the machine that it runs on."""
         try:
             commands = list(parse(line, windows=self.here.windows))
             if len(commands) > self.budget:
@@ -89,7 +58,7 @@ class Shell:
         text = "\n".join(printed)
         return Result(text[:MOST_OUTPUT] + ("\n..." if len(text) > MOST_OUTPUT else ""), self.code, failed, count)
 
-    def _one(self, command: Command) -> tuple[str, int]:
+    def _one(self, command: ShellCommand) -> tuple[str, int]:
         try:
             words: list[str] = []
             for word in command.words:
@@ -101,8 +70,6 @@ class Shell:
             return error.message, error.code
 
     def _execute(self, words: list[str]) -> str:
-        from cod_lightning.envs.terminal.commands import HANDLERS  # handlers know the shell's type
-
         if not words:
             return ""
         name, words = self._unmanaged([words[0].lower(), *words[1:]])
@@ -134,9 +101,8 @@ class Shell:
         """In the style of the system's shell."""
         name = name[:60]
         if self.here.windows:
-            return ShellError(
-                f"'{name}' is not recognized as an internal or external command,\noperable program or batch file.", 1
-            )
+            command = "an internal or external command,\noperable program or batch file."
+            return ShellError(f"'{name}' is not recognized as {command}")
         text = f"zsh: command not found: {name}" if self.here.system == "mac" else f"bash: {name}: command not found"
         return ShellError(text, 127)
 
@@ -152,7 +118,7 @@ class Shell:
         return f"{here.user}@{here.name}:{shown}$"
 
 
-def _again(rest: str, windows: bool, before: Sequence[Command]) -> list[Command]:
+def _again(rest: str, windows: bool, before: Sequence[ShellCommand]) -> list[ShellCommand]:
     """The commands that follow, read anew in the style of another system; no more of them than there were."""
     first, *others = parse(rest, windows=windows)
     return [replace(first, joint=before[0].joint), *others][: len(before)]

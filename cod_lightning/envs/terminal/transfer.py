@@ -15,7 +15,7 @@ from cod_lightning.envs.terminal.machine import (
     copied,
 )
 from cod_lightning.envs.terminal.options import options
-from cod_lightning.envs.terminal.shell import Shell
+from cod_lightning.envs.terminal.session import Session
 
 KNOWN_HOSTS = {
     "linux": "/etc/ssh/ssh_known_hosts",
@@ -27,14 +27,14 @@ MOUNTS = "/etc/fstab"
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class HostRoute:
     """How a command wants to reach a host."""
 
     port: str = "22"
     jump: str = ""
 
 
-def ssh(shell: Shell, arguments: list[str]) -> str:
+def ssh(session: Session, arguments: list[str]) -> str:
     """`ssh [-p PORT] [-J JUMP] [USER@]HOST [COMMAND]`."""
     words: list[str] = []
     head = list(arguments)
@@ -42,50 +42,50 @@ def ssh(shell: Shell, arguments: list[str]) -> str:
         words.append(head.pop(0))
         if re.fullmatch(r"-[pJoil]", words[-1]) and head:
             words.append(head.pop(0))
-    _, values, _ = options(shell.here, "ssh", words, "tTAqvn4", valued="pJoil")
+    _, values, _ = options(session.here, "ssh", words, "tTAqvn4", valued="pJoil")
     if not head:
         raise ShellError("usage: ssh [-J jump] [-p port] user@host", 255)
     user, _, host = head.pop(0).rpartition("@")
-    machine = connect(shell, user or values.get("l", ""), host, _route(values))
+    machine = connect(session, user or values.get("l", ""), host, _route(values))
     if len(" ".join(head)) > 2_000:
         raise ShellError("ssh: the remote command is too long", 255)
-    before = list(shell.sessions)
-    shell.sessions.append(machine)
+    before = list(session.sessions)
+    session.sessions.append(machine)
     machine.cwd = machine.home
     if not head:
         return ""
-    result = shell.run_part(" ".join(head))
-    shell.sessions = before
+    result = session.run_part(" ".join(head))
+    session.sessions = before
     if result.code:
         raise ShellError(result.output, result.code)
     return result.output
 
 
-def exit_(shell: Shell, arguments: list[str]) -> str:
-    """Back to where one came from."""
+def exit_(session: Session, arguments: list[str]) -> str:
+    """Back to the session before."""
     del arguments
-    if not shell.sessions:
+    if not session.sessions:
         raise ShellError("exit: there is no remote session to leave")
-    host = shell.sessions.pop().name
+    host = session.sessions.pop().name
     return f"Connection to {host} closed."
 
 
-def connect(shell: Shell, user: str, host: str, route: Route) -> Machine:
+def connect(session: Session, user: str, host: str, route: HostRoute) -> Machine:
     """The machine at the other end, or why not."""
-    site, here = shell.site, shell.here
+    site, here = session.site, session.here
     kind, _, value = site.quirks.route.partition(" ")
-    ways = f"\n(hosts and ports known here: {KNOWN_HOSTS[shell.local.system]})"
-    if here is shell.remote:
+    ways = f"\n(hosts and ports known here: {KNOWN_HOSTS[session.local.system]})"
+    if here is session.remote:
         raise ShellError("Host key verification failed.", 255)
-    if route.jump and (shell.gateway is None or _host(route.jump) != value or here is shell.gateway):
+    if route.jump and (session.gateway is None or _host(route.jump) != value or here is session.gateway):
         raise ShellError(
             f"ssh: Could not resolve hostname {_host(route.jump)[:40]}: Name or service not known{ways}", 255
         )
-    if shell.gateway is not None and host == value and not route.jump and here is shell.local:
-        return shell.gateway
+    if session.gateway is not None and host == value and not route.jump and here is session.local:
+        return session.gateway
     if host != site.host:
         raise ShellError(f"ssh: Could not resolve hostname {host[:40]}: Name or service not known{ways}", 255)
-    if kind == "jump" and not route.jump and here is not shell.gateway:
+    if kind == "jump" and not route.jump and here is not session.gateway:
         raise ShellError(f"ssh: connect to host {host} port {route.port[:8]}: Connection timed out{ways}", 255)
     if route.port != (value if kind == "port" else "22"):
         raise ShellError(f"ssh: connect to host {host} port {route.port[:8]}: Connection refused{ways}", 255)
@@ -93,36 +93,36 @@ def connect(shell: Shell, user: str, host: str, route: Route) -> Machine:
     if user != site.login:
         accounts = f"\nAccounts on this host: {', '.join(site.accounts)}." if site.accounts else ""
         raise ShellError(f"{user[:40]}@{host}: Permission denied (publickey).{accounts}", 255)
-    return shell.remote
+    return session.remote
 
 
-def scp(shell: Shell, arguments: list[str]) -> str:
+def scp(session: Session, arguments: list[str]) -> str:
     """`scp [-r] [-O] [-P PORT] [-J JUMP] SOURCE... TARGET`, one side remote, from the local machine."""
-    flags, values, places = options(shell.here, "scp", arguments, "rpqCOv34", valued="PJoi")
+    flags, values, places = options(session.here, "scp", arguments, "rpqCOv34", valued="PJoi")
     if len(places) < 2:
         raise ShellError("usage: scp [-r] source ... target")
-    return _copy(shell, "scp -O" if "O" in flags else "scp", places, _route(values), "r" in flags)
+    return _copy(session, "scp -O" if "O" in flags else "scp", places, _route(values), "r" in flags)
 
 
-def rsync(shell: Shell, arguments: list[str]) -> str:
+def rsync(session: Session, arguments: list[str]) -> str:
     """`rsync [-a] [-e 'ssh ...'] SOURCE... TARGET`; both sides may be here. A slash after a source folder: what is in it."""
-    flags, values, places = options(shell.here, "rsync", arguments, "avzrPpthlgoDn", valued="e")
+    flags, values, places = options(session.here, "rsync", arguments, "avzrPpthlgoDn", valued="e")
     if len(places) < 2:
         raise ShellError("rsync: missing source or target (code 1)")
     words = values.get("e", "ssh").split()
     if words[:1] != ["ssh"]:
         raise ShellError(f"rsync: failed to exec {values['e'][:40]} (code 14)", 14)
-    _, values, rest = options(shell.here, "rsync -e ssh", words[1:], "q", valued="pJo")
+    _, values, rest = options(session.here, "rsync -e ssh", words[1:], "q", valued="pJo")
     if rest:
         raise ShellError("rsync: unexpected word after ssh (code 14)", 14)
-    return _copy(shell, "rsync", places, _route(values), bool(flags & {"a", "r"}))
+    return _copy(session, "rsync", places, _route(values), bool(flags & {"a", "r"}))
 
 
-def _route(values: dict[str, str]) -> Route:
+def _route(values: dict[str, str]) -> HostRoute:
     option = values.get("o", "")
     port = option.removeprefix("Port=") if option.startswith("Port=") else "22"
     jump = option.removeprefix("ProxyJump=") if option.startswith("ProxyJump=") else ""
-    return Route(values.get("p", values.get("P", port)), values.get("J", jump))
+    return HostRoute(values.get("p", values.get("P", port)), values.get("J", jump))
 
 
 def _host(text: str) -> str:
@@ -132,9 +132,9 @@ def _host(text: str) -> str:
 _REMOTE = re.compile(r"(?:([^@:/\\]+)@)?([^@:/\\]{2,}):(.*)", re.DOTALL)
 
 
-def _copy(shell: Shell, how: str, places: list[str], route: Route, recursive: bool) -> str:
-    here, name = shell.here, how.split()[0]
-    if here is not shell.local and (name == "scp" or any(_REMOTE.fullmatch(place) for place in places)):
+def _copy(session: Session, how: str, places: list[str], route: HostRoute, recursive: bool) -> str:
+    here, name = session.here, how.split()[0]
+    if here is not session.local and (name == "scp" or any(_REMOTE.fullmatch(place) for place in places)):
         raise ShellError(f"Host key verification failed.\n{name}: only the local machine has a key", 255)
     ends = [_REMOTE.fullmatch(place) for place in places]
     sources, target = ends[:-1], ends[-1]
@@ -143,22 +143,22 @@ def _copy(shell: Shell, how: str, places: list[str], route: Route, recursive: bo
     if target is None and not any(sources):
         if name == "scp":
             raise ShellError("scp: neither side is remote (USER@HOST:PATH is expected)")
-        return _place(here, here, name, places[:-1], places[-1], recursive, shell)
+        return _place(here, here, name, places[:-1], places[-1], recursive, session)
     remote = None
     for end in ends:
         if end is not None:
-            remote = connect(shell, end[1] or "", end[2], route)
-    assert remote is shell.remote or remote is shell.gateway
-    if remote is not shell.remote or remote is None:
+            remote = connect(session, end[1] or "", end[2], route)
+    assert remote is session.remote or remote is session.gateway
+    if remote is not session.remote or remote is None:
         raise ShellError(f"{name}: Connection closed", 255)
-    _check_service(how, shell.site.quirks.transfer)
+    _check_service(how, session.site.quirks.transfer)
     remote.cwd = remote.home
     if target is not None:
-        return _place(here, remote, name, places[:-1], target[3] or ".", recursive, shell)
+        return _place(here, remote, name, places[:-1], target[3] or ".", recursive, session)
     if not all(sources):
         raise ShellError(f"{name}: sources on both sides")
     wanted = [found for end in sources if end for found in remote.glob(end[3]) or [end[3] or "."]]
-    return _place(remote, here, name, wanted, places[-1], recursive, shell)
+    return _place(remote, here, name, wanted, places[-1], recursive, session)
 
 
 def _check_service(how: str, service: str) -> None:
@@ -173,9 +173,9 @@ def _check_service(how: str, service: str) -> None:
 
 
 def _place(
-    source: Machine, target: Machine, name: str, places: list[str], where: str, recursive: bool, shell: Shell
+    source: Machine, target: Machine, name: str, places: list[str], where: str, recursive: bool, session: Session
 ) -> str:
-    """Copy from one machine's places to where the other one is told."""
+    """Copy from places of one machine to a place of the other."""
     where = _home_of(target, where)
     last = target.resolve(where)
     into = isinstance(target.find(last), Folder)
@@ -195,7 +195,7 @@ def _place(
             if not into:
                 nodes = [(last, Folder()), *nodes]
         for to, what in nodes:
-            _confined(shell, target, source, name, to)
+            _confined(session, target, source, name, to)
             if isinstance(target.find(to), Folder):
                 raise ShellError(target.words(name, "cannot overwrite", target.spell(to), EXISTS))
             target.put(to, copied(what), name)
@@ -209,9 +209,9 @@ def _home_of(machine: Machine, place: str) -> str:
     return place
 
 
-def _confined(shell: Shell, target: Machine, source: Machine, name: str, path: Path) -> None:
-    kind, _, drop = shell.site.quirks.place.partition(" ")
-    if kind == "drop" and target is shell.remote and source is not target:
+def _confined(session: Session, target: Machine, source: Machine, name: str, path: Path) -> None:
+    kind, _, drop = session.site.quirks.place.partition(" ")
+    if kind == "drop" and target is session.remote and source is not target:
         allowed = tuple(drop.split("/"))
         if path[: len(allowed)] != allowed:
             raise ShellError(

@@ -1,18 +1,20 @@
 """Sentences for language models: rules, what is seen before a command line, and words after the task."""
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
-from cod_lightning.envs.terminal.plans import View
-from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS, Result
+from cod_lightning.envs.task_world import WorldWording
+from cod_lightning.envs.terminal.plans import TaskText
+from cod_lightning.envs.terminal.session import Result
+from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS
 from cod_lightning.envs.terminal.tasks import TerminalTask, goal_text, read_goal
 
 _SYSTEMS = {"linux": "Linux", "mac": "macOS", "windows": "Windows"}
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TypedLine:
     """What was typed (a line, or a compact word) and what came of it."""
 
     said: str
@@ -28,14 +30,14 @@ class TerminalView:
     """Turns used so far."""
     max_turns: int
     prompt: str
-    last: Attempt | None
-    attempts: tuple[Attempt, ...]
+    last: TypedLine | None
+    attempts: tuple[TypedLine, ...]
     """In compact form only; else empty."""
     warning: str = ""
     """Why the last answer could not be read, where that was forgiven."""
 
 
-class TerminalWording(ABC):
+class TerminalWording(WorldWording):
     """How the terminal is put into words."""
 
     @abstractmethod
@@ -48,11 +50,7 @@ class TerminalWording(ABC):
 
     @abstractmethod
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
-        """Words after the task; outcome is win, late or malformed, and reason what is wrong, if it may be told."""
-
-    def words(self) -> tuple[str, ...]:
-        """Closed vocabulary, if there is one."""
-        return ()
+        """Words after the task; outcome is win, late or malformed, and reason what is wrong, if it may be shown."""
 
 
 class NaturalTerminal(TerminalWording):
@@ -79,7 +77,7 @@ class NaturalTerminal(TerminalWording):
         if view.warning:
             parts.append(f"Your answer could not be read: {view.warning}. {_FORM}")
         if view.last is not None:
-            parts.append(_told(view.last.result))
+            parts.append(_result_text(view.last.result))
         elif not view.warning:
             parts.append(
                 f"Local machine: {_SYSTEMS[task.site.system]}. Remote host: {task.site.host}, account {task.site.user}, keys are "
@@ -95,13 +93,17 @@ class NaturalTerminal(TerminalWording):
             "late": f"You have no steps left ({view.turn} of {view.max_turns}), and the goal is not reached{because}.",
             "malformed": f"Your answer could not be read: {reason}. {_FORM} The task is over.",
         }[outcome]
-        return ending if outcome == "malformed" or view.last is None else f"{_told(view.last.result, 700)}\n{ending}"
+        return (
+            ending
+            if outcome == "malformed" or view.last is None
+            else f"{_result_text(view.last.result, 700)}\n{ending}"
+        )
 
 
 _FORM = "Expected one command line as <answer>command line</answer>."
 
 
-def _told(result: Result, most: int = 4_000) -> str:
+def _result_text(result: Result, most: int = 4_000) -> str:
     output = clean(result.output)
     output = output if len(output) <= most else f"{output[:most]}\n..."
     if not result.failed:
@@ -125,18 +127,18 @@ def clean(text: str) -> str:
     return _UNSHOWN.sub("?", text)
 
 
-def read_view(first: str) -> View:
-    """What the first observation of a task tells."""
+def read_view(first: str) -> TaskText:
+    """What the first observation of a task states."""
     match = re.match(
         r"Local machine: (\w+)\. Remote host: ([\d.]+), account (\w+), keys are set up\.\nTask: (.*)\n", first
     )
     assert match is not None, "this is no first observation"
     kind, parts = read_goal(match[4])
     system = next(name for name, shown in _SYSTEMS.items() if shown == match[1])
-    return View(system, match[2], match[3], kind, parts)
+    return TaskText(system, match[2], match[3], kind, parts)
 
 
-def view_of(task: TerminalTask) -> View:
+def view_of(task: TerminalTask) -> TaskText:
     """As read from the task's text."""
     kind, parts = read_goal(goal_text(task))
-    return View(task.site.system, task.site.host, task.site.user, kind, parts)
+    return TaskText(task.site.system, task.site.host, task.site.user, kind, parts)

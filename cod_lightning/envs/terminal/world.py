@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
+from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share, check_turns
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.envs.players import Play, Teacher, reference
+from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.terminal import compact
@@ -25,10 +25,10 @@ from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quir
 from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.shell import Shell
 from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, TerminalTask, draw_task
-from cod_lightning.envs.terminal.wording import Attempt, NaturalTerminal, TerminalView, TerminalWording, view_of
+from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TerminalWording, TypedLine, view_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Pack, Split, Task
+from cod_lightning.types import Pack, Split
 
 _MOST_DRAWS = 2_000
 _MOST_LETTERS = 1_000
@@ -40,7 +40,7 @@ class Terminal(TaskWorld[TerminalTask]):
 
     A hidden fact is, for example, that only rsync copies to the host, that it is reached through a jump host, or that its
     folder is read-only and writable by another path. A pack has one system, host, account and habitual folders, and every
-    task can be solved within its turns by whoever knows the quirks. With 0 quirks everything is redrawn for each task and
+    task can be solved within its turns once the quirks are known. With 0 quirks everything is redrawn for each task and
     nothing is hidden, as in the reference. In compact form an answer is one word for a way of doing it, and quirks is the
     number of operations (of send, enter, change) whose way is drawn from four.
 
@@ -58,6 +58,8 @@ class Terminal(TaskWorld[TerminalTask]):
         protocol: Command lines for language models (natural) or single words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
     """
+
+    task_type = TerminalTask
 
     def __init__(
         self,
@@ -87,26 +89,16 @@ class Terminal(TaskWorld[TerminalTask]):
         self._shell: Shell | None = None
         self._restart()
 
-    # ------------------------------------------------------------------ what a policy is told
-
     @property
     def rules(self) -> str:
         return self.wording.rules(self.max_turns, self.max_commands)
-
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
-
-    # ------------------------------------------------------------------ packs
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One site of the split and N tasks at it; with 0 quirks a site for each task."""
         world_seed = derive_seed("terminal pack", self.name, str(split), seed, index)
         site = self._site(random.Random(world_seed), split) if self.quirks else None
-        tasks = tuple(
-            Task(id=str(n), seed=(task_seed := derive_seed(world_seed, n)), spec=self._draw(task_seed, split, site))
-            for n in range(num_tasks)
-        )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        specs = (self._draw(derive_seed(world_seed, n), split, site) for n in range(num_tasks))
+        return self._pack(split, index, seed, world_seed, specs)
 
     def _site(self, rng: random.Random, split: Split | None) -> Site:
         """A site of that split; of the hidden ways alone in compact form, which has few of them."""
@@ -136,25 +128,14 @@ class Terminal(TaskWorld[TerminalTask]):
             fits = site is not None or split in (None, split_of_text(repr(task)))
             if fits and self._in_time(task):
                 return task
-        raise ConfigError(
-            "data.env.max_turns",
-            self.max_turns,
-            f"enough for a task of the types {', '.join(self._kinds())}; none was found in {_MOST_DRAWS} draws",
-            "Raise it or data.env.max_commands.",
-        )
+        expected = f"enough for a task of the types {', '.join(self._kinds())}; none was found in {_MOST_DRAWS} draws"
+        raise ConfigError("data.env.max_turns", self.max_turns, expected, "Raise it or data.env.max_commands.")
 
     def _in_time(self, task: TerminalTask) -> bool:
         return self.compact or num_lines(view_of(task), task.site.quirks, self.max_commands) <= self.max_turns
 
     def _kinds(self) -> tuple[str, ...]:
         return self.task_types or (tuple(compact.SLOT_OF) if self.protocol == "compact" else TYPES)
-
-    # ------------------------------------------------------------------ gymnasium
-
-    @staticmethod
-    def _spec(task: Task) -> TerminalTask:
-        assert isinstance(task.spec, TerminalTask), f"task {task.id} is not at a terminal"
-        return task.spec
 
     def _start(self, task: TerminalTask) -> None:
         self._task = task
@@ -199,18 +180,18 @@ class Terminal(TaskWorld[TerminalTask]):
         assert self._task is not None
         if self.compact:
             done, result = compact.attempt(self._task, said, self.max_commands)
-            self._last = Attempt(said, result)
+            self._last = TypedLine(said, result)
             self._attempts = (*self._attempts, self._last)
             return done
         assert self._shell is not None
-        self._last = Attempt(said, self._shell.run(said))
+        self._last = TypedLine(said, self._shell.run(said))
         self._lack = missing(self._task, self._shell)
         return not self._lack
 
     def _restart(self) -> None:
         self._outcome, self._turn, self._warning, self._warned = "", 0, "", False
-        self._last: Attempt | None = None
-        self._attempts: tuple[Attempt, ...] = ()
+        self._last: TypedLine | None = None
+        self._attempts: tuple[TypedLine, ...] = ()
         self._lack = ""
 
     def _view(self) -> TerminalView:
@@ -228,10 +209,8 @@ class Terminal(TaskWorld[TerminalTask]):
     def _end(self, outcome: str, reason: str = "") -> Stepped:
         self._outcome = outcome
         reward = max(0.0, 1 - self.length_penalty * self._turn / self.max_turns) if outcome == "win" else 0.0
-        told = reason if outcome == "malformed" or self.feedback == "reason" else ""
-        return self._ended(self.wording.feedback(outcome, self._view(), told), reward)
-
-    # ------------------------------------------------------------------ policies
+        shown = reason if outcome == "malformed" or self.feedback == "reason" else ""
+        return self._ended(self.wording.feedback(outcome, self._view(), shown), reward)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
         """Other quirks of the same site from task `at` on; the goals stay."""
@@ -240,28 +219,18 @@ class Terminal(TaskWorld[TerminalTask]):
         old = self._spec(pack.tasks[0]).site
         rng = random.Random(derive_seed("terminal change", pack.id, at, seed))
         for _ in range(_MOST_DRAWS):
-            new = self._other(old, rng)
+            if self.compact:
+                new = compact.site_with(old, compact.draw_ways(rng, self.quirks))
+            else:
+                new = with_quirks(old, rng, self.quirks, self.labels == "random")
             later = [replace(self._spec(task), site=new) for task in pack.tasks[at:]]
             if new.quirks != old.quirks and self._split_of(new) is pack.split and all(map(self._in_time, later)):
                 return self._with(pack, at, site=new)
         raise ConfigError("data.env.quirks", self.quirks, "a number with two sites in a split", "Raise it.")
 
-    def _other(self, site: Site, rng: random.Random) -> Site:
-        if self.compact:
-            return compact.site_with(site, compact.draw_ways(rng, self.quirks))
-        return with_quirks(site, rng, self.quirks, self.labels == "random")
-
-    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        """Of the first task's site, where a pack has several."""
-        return reference(kind, *self._play(pack))
-
-    def demonstrator(self, pack: Pack) -> Demonstrator:
-        return Teacher(*self._play(pack), self.teacher)
-
-    def _play(self, pack: Pack) -> tuple[Play[Any], Any]:
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
+        """At the first task's site, where a pack has several."""
         return play_of(self.compact, self.max_commands, self._spec(pack.tasks[0]).site)
-
-    # ------------------------------------------------------------------ checks
 
     def _check(self) -> None:
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
@@ -280,6 +249,5 @@ class Terminal(TaskWorld[TerminalTask]):
         known = tuple(compact.SLOT_OF) if self.protocol == "compact" else (*SINGLE, *COMPOSITE)
         chosen = known if self.task_types is None else self.task_types
         if not chosen or not set(chosen) <= set(known):
-            raise ConfigError(
-                "data.env.task_types", list(chosen), f"one or more of {', '.join(known)}", "Leave it out for all."
-            )
+            expected = f"one or more of {', '.join(known)}"
+            raise ConfigError("data.env.task_types", list(chosen), expected, "Leave it out for all.")

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cod_lightning.envs.alchemy.graph import Ranges, book_of, draw_recipes, draw_shape, least_stock, levels, way_to
+from cod_lightning.envs.alchemy.graph import GraphRanges, book_of, draw_recipes, draw_shape, least_stock, levels, way_to
 from cod_lightning.envs.alchemy.plan import levels_of, pair_of, shortest_plan, ways_of
 
-SMALL = Ranges(
+SMALL = GraphRanges(
     tiers=(3, 4),
     base=(2, 3),
     shrink=(0.5, 1.0),

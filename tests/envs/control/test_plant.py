@@ -8,14 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cod_lightning.envs.control.belief import Belief, Ranges, learned, noisy
-from cod_lightning.envs.control.evidence import Earlier, names_of, run_formula, told_by
+from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
+from cod_lightning.envs.control.evidence import Earlier, implied_by, names_of, run_formula
 from cod_lightning.envs.control.laws import LAWS, formula_of, law_of
 from cod_lightning.envs.control.plans import best_plan, careful_formula, planned_formula
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask, run
+from cod_lightning.envs.control.policies import ControlPlay
+from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.expressions import MOST_LETTERS, compile_expression
 
-RANGES = Ranges()
+RANGES = PlantRanges()
 TASKS = st.builds(
     ControlTask,
     a=st.floats(0.55, 1.2),
@@ -87,7 +89,7 @@ def test_the_optimum_and_simple_laws_are_worth_what_the_notes_on_the_reference_s
 @settings(max_examples=60, deadline=None)
 @given(task=TASKS)
 def test_a_plan_as_a_formula_is_worth_what_the_plan_is(task):
-    formula = planned_formula(Belief(task.a, task.b), task)
+    formula = planned_formula(PlantBelief(task.a, task.b), task)
     assert len(formula) <= MOST_LETTERS
     best = run(task, lambda t, x, v: best_plan(task)[t]).reward
     assert reward_of(task, formula) == pytest.approx(best, abs=0.03)
@@ -95,7 +97,7 @@ def test_a_plan_as_a_formula_is_worth_what_the_plan_is(task):
 
 def test_feedback_makes_a_plan_hold_against_noise():
     tasks = [drawn(seed, noise=0.1) for seed in range(150)]
-    corrected = [reward_of(task, planned_formula(Belief(task.a, task.b), task)) for task in tasks]
+    corrected = [reward_of(task, planned_formula(PlantBelief(task.a, task.b), task)) for task in tasks]
     plans = [best_plan(replace(task, noise=())) for task in tasks]
     blind = [run(task, lambda t, x, v, p=plan: p[t]).reward for task, plan in zip(tasks, plans, strict=True)]
     assert np.mean(corrected) > 0.85 > 0.6 > np.mean(blind)
@@ -129,7 +131,7 @@ def test_one_run_tells_both_numbers_from_three_decimals(task):
 
 
 def test_with_noise_more_runs_tell_more_and_a_contradiction_starts_anew():
-    ranges = Ranges(noise=0.1)
+    ranges = PlantRanges(noise=0.1)
     belief, errors = ranges.prior, []
     for seed in range(4):
         task = replace(drawn(seed, noise=0.1), a=0.8, b=-1.1)
@@ -150,22 +152,19 @@ def test_the_last_law_and_its_end_mostly_settle_both_numbers():
         told = run_formula(task, compile_expression(formula, names_of(TYPICAL)))
         earlier = Earlier(
             formula=formula,
-            x=task.x,
-            v=task.v,
-            target_x=task.target_x,
-            horizon=12,
+            task=task,
             reward=told.reward,
             miss_x=round(told.xs[-1] - task.target_x, 3),
             miss_v=round(told.vs[-1], 3),
         )
-        found = told_by(earlier, RANGES, TYPICAL)
+        found = implied_by(earlier, RANGES)
         right += abs(found.a - task.a) < 0.02 and abs(found.b - task.b) < 0.02
     assert right >= 11
 
 
 def test_noise_in_a_teachers_notes_is_what_the_dial_says():
-    truth, rng = Belief(0.8, 1.1), random.Random(0)
-    assert noisy(truth, RANGES, 1.0, rng) == truth
-    junk = [noisy(truth, RANGES, 0.0, rng) for _ in range(200)]
+    truth, rng, play = PlantBelief(0.8, 1.1), random.Random(0), ControlPlay(NaturalControl(RANGES), TYPICAL)
+    assert play.noisy(truth, 1.0, rng) == truth
+    junk = [play.noisy(truth, 0.0, rng) for _ in range(200)]
     assert sum(belief.knows_b for belief in junk) == pytest.approx(160, abs=25)
     assert sum(belief.b > 0 for belief in junk if belief.knows_b) == pytest.approx(80, abs=25)

@@ -3,7 +3,7 @@
 import pytest
 
 from cod_lightning.envs.base import Reference
-from cod_lightning.envs.code_labels import NAMES, CodeLabels, LabelledFacts
+from cod_lightning.envs.code_labels import NAMES, CodeLabels
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.labels import FIXED, LakeLabels
@@ -87,7 +87,7 @@ def test_an_answer_with_any_names_is_understood_and_others_are_not(names):
 
 @pytest.mark.parametrize("names", NAMES)
 def test_facts_with_any_names_read_back(names):
-    table = LabelledFacts("Signal", DIRECTIONS, compact=False, names=names)
+    table = FactTable("Signal", DIRECTIONS, compact=False, names=names)
     facts = {1: "up", 3: "left"}
     assert table.parse(table.write(facts)) == facts
     plain = FactTable("Signal", DIRECTIONS, compact=False)

@@ -13,12 +13,12 @@ from cod_lightning.envs.frozen_lake.belief import (
     ALL,
     CODES,
     belief_in,
+    belief_of,
     canonical,
     different_codes,
     facts_of,
     meaning,
     moved,
-    told,
 )
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, MAPPINGS, distances, draw_lake, neighbour
 from cod_lightning.envs.frozen_lake.planner import Plan
@@ -80,12 +80,12 @@ def test_a_best_code_is_worth_the_plans_value_and_knowing_more_is_never_worse(se
 
 @given(st.permutations(DIRECTIONS), st.sets(st.sampled_from(CODES)))
 def test_facts_and_beliefs_are_the_same_thing(mapping, codes):
-    belief = told({code: mapping[code - 1] for code in codes})
+    belief = belief_of({code: mapping[code - 1] for code in codes})
     certain = facts_of(belief)
     assert belief & belief_in([mapping])
     assert {code: mapping[code - 1] for code in codes}.items() <= certain.items()
     assert len(certain) == (4 if len(codes) == 3 else len(codes))
-    assert told({1: "up", 2: "up"}) == 0
+    assert belief_of({1: "up", 2: "up"}) == 0
 
 
 @given(st.permutations(DIRECTIONS), st.integers(3, 8), st.integers(0, 7), st.integers(0, 7), st.sampled_from(CODES))
@@ -108,8 +108,8 @@ def test_beliefs_that_differ_in_the_codes_numbers_are_one(belief, order):
 
 def test_codes_that_a_belief_treats_alike_are_tried_once():
     assert different_codes(ALL) == (1,)
-    assert different_codes(told({2: "up"})) == (1, 2)
-    assert different_codes(told({1: "up", 2: "left"})) == (1, 2, 3)
+    assert different_codes(belief_of({2: "up"})) == (1, 2)
+    assert different_codes(belief_of({1: "up", 2: "left"})) == (1, 2, 3)
 
 
 def test_a_hard_lake_is_planned_in_a_tenth_of_a_second():

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from cod_lightning.envs.grid import GridNavigation
-from cod_lightning.envs.grid.chart import Labels, drawn_chart, read_chart
+from cod_lightning.envs.grid.chart import GridLabels, drawn_chart, read_chart
 from cod_lightning.envs.grid.rook import entered, reachable
 from cod_lightning.envs.grid.task import NUM_RULES, GridTask
 from cod_lightning.errors import ConfigError
@@ -19,7 +19,7 @@ COSTS = tuple(tuple(10 * row + column for column in range(5)) for row in range(5
 
 
 def _task(costs=COSTS, start=(0, 0), goal=(4, 4), rounds=3) -> Task:
-    names = Labels.fixed(len(costs)).rows
+    names = GridLabels.fixed(len(costs)).rows
     spec = GridTask(
         costs=costs,
         start=start,
@@ -278,7 +278,7 @@ def test_compact_vocabularies_are_small():
 
 def test_a_drawn_map_is_read_back():
     known = {(0, 1): 7, (2, 2): 99}
-    labels = Labels(("A", "B", "C"), ("1", "2", "3"))
+    labels = GridLabels(("A", "B", "C"), ("1", "2", "3"))
     assert read_chart(drawn_chart(known, labels) + "\n```\nmore") == (labels, known)
     for broken in ("", "0 1\n0 ? ?", "  0 1\n0 ?\n1 ? ?"):
         with pytest.raises(ValueError, match="no map"):

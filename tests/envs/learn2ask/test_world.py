@@ -12,7 +12,7 @@ from cod_lightning.envs.learn2ask import Judge, JudgeVerdict, Learn2Ask
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask, turns_of
 from cod_lightning.envs.learn2ask.items import BY_NAME, ITEMS
 from cod_lightning.envs.learn2ask.protocol import ProtocolTable
-from cod_lightning.envs.learn2ask.scoring import MAXIMA
+from cod_lightning.envs.learn2ask.wording import MAXIMA
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
 from tests.asked import shown
@@ -274,7 +274,7 @@ def test_both_protocols_have_the_same_packs_and_scores():
         results = []
         for env in (natural, compact):
             observation, _ = env.reset(options={"task": pack.tasks[0]})
-            assert set(env._speech.told_in(observation)) == set(pack.tasks[0].spec.told)
+            assert set(env._speech.mentioned_in(observation)) == set(pack.tasks[0].spec.told)
             results.append(env.step(env._speech.respond(name))[1:])
         assert results[0] == results[1]
 
@@ -284,7 +284,7 @@ def test_the_posterior_is_what_sampling_gives():
     rng, told, counts = random.Random(0), {"fever", "pain"}, {}
     for _ in range(40_000):
         required = clinics.draw_protocol(rng)
-        if set(clinics.draw_told(rng, required)) == told:
+        if set(clinics.draw_mentioned(rng, required)) == told:
             counts[required] = counts.get(required, 0) + 1
     exact = clinics.weights(("fever", "pain"), {})
     total = sum(counts.values())

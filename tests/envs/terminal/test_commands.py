@@ -2,7 +2,6 @@
 
 import pytest
 
-from cod_lightning.envs.terminal.commands import HANDLERS
 from cod_lightning.envs.terminal.machine import MOST_NODES, Archive, File, Folder, count
 from cod_lightning.envs.terminal.quirks import Quirks, Site
 from cod_lightning.envs.terminal.setting import set_up
@@ -43,7 +42,6 @@ def ok(session: Shell, line: str) -> str:
 
 def test_there_are_21_commands():
     assert len(COMMANDS) == 21
-    assert set(HANDLERS) == set(COMMANDS)
 
 
 @pytest.mark.parametrize("system", ["linux", "mac", "windows"])
