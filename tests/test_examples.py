@@ -184,3 +184,40 @@ def test_a_mechanism_that_raises_costs_its_lifecycle_and_is_named(topic_notes):
     assert first.status is EpisodeStatus.FAILED
     assert first.error == "ContextFailure: Forgetful raised KeyError: 'gone'"
     assert {episode.status for episode in later} == {EpisodeStatus.SKIPPED}
+
+
+def _classes_of(guide: str) -> dict:
+    """What the Python block of a guide defines."""
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "guides" / guide).read_text(), re.DOTALL | re.M)
+    names: dict = {"__name__": "guide"}
+    exec(block, names)
+    return names
+
+
+def test_the_plan_of_its_guide_is_one(monkeypatch):
+    from cod_lightning.plans import planned
+
+    assert [f"{kind} {n}" for kind, n in planned(_classes_of("plans.md")["OnlyOnce"](), 3)] == [
+        "solve 0",
+        "update 0",
+        "solve 1",
+        "solve 2",
+    ]
+
+
+def test_the_loss_term_of_its_guide_leaves_out_tokens_without_a_score():
+    import torch
+
+    from cod_lightning.objective.terms import TermInputs
+
+    policy, nan = torch.tensor([[-1.0, -2.0, -3.0]], requires_grad=True), float("nan")
+    inputs = TermInputs(
+        policy_logprobs=policy,
+        entropies=torch.zeros(1, 3),
+        scores={"teacher": torch.tensor([[-2.0, nan, 0.0]])},
+        action_mask=torch.tensor([[True, True, False]]),
+    )
+    sums = _classes_of("loss_terms.md")["Pull"](coefficient=0.5)(inputs)
+    assert (sums.loss.item(), sums.num_missing) == (0.5, 1)
+    sums.loss.backward()
+    assert policy.grad.tolist() == [[1.0, 0.0, 0.0]]
