@@ -34,7 +34,7 @@ class TokenView(Protocol):
         ...
 
     def count(self, text: str) -> int:
-        """TokenView that the text takes in a prompt."""
+        """Tokens that the text takes in a prompt."""
         ...
 
 

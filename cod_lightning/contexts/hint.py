@@ -24,9 +24,9 @@ class HintContext(ContextMechanism):
         on_failure: What an unparsable rewrite leaves: the previous hint (keep), or none, as in the reference (lose).
         penalty: Reward of an unparsable or too short rewrite is minus this; also the bottom of the length ramp.
         min_length: Fewest tokens of a response; below it the reward is minus the penalty. Null sets no bound.
-        soft_length: TokenView up to which a response costs nothing; set together with hard_length, or null for no ramp.
-        hard_length: TokenView from which a response costs the whole penalty.
-        response_limit: TokenView suggested to the policy in natural prompts; null says nothing.
+        soft_length: Tokens up to which a response costs nothing; set together with hard_length, or null for no ramp.
+        hard_length: Tokens from which a response costs the whole penalty.
+        response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.

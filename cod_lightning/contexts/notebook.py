@@ -48,7 +48,7 @@ class NotebookContext(ContextMechanism):
         max_entries: Most entries.
         corrections: Further answers that the policy may give in one update after operations of it were refused.
         penalty: Reward of an update without a readable operation is minus this; where some are refused, their share of it.
-        response_limit: TokenView suggested to the policy in natural prompts; null says nothing.
+        response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
