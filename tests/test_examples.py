@@ -1,4 +1,4 @@
-"""What the guide says about a world of one's own."""
+"""What the guides say about a world and a context mechanism of one's own."""
 
 import os
 import re
@@ -106,3 +106,118 @@ def test_the_guides_play_commands_start(command):
 
 def test_there_are_commands_in_the_guide():
     assert len(_commands()) == 2
+
+
+CONTEXT_GUIDE = (ROOT / "docs" / "guides" / "your_own_context.md").read_text()
+CONTEXT_EXAMPLE = ROOT / "examples" / "topic_notes" / "topic_notes.py"
+
+
+@pytest.fixture
+def topic_notes(monkeypatch):
+    monkeypatch.syspath_prepend(str(CONTEXT_EXAMPLE.parent))
+    import topic_notes
+
+    return topic_notes
+
+
+def test_the_guide_shows_the_context_mechanism_as_its_file_has_it():
+    assert f"```python\n{CONTEXT_EXAMPLE.read_text()}```\n" in CONTEXT_GUIDE
+
+
+def test_the_mechanism_plays_the_lifecycle_of_its_guide_and_its_state_is_stored_and_read(topic_notes, capsys):
+    blocks = re.findall(r"^```python\n(.*?)^```", CONTEXT_GUIDE, flags=re.DOTALL | re.MULTILINE)
+    names = {}
+    exec(blocks[1], names)
+    solves = [line for line in capsys.readouterr().out.splitlines() if line.startswith("solve")]
+    assert [line.split()[2] for line in solves] == ["0.0", "1.0", "0.0", "1.0", "1.0", "1.0"]
+    assert "Lever 2: gold" in solves[-1]
+    life = names["group"].lifecycles[0]
+    state = life.episodes[-1].state_after
+    assert {note.text: note.worth for note in state.notes}["- Lever 2: gold"] == 0.8125
+    again = topic_notes.TopicNotes()
+    assert again.load(again.dump(state)) == state
+
+
+def test_of_its_notes_a_task_is_shown_those_that_share_a_word_the_most_useful_first(topic_notes):
+    note, mechanism = topic_notes.Note, topic_notes.TopicNotes(most=2)
+    state = topic_notes.Notes(
+        (note("red: lever 1"), note("red: lever 2", 0.5), note("blue: lever 3"), note("red is red"))
+    )
+    prepared = mechanism.prepare(state, "rules", "The colour is red.")
+    assert prepared.state.shown == ("red is red", "red: lever 2")
+    assert "blue" not in prepared.system
+    assert mechanism.prepare(mechanism.empty(), "rules", "red").system == "rules"
+    intervention = mechanism.on_turn(state, "First I look. <look>blue</look>", None)
+    assert intervention.reply == "blue: lever 3"
+    assert mechanism.on_turn(state, "<answer>Lever 3</answer>", None) is None
+
+
+def test_it_asks_once_more_for_notes_that_cannot_be_read(topic_notes):
+    from tests.asked import answered
+
+    mechanism = topic_notes.TopicNotes()
+    before = mechanism.adopt("old")
+    late = answered(mechanism, ["no block", "<notes>\nold\nnew\nnew\n</notes>"], state=before)
+    assert (late.parsed, mechanism.text(late.state)) == (True, "old\nnew")
+    never = answered(mechanism, ["no block", "<notes><|end|></notes>"], state=before, special_tokens={"<|end|>"})
+    assert (never.parsed, never.state, never.reward) == (False, before, -0.1)
+    assert "special token <|end|>" in never.reason
+
+
+def test_a_mechanism_that_raises_costs_its_lifecycle_and_is_named(topic_notes):
+    from cod_lightning.envs.base import Reference
+    from cod_lightning.envs.levers import Levers
+    from cod_lightning.evaluation.references import scripted_sampler
+    from cod_lightning.rollout.group import run_groups
+    from cod_lightning.rollout.setting import Setting
+    from cod_lightning.types import EpisodeStatus, Split
+
+    class Forgetful(topic_notes.TopicNotes):
+        def feedback(self, state, episode):
+            raise KeyError("gone")
+
+    env, mechanism = Levers(protocol="natural"), Forgetful()
+    pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=2)
+    policy = scripted_sampler(env.reference(Reference.SCRIPTED, pack), mechanism)
+    (group,) = run_groups([pack], 1, Setting(env=env, mechanism=mechanism, sampler=policy))
+    first, *later = group.lifecycles[0].episodes
+    assert first.status is EpisodeStatus.FAILED
+    assert first.error == "ContextFailure: Forgetful raised KeyError: 'gone'"
+    assert {episode.status for episode in later} == {EpisodeStatus.SKIPPED}
+
+
+def _classes_of(guide: str) -> dict:
+    """What the Python block of a guide defines."""
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "guides" / guide).read_text(), re.DOTALL | re.M)
+    names: dict = {"__name__": "guide"}
+    exec(block, names)
+    return names
+
+
+def test_the_plan_of_its_guide_is_one(monkeypatch):
+    from cod_lightning.plans import planned
+
+    assert [f"{kind} {n}" for kind, n in planned(_classes_of("plans.md")["OnlyOnce"](), 3)] == [
+        "solve 0",
+        "update 0",
+        "solve 1",
+        "solve 2",
+    ]
+
+
+def test_the_loss_term_of_its_guide_leaves_out_tokens_without_a_score():
+    import torch
+
+    from cod_lightning.objective.terms import TermInputs
+
+    policy, nan = torch.tensor([[-1.0, -2.0, -3.0]], requires_grad=True), float("nan")
+    inputs = TermInputs(
+        policy_logprobs=policy,
+        entropies=torch.zeros(1, 3),
+        scores={"teacher": torch.tensor([[-2.0, nan, 0.0]])},
+        action_mask=torch.tensor([[True, True, False]]),
+    )
+    sums = _classes_of("loss_terms.md")["Pull"](coefficient=0.5)(inputs)
+    assert (sums.loss.item(), sums.num_missing) == (0.5, 1)
+    sums.loss.backward()
+    assert policy.grad.tolist() == [[1.0, 0.0, 0.0]]

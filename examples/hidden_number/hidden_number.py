@@ -54,7 +54,7 @@ class HiddenNumber(TextEnv):
             self.status = EpisodeStatus.MALFORMED
             return f"Not a number: {complaint or quoted(guess)}. The task is over.", 0.0, True, False, {}
         self.turns, self.success = self.turns + 1, int(guess) == self.number
-        told = "right" if self.success else "too low" if int(guess) < self.number else "too high"
+        verdict = "right" if self.success else "too low" if int(guess) < self.number else "too high"
         late = self.turns == self.max_turns and not self.success
         self.status = EpisodeStatus.TRUNCATED if late else EpisodeStatus.COMPLETED
-        return f"{int(guess)} is {told}.", float(self.success), self.success, late, {}
+        return f"{int(guess)} is {verdict}.", float(self.success), self.success, late, {}

@@ -1,0 +1,120 @@
+"""Documents name only what exists: links, files, modules, classes, config groups, keys of configs."""
+
+import ast
+import builtins
+import inspect
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from datamodules import DemonstrationDataModule, RolloutDataModule
+from modules import GRPOModule, WarmStartModule
+
+ROOT = Path(__file__).resolve().parents[1]
+TOPS = ("cod_lightning", "datamodules", "modules", "callbacks", "configs", "tests", "docs", "examples")
+GROUPS = sorted(folder.name for folder in (ROOT / "configs").iterdir() if folder.is_dir())
+RESULTS = ROOT / "docs" / "results"
+"""Pages of measurements name the configs and files of the commit that was measured; only their links are checked."""
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+YAMLS = sorted((ROOT / "configs").rglob("*.yaml"))
+FOREIGN = {"JasonHaggard", "RealMedConv", "GRPOTrainer"}
+"""Names of other projects that no file here imports."""
+
+
+@cache
+def sources() -> dict[Path, ast.Module]:
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {ROOT / name: ast.parse((ROOT / name).read_text()) for name in listed.split() if (ROOT / name).is_file()}
+
+
+@cache
+def names() -> set[str]:
+    """Of classes here, of what is imported from elsewhere, and Python's own."""
+    nodes = [node for tree in sources().values() for node in ast.walk(tree)]
+    classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    imported = {
+        a.name.rpartition(".")[2] for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for a in node.names
+    }
+    return classes | imported | set(dir(builtins)) | FOREIGN
+
+
+@cache
+def keys(section: str) -> set[str]:
+    """First parts of the keys below `data` or `model`, of training and warm start."""
+    classes = {"data": (RolloutDataModule, DemonstrationDataModule), "model": (GRPOModule, WarmStartModule)}[section]
+    return {name for one in classes for name in inspect.signature(one).parameters}
+
+
+def defined(dotted: str) -> bool:
+    """Whether a module, or a name at the top of one, is called this."""
+    parts = dotted.split(".")
+    for k in range(len(parts), 0, -1):
+        base, rest = ROOT.joinpath(*parts[:k]), parts[k:]
+        file = next((f for f in (base.with_suffix(".py"), base / "__init__.py") if f in sources()), None)
+        if file is not None:
+            return not rest or bool(re.search(rf"\b{rest[0]}\b", file.read_text()))
+    return False
+
+
+def stale(text: str) -> Iterator[str]:
+    """What the text names and is not there; a path may be the beginning of a file's name."""
+    text = re.sub(r"^```python.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    for path in re.findall(rf"(?<![\w./-])((?:{'|'.join(TOPS)})/[\w./*-]*\w)", text):
+        if not any(ROOT.glob(f"{path}*")):
+            yield f"file {path}"
+    for dotted in re.findall(r"(?<![\w./-])((?:cod_lightning|datamodules|modules|callbacks)(?:\.\w+)+)", text):
+        if not defined(dotted):
+            yield f"module or class {dotted}"
+    for group, values in re.findall(rf"(?<![\w.])\+?({'|'.join(GROUPS)})=([a-z][a-z0-9_,]*)", text):
+        for value in filter(None, values.split(",")):
+            if value not in ("null", "none") and not (ROOT / "configs" / group / f"{value}.yaml").is_file():
+                yield f"config {group}={value}"
+    for group, value in re.findall(rf"--config(?:s|_path)? ({'|'.join(GROUPS)})/([a-z0-9_]+)", text):
+        if not (ROOT / "configs" / group / f"{value}.yaml").is_file():
+            yield f"config {group}/{value}"
+    for section, key in re.findall(r"(?<![\w.])(data|model)\.([a-z]\w*)", text):
+        if key not in keys(section):
+            yield f"key {section}.{key}"
+
+
+def classes_in(page: str) -> Iterator[str]:
+    """CamelCase names in backticks that nothing here is called."""
+    for span in re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)):
+        for name in re.findall(r"(?<![\w/-])[A-Z][a-z]+(?:[A-Z][A-Za-z]*|[a-z]*(?=\.[a-z_]+\b))", span):
+            if name not in names():
+                yield f"class {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_names_only_what_exists(page):
+    text = page.read_text()
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not link.startswith("http")]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    if not page.is_relative_to(RESULTS):
+        assert [*stale(text), *classes_in(text)] == []
+
+
+def test_comments_of_configs_name_only_what_exists():
+    comments = {file: "\n".join(re.findall(r"#(?! @package)(.*)", file.read_text())) for file in YAMLS}
+    assert {str(file.relative_to(ROOT)): found for file, text in comments.items() if (found := list(stale(text)))} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see `cod_lightning/rollout/loop.py`", "file cod_lightning/rollout/loop.py"),
+        ("`cod_lightning.rollout.loop.Loop`", "module or class cod_lightning.rollout.loop.Loop"),
+        ("cod_lightning.plans.NoPlan", "module or class cod_lightning.plans.NoPlan"),
+        ("fit engine=transformers_16", "config engine=transformers_16"),
+        ("credit=episode,nothing", "config credit=nothing"),
+        ("--config experiment/nothing", "config experiment/nothing"),
+        ("`model.kl_coefficient`", "key model.kl_coefficient"),
+        ("`GroupListener` and `Levers`", "class GroupListener"),
+    ],
+)
+def test_what_is_not_there_is_found(text, found):
+    assert [*stale(text), *classes_in(text)] == [found]
