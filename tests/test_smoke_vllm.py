@@ -101,15 +101,16 @@ def test_a_server_in_a_process_of_its_own_serves_whole_steps_and_goes_with_the_r
     assert not list(weights.iterdir())
 
 
-def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp_path, cache):
+def test_two_ranks_share_one_server_and_learn_with_the_tokens_of_both(smoke, tmp_path, cache, monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "of a test")
     checkpoint = next(path.parent for path in cache.rglob("model.safetensors"))
     how = LocalServers(max_num_seqs=64, kv_cache_gb=0.25)
     server = ServerProcess(
-        how, index=0, model=checkpoint, dtype="float32", window=96, log=tmp_path / "server.log", key=""
+        how, index=0, model=checkpoint, dtype="float32", window=96, log=tmp_path / "server.log", key="of a test"
     )
     server.start()
     try:
-        server.wait(ServerClient(server.url, "", 60.0).healthy)
+        server.wait(ServerClient(server.url, "of a test", 60.0).healthy)
         few = ("--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "2", "--data.packs_per_rollout", "8")
         few += (
             "--data.val_packs",

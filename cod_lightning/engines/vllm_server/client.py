@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cod_lightning.clients.failure import without
@@ -54,7 +54,10 @@ class ServerClient:
         try:
             told = self._get("/server_info?config_format=json")["vllm_config"]
             config, room = told["model_config"], told.get("lora_config") or {}
-        except (ServerRefused, KeyError, TypeError):
+        except (ServerRefused, KeyError, TypeError) as error:
+            if "HTTP 401" in str(error):
+                remedy = "Put its key into the environment variable that data.engine.api_key_variable names."
+                raise ConfigError("data.engine.urls", self.url, "a server that accepts our key", remedy) from None
             expected = "a vLLM server of version 0.32 or newer in development mode (/server_info is missing)"
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY) from None
         if (mode := config.get("logprobs_mode")) != "processed_logprobs":
@@ -166,13 +169,19 @@ class ServerClient:
         return ServerLost(f"{self.url} cannot be reached ({without(self.key, f'{type(cause).__name__}: {cause}')})")
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def _library(key: str, encrypted: bool) -> "OpenAI":
-    """One pool of connections for all servers; without https it spares the loading of certificates."""
-    from openai import DefaultHttpxClient, OpenAI
+    from openai import OpenAI
 
-    http = DefaultHttpxClient(verify=encrypted)
-    return OpenAI(api_key=key or "none", base_url="http://none", max_retries=0, http_client=http)
+    return OpenAI(api_key=key or "none", base_url="http://none", max_retries=0, http_client=_pool(encrypted))
+
+
+@cache
+def _pool(encrypted: bool) -> Any:
+    """One pool of connections for all servers; without https it spares the loading of certificates."""
+    from openai import DefaultHttpxClient
+
+    return DefaultHttpxClient(verify=encrypted)
 
 
 def _said(error: Any) -> str:

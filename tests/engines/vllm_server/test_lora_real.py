@@ -9,6 +9,7 @@ import pytest
 from cod_lightning.adapters import adapter_weights, plain_weights, trained_weights
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
+from cod_lightning.engines.vllm_server.guard import KEY
 from cod_lightning.engines.vllm_server.process import LocalServers
 from cod_lightning.errors import ConfigError, EngineMismatch
 from cod_lightning.models import LoRAPolicy
@@ -83,8 +84,9 @@ def test_a_server_that_was_killed_gets_base_and_adapter_again(started):
     assert SelfTest()(engine, model, window=256).size <= 1e-4
 
 
-def test_a_server_that_was_started_for_a_smaller_rank_is_refused(started, base):
+def test_a_server_that_was_started_for_a_smaller_rank_is_refused(started, base, monkeypatch):
     engine, _ = started
+    monkeypatch.setenv(KEY, engine._fleet.servers[0].client.key)
     larger = adapted(LoRAPolicy, base, rank=64)
     other = VLLMServerEngine(urls=[engine._fleet.servers[0].url])
     with pytest.raises(ConfigError, match=r"room for adapters of rank 64 .* not 8"):
@@ -92,13 +94,14 @@ def test_a_server_that_was_started_for_a_smaller_rank_is_refused(started, base):
     other.close()
 
 
-def test_a_server_without_room_for_adapters_takes_merged_weights(base, tmp_path):
+def test_a_server_without_room_for_adapters_takes_merged_weights(base, tmp_path, monkeypatch):
     model = adapted(LoRAPolicy, base)
     engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), merge_adapters=True)
     engine.log_folder = tmp_path
     engine.bind(model, stop_ids=[2], window=256)
     engine.update_weights(plain_weights(model, merge=True), 1)
     assert SelfTest()(engine, model, window=256).size <= 1e-4
+    monkeypatch.setenv(KEY, engine._fleet.servers[0].client.key)
     other = VLLMServerEngine(urls=[engine._fleet.servers[0].url])
     with pytest.raises(ConfigError, match=r"room for adapters of rank 4 .* not 0"):
         other.bind(model, stop_ids=[2], window=256)
