@@ -60,9 +60,7 @@ def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
     try:
         store.claim(_identity(cli, options))
         data = cli.datamodule
-        setting = Setting(
-            env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan, rewards=data.rewards
-        )
+        setting = Setting(env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan, rewards=data.rewards)
         agent = Agent(setting, store, on_episode=lambda e: _tell(console, store, e))
         done = store.num_solved()
         pack = cli.datamodule.env.sample_pack(
@@ -72,7 +70,11 @@ def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
             console.print(f"{done} tasks are done; going on with context version {store.current().version}")
         report = store.path.parent / "stalled.txt"
         with Watchdog(
-            sampler.liveness, data.deadlines.stall_s, report, "the deployment", "deploy again to go on with the same --state"
+            sampler.liveness,
+            data.deadlines.stall_s,
+            report,
+            "the deployment",
+            "deploy again to go on with the same --state",
         ):
             agent.resume(list(pack.tasks[:done]))
             for task in pack.tasks[done:]:

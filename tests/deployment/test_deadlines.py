@@ -112,7 +112,7 @@ def deployed(state, *more):
     if child == 0:
         status = 1
         try:
-            stream = ("--split", "train", "--stream", "1", "--num_tasks", "3")
+            stream = ("--split", "TRAIN", "--stream", "1", "--num_tasks", "3")
             status = main([*BASE, "--state", str(state), *stream, *more])
         except BaseException:
             traceback.print_exc()
@@ -133,7 +133,9 @@ def test_a_standstill_ends_the_process_with_a_report_and_the_store_goes_on(tmp_p
     store = ContextStore(state, create=False)
     assert store.num_solved() == 1
     store.close()
-    inside = f"{{class_path: cod_lightning.envs.ProcessWorld, init_args: {{step_s: 1.0, num_workers: 1, world: {FAULTY}}}}}"
+    inside = (
+        f"{{class_path: cod_lightning.envs.ProcessWorld, init_args: {{step_s: 1.0, num_workers: 1, world: {FAULTY}}}}}"
+    )
     assert deployed(state, "--data.env", inside) == 0
     store = ContextStore(state, create=False)
     assert faults([one.episode for one in store.episodes()]) == [None, "WorldHung", None, None]
