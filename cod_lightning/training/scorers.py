@@ -204,7 +204,7 @@ class VLLMScorer(Scorer):
 
 
 def _prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:
-    """The log-prob of each prompt token; the first has none and is NaN. Raises `ValueError` where the answer is not one about these ids."""
+    """The log-prob of each prompt token, NaN for the first. Raises `ValueError` where the answer is not about these ids."""
     try:
         listed = answer["choices"][0]["prompt_logprobs"]
         found = [math.nan] + [float(one[str(i)]["logprob"]) for i, one in zip(ids[1:], listed[1:], strict=True)]
