@@ -191,10 +191,15 @@ def real_server(model, tokenizer, tmp_path):
         port = free.getsockname()[1]
     command = [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)),
-        *("--model", str(tmp_path / "teacher"), "--served-model-name", "teacher", "--max-model-len", "257"),
+        *("--model", str(tmp_path / "teacher"), "--served-model-name", "teacher", "--max-model-len", "256"),
         *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "8", "--kv-cache-memory-bytes", str(2**28)),
     ]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    }
     with (tmp_path / "log").open("wb") as log:
         child = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -207,7 +212,8 @@ def real_server(model, tokenizer, tmp_path):
             time.sleep(0.5)
         yield url
     finally:
-        os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
 
