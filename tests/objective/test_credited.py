@@ -9,8 +9,8 @@ from msgspec import structs
 from cod_lightning.objective.baselines import GroupMean
 from cod_lightning.objective.batch import collate, credit_table
 from cod_lightning.objective.credited import Credited, credited
-from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.objective.returns import TaskCredit
+from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import Attempt, AttemptKind
 from tests import records
