@@ -103,7 +103,7 @@ def test_an_environment_that_hangs_in_its_worker_costs_its_task(tmp_path):
 
 
 BASE = ["deploy", "--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--trainer.accelerator", "cpu"]
-FAULTY = "{class_path: tests.faulty_worlds.FaultyLevers, init_args: {faults: [hangs]}}"
+FAULTY = "{class_path: tests.faulty_worlds.FaultyLevers, init_args: {faults: [hangs], every: 2}}"
 
 
 def deployed(state, *more):
@@ -112,7 +112,7 @@ def deployed(state, *more):
     if child == 0:
         status = 1
         try:
-            stream = ("--split", "TRAIN", "--stream", "1", "--num_tasks", "3")
+            stream = ("--split", "TRAIN", "--stream", "3", "--num_tasks", "3")
             status = main([*BASE, "--state", str(state), *stream, *more])
         except BaseException:
             traceback.print_exc()
