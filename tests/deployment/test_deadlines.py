@@ -127,7 +127,7 @@ def test_a_standstill_ends_the_process_with_a_report_and_the_store_goes_on(tmp_p
     assert deployed(state, "--data.env", FAULTY, "--data.deadlines.stall_s", "2") == 70
     report = (state / "stalled.txt").read_text()
     assert "nothing has moved for 2 s in the deployment (data.deadlines.stall_s)" in report
-    assert "in the world for" in report
+    assert "deploy/1!hangs" in report
     assert "deploy again to go on with the same --state" in report
     assert "--ckpt_path last" not in report
     store = ContextStore(state, create=False)
