@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -30,6 +31,12 @@ class FakeVLLM:
         self.status = 0
         """If not 0, what a turn is answered with."""
         self.dies_with_turn = False
+        self.logprobs: Callable[[list[int]], list[float]] = lambda ids: [-1.5] * len(ids)
+        """Of the tokens of a prompt."""
+        self.vocabulary: dict[str, int] = {}
+        """Ids of words."""
+        self.spoilt: Callable[[list[int], Any], Any] = lambda ids, answer: answer
+        """What becomes of the answer about a prompt."""
         self.most_loads = 1000
         """Weights that it takes before it fails to."""
         self.prefix_cache_stuck = 0
@@ -69,6 +76,12 @@ class FakeVLLM:
             return 200, ""
         if path == "/inference/v1/generate":
             return self._turn(body)
+        if path == "/tokenize":
+            words = body["prompt"].split(" ")
+            ids = [self.vocabulary.get(word, 0) for word in words]
+            return 200, {"tokens": ids, "token_strs": words, "count": len(ids)}
+        if path == "/v1/completions":
+            return self._prompt_logprobs(body)
         if not self.dev_mode:
             return 404, {"detail": "Not Found"}
         if path == "/server_info":
@@ -92,6 +105,16 @@ class FakeVLLM:
             self.version = body["new_version"]
             return 200, {"success": True, "new_version": self.version}
         return 200, {"message": "done", "world_size": 1}
+
+    def _prompt_logprobs(self, body: dict[str, Any]) -> tuple[int, Any]:
+        if self.status:
+            return self.status, {"error": {"message": "it broke", "code": self.status}}
+        assert body["prompt_logprobs"] == 0
+        ids = body["prompt"]
+        time.sleep(self.after_s)
+        found = [{str(i): {"logprob": value, "rank": 1}} for i, value in zip(ids, self.logprobs(ids), strict=True)]
+        answer = {"choices": [{"text": "x", "prompt_logprobs": [None, *found[1:]]}]}
+        return 200, self.spoilt(ids, answer)
 
     def _adapter(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
         if not self.adapter_rank:

@@ -19,6 +19,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import locked
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.watchdog import Watchdog
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from datamodules import RolloutDataModule
@@ -66,7 +67,7 @@ def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
     try:
         store.claim(_identity(cli, options))
         data = cli.datamodule
-        setting = Setting(env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan)
+        setting = Setting(env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan, rewards=data.rewards)
         agent = Agent(setting, store, on_episode=lambda e: _tell(console, store, e))
         done = store.num_solved()
         pack = cli.datamodule.env.sample_pack(
@@ -74,9 +75,17 @@ def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
         )
         if done:
             console.print(f"{done} tasks are done; going on with context version {store.current().version}")
-        agent.resume(list(pack.tasks[:done]))
-        for task in pack.tasks[done:]:
-            agent.solve(task)
+        report = store.path.parent / "stalled.txt"
+        with Watchdog(
+            sampler.liveness,
+            data.deadlines.stall_s,
+            report,
+            "the deployment",
+            "deploy again to go on with the same --state",
+        ):
+            agent.resume(list(pack.tasks[:done]))
+            for task in pack.tasks[done:]:
+                agent.solve(task)
         _summary(console, store)
     except KeyboardInterrupt:
         console.print(f"\nStopped; {store.num_solved()} tasks are kept in {store.path}")
@@ -101,6 +110,7 @@ def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temp
         max_new_tokens=data.max_new_tokens,
         temperature=temperature,
         seed=data.seed,
+        deadlines=data.deadlines,
     )
 
 

@@ -116,12 +116,16 @@ class Agent:
         """Repeat to the environment the responses that it got; it is deterministic, so it answers the same, or is another one."""
         if episode.status is EpisodeStatus.FAILED:
             return
-        env = self.setting.env
+        env, liveness = self.setting.env, self.setting.sampler.liveness
+        identity = f"replay of task {episode.position}"
+        liveness.at(identity, "world")
         shown = [env.reset(options={"task": task})[0]]
         for turn in episode.turns:
             if turn.observation != shown[-1]:
                 break
+            liveness.at(identity, "world")
             shown.append(env.step(turn.response)[0])
+        liveness.over(identity)
         if shown != [*(turn.observation for turn in episode.turns), episode.feedback]:
             raise DataError(
                 f"task {episode.position} in {self.store.path} was played in another world than this one: at turn "

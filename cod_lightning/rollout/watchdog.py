@@ -25,10 +25,18 @@ class Watchdog:
         stall_s: For how long it may stand still; None: forever.
         file: Where the report goes, beside stderr.
         label: What is going on, for the report.
+        remedy: How to go on after it, for the report.
     """
 
-    def __init__(self, liveness: Liveness, stall_s: float | None, file: Path, label: str) -> None:
-        self.liveness, self.stall_s, self.file, self.label = liveness, stall_s, file, label
+    def __init__(
+        self,
+        liveness: Liveness,
+        stall_s: float | None,
+        file: Path,
+        label: str,
+        remedy: str = "go on with --ckpt_path last",
+    ) -> None:
+        self.liveness, self.stall_s, self.file, self.label, self.remedy = liveness, stall_s, file, label, remedy
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="rollout watchdog", daemon=True)
 
@@ -62,7 +70,7 @@ class Watchdog:
             [
                 f"error: nothing has moved for {self.stall_s:g} s in {self.label} (data.deadlines.stall_s). Live episodes:",
                 *(f"  {line}" for line in lines or ["none"]),
-                f"Stacks of all threads follow, also in {self.file}. Exit code {EXIT_STALLED}; go on with --ckpt_path last.",
+                f"Stacks of all threads follow, also in {self.file}. Exit code {EXIT_STALLED}; {self.remedy}.",
                 "",
             ]
         )

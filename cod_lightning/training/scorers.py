@@ -31,6 +31,11 @@ Forward = Callable[[PreTrainedModel, Batch], Float[Tensor, "B T"]]
 MOST_MISSING = 0.5
 """Share of a rollout's action tokens that a scorer may leave without a score; beyond, the run ends."""
 
+_MOST_SAMPLED = 1000
+"""Tokens of the vocabulary whose ids a server is asked for."""
+_SCORED = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
+"""What makes a completion the log-probs of its prompt."""
+
 
 class Scorer(ABC):
     """A model that is asked and not trained."""
@@ -94,6 +99,8 @@ class CheckpointScorer(Scorer):
 class VLLMScorer(Scorer):
     """A vLLM server's log-probs of prompt tokens; the server reads exact ids (`/v1/completions`).
 
+    The server needs a window one token longer than the policy's: it insists on sampling a token.
+
     Args:
         url: Address of the server, as in http://host:8000.
         model: Name under which the server serves the teacher.
@@ -124,6 +131,37 @@ class VLLMScorer(Scorer):
         self.url, self.model, self.api_key_variable = url.rstrip("/"), model, api_key_variable
         self.timeout_s, self.max_concurrent, self.max_bytes = timeout_s, max_concurrent, max_bytes
 
+    def check(self, key: str, vocabulary: dict[str, int]) -> None:
+        """The server is there, and the tokens that it makes of a sample of the vocabulary have the same ids here."""
+        import httpx2
+
+        tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
+        sample = " ".join(tokens[:: max(1, len(tokens) // _MOST_SAMPLED)])
+        body = {"prompt": sample, "add_special_tokens": False, "return_token_strs": True}
+
+        async def ask() -> Any:
+            async with httpx2.AsyncClient(timeout=self.timeout_s, follow_redirects=False) as http:
+                return await self._posted(http, "/tokenize", body)
+
+        try:
+            answer = asyncio.run(ask())
+            pairs = list(zip(answer["token_strs"], answer["tokens"], strict=True))
+            assert pairs, "no tokens"
+        except ConfigError:
+            raise
+        except Exception as error:
+            expected = f"a vLLM server with the model {self.model} ({' '.join(str(error).split())[:200] or type(error).__name__})"
+            raise ConfigError(f"{key}.url", self.url, expected, "Start it: vllm serve MODEL.") from None
+        if differing := [(token, number) for token, number in pairs if vocabulary.get(token) != number]:
+            token, number = differing[0]
+            expected = (
+                f"a model with the policy's tokenizer; {len(differing):,} of {len(pairs):,} tokens differ, for example "
+                f"{token!r:.40} (id {vocabulary.get(token)} here, {number} there)"
+            )
+            raise ConfigError(
+                f"{key}.model", self.model, expected, "Choose a teacher of the same family, or of the same run."
+            )
+
     def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
         """Row by row, as many at a time as may be; a row whose answer is late, broken or of other tokens has none."""
         scores = torch.full(rows.token_ids.shape, math.nan)
@@ -141,29 +179,32 @@ class VLLMScorer(Scorer):
 
             async def one(row: list[int]) -> list[float] | None:
                 async with places:
-                    with contextlib.suppress(EndpointFailure, httpx2.HTTPError, TimeoutError, ValueError):
-                        return await self._one(http, row)
-                return None
+                    try:
+                        return _prompt_logprobs(
+                            await self._posted(http, "/v1/completions", _SCORED | {"prompt": row}), row
+                        )
+                    except ConfigError:
+                        raise
+                    except Exception:  # whatever an answer does to the code that reads it costs its row
+                        return None
 
             return list(await asyncio.gather(*map(one, ids)))
 
-    async def _one(self, http: Any, ids: list[int]) -> list[float]:
-        """A number for each token; the first has none and is NaN."""
-        body = {"model": self.model, "prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
+    async def _posted(self, http: Any, route: str, body: dict[str, Any]) -> Any:
+        """What the server answers, as JSON."""
         headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
         if key := key_of(self.api_key_variable, "model.scorers.api_key_variable"):
             headers["Authorization"] = f"Bearer {key}"
+        content = json.dumps({"model": self.model} | body).encode()
         async with asyncio.timeout(self.timeout_s):
-            reply: Reply = await post(
-                http, f"{self.url}/v1/completions", json.dumps(body).encode(), headers, self.max_bytes
-            )
+            reply: Reply = await post(http, self.url + route, content, headers, self.max_bytes)
         if reply.status != 200:
             raise EndpointFailure(f"HTTP {reply.status}", without(key, reply.body.decode("utf-8", "replace")[:200]))
-        return _prompt_logprobs(json.loads(reply.body), ids)
+        return json.loads(reply.body)
 
 
 def _prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:
-    """The log-prob of each prompt token. Raises `ValueError` where the answer is not one about these ids."""
+    """The log-prob of each prompt token, NaN for the first. Raises `ValueError` where the answer is not about these ids."""
     try:
         listed = answer["choices"][0]["prompt_logprobs"]
         found = [math.nan] + [float(one[str(i)]["logprob"]) for i, one in zip(ids[1:], listed[1:], strict=True)]

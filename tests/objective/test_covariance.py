@@ -77,3 +77,12 @@ def test_nothing_is_marked_where_there_is_nothing(loss):
 def test_impossible_choices_are_refused_by_key(make, key):
     with pytest.raises(ConfigError, match=rf"model\.loss\.{key}"):
         make()
+
+
+def test_clip_cov_draws_no_token_at_or_above_the_upper_bound():
+    x = tokens(0)
+    found = by_the_definition(x)
+    loss = ClipCov(drop_fraction=0.999, cov_low=0.1, cov_high=0.5)
+    expected = {i for i, value in found.items() if 0.1 < value < 0.5}
+    assert any(value > 0.5 for value in found.values())
+    assert {tuple(i) for i in loss.mark(x, 0).nonzero().tolist()} == expected

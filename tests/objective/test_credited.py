@@ -10,6 +10,7 @@ from cod_lightning.objective.baselines import GroupMean
 from cod_lightning.objective.batch import collate, credit_table
 from cod_lightning.objective.credited import Credited, credited
 from cod_lightning.objective.returns import TaskCredit
+from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.types import Attempt, AttemptKind
 from tests import records
@@ -94,3 +95,14 @@ def test_an_attempt_without_a_reward_is_not_known_and_no_row_of_it_is_trained_on
     assert found.known(batch)[batch.attempt >= 0].tolist() == [False, True]
     counts = replace(table.attempts, action_counts=table.attempts.action_counts * 0)
     assert credited(replace(table, attempts=counts), TaskCredit(), GroupMean()).values.equal(found.values)
+
+
+def test_red_weighs_attempts_with_their_own_tokens():
+    """Long unsuccessful episodes make the sum negative; one long successful attempt makes it positive."""
+    table = credit_table(rollout())
+    plain = credited(table, TaskCredit(), GroupMean())
+    table = replace(table, action_counts=torch.where(plain.values < 0, 10, 1))
+    for tokens, tilts in ((1, True), (10_000, False)):
+        attempts = replace(table.attempts, action_counts=torch.full_like(table.attempts.action_counts, tokens))
+        found = credited(replace(table, attempts=attempts), TaskCredit(), GroupMean(), reweight=AdaptiveRED())
+        assert (found.temperature > 0) == tilts

@@ -1,5 +1,7 @@
 """Adaptive RED weights."""
 
+import math
+
 import pytest
 import torch
 
@@ -68,3 +70,9 @@ def test_autocast_and_junk_at_invalid_places_change_nothing():
     assert found.temperature == exact.temperature
     assert found.values.dtype == torch.float32
     assert torch.equal(found.values, exact.values)
+
+
+def test_the_bisection_ends_where_the_tilted_sum_is_zero():
+    """e^(1/T) = 3 e^(-1/T), so T = 2 / ln 3."""
+    out = AdaptiveRED()(torch.tensor([[[1.0], [-1.0]]]), torch.tensor([[[1], [3]]]), torch.ones(1, 2, 1).bool())
+    assert out.temperature == pytest.approx(2 / math.log(3), abs=0.05)

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from cod_lightning.objective.baselines import GroupMean
 from cod_lightning.objective.batch import credit_table
+from cod_lightning.objective.credited import credited
 from cod_lightning.objective.returns import EpisodeCredit
 from cod_lightning.reports.advantages import Credit, credit_of
 from tests.records import group
@@ -63,3 +64,13 @@ def test_a_foreign_class_path_gives_a_reason_and_is_not_run(tmp_path, capsys):
 
 def test_no_config_gives_a_reason(tmp_path):
     assert "no config.yaml" in str(credit_of(tmp_path / "config.yaml"))
+
+
+def test_they_are_scaled_by_the_group_where_the_training_scales_so(tmp_path):
+    plain = _credit(tmp_path)
+    scaled, unscaled = replace(plain, scale="group").of(GROUP), plain.of(GROUP)
+    assert scaled is not None
+    assert unscaled is not None
+    expected = credited(credit_table([GROUP]), EpisodeCredit(), GroupMean(), "group").values
+    torch.testing.assert_close(torch.tensor([scaled.advantages]), expected)
+    assert scaled.advantages != unscaled.advantages

@@ -126,3 +126,11 @@ def test_a_pack_has_signal_if_any_of_its_episodes_has_an_advantage():
 def test_when_no_pack_has_signal_nothing_is_left():
     found = plan(batch(), advantages() * 0, filter_packs=True)
     assert len(found.rows) == found.num_action_tokens == found.num_episodes == 0
+
+
+def test_rows_of_negative_advantages_alone_are_signal_as_those_of_positive_ones_are():
+    for filter_packs in (False, True):
+        up, down = (plan(batch(), sign * advantages(), filter_packs=filter_packs) for sign in (1, -1))
+        assert len(up.rows) > 0
+        assert torch.equal(up.rows, down.rows)
+        assert up.num_action_tokens == down.num_action_tokens

@@ -1,0 +1,231 @@
+"""A vLLM server that scores given tokens: aligned, checked at the start, and masked where it fails."""
+
+import contextlib
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+import torch
+
+from cod_lightning.errors import ConfigError, ScorerFailed
+from cod_lightning.models import TinyPolicy
+from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.objective.terms import KL, TermInputs
+from cod_lightning.training.scorers import CheckpointScorer, VLLMScorer, check_missing, scoring
+from tests.stubs import WordWorld
+from tests.vllm_server import FakeVLLM
+
+TINY = {"hidden_size": 64, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 64, "window": 256}
+LENGTHS = [9, 2, 6, 4]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return TinyPolicy(**TINY).tokenizer(WordWorld().words())
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    torch.manual_seed(0)
+    return TinyPolicy(**TINY).model(tokenizer).eval()
+
+
+@pytest.fixture
+def server(tokenizer, model):
+    fake = FakeVLLM()
+    fake.vocabulary = tokenizer.get_vocab()
+    fake.logprobs = lambda ids: [0.0, *by_definition(model, ids)]
+    yield fake
+    fake.die()
+
+
+@torch.no_grad()
+def by_definition(model, ids):
+    """The log-prob of each token but the first, given those before."""
+    scores = torch.log_softmax(model(torch.tensor([ids])).logits[0].float(), dim=-1)
+    return [float(scores[t - 1, ids[t]]) for t in range(1, len(ids))]
+
+
+def forward(model, rows):
+    """Row by row, where the policy acted."""
+    found = torch.zeros(rows.token_ids.shape)
+    for row, length in enumerate(rows.lengths.tolist()):
+        found[row, 1:length] = torch.tensor(by_definition(model, rows.token_ids[row, :length].tolist()))
+    return found.masked_fill(~rows.action_mask, 0.0)
+
+
+def rows():
+    """Right-padded rows of several lengths; all but the first token are actions in the first two, some in the others."""
+    rng = torch.Generator().manual_seed(0)
+    width = max(LENGTHS)
+    lengths = torch.tensor(LENGTHS)
+    inside = torch.arange(width) < lengths[:, None]
+    mask = inside & (torch.arange(width) > torch.tensor([0, 0, 2, 1])[:, None])
+    one = torch.ones(4, 1, 1)
+    return Batch(
+        token_ids=torch.randint(3, 40, (4, width), generator=rng).masked_fill(~inside, 0),
+        action_mask=mask,
+        behaviour_logprobs=torch.zeros(4, width),
+        episode_index=torch.tensor([(g, 0, 0) for g in range(4)]),
+        attempt=torch.full((4,), -1),
+        policy_version=torch.zeros(4, dtype=torch.long),
+        lengths=lengths,
+        credit=CreditTable(rewards=one, valid=one.bool(), action_counts=one.long(), kinds=torch.zeros(1).long()),
+        num_action_tokens=int(mask.sum()),
+    )
+
+
+def scorer(server, **kwargs):
+    return VLLMScorer(server.url, "teacher", **({"timeout_s": 5.0} | kwargs))
+
+
+def test_a_server_s_scores_are_those_of_the_checkpoint_that_it_serves(server, model, tmp_path):
+    model.save_pretrained(tmp_path)
+    batch = rows()
+    found = scorer(server).score(batch, forward)
+    assert batch.action_mask[0, 1], "the first action token has only one token before it"
+    assert torch.allclose(found, CheckpointScorer(str(tmp_path)).score(batch, forward), atol=1e-6)
+    assert (found[batch.action_mask] < 0).all()
+    assert (found[~batch.action_mask] == 0).all()
+
+
+def test_the_policy_s_tokenizer_passes_and_another_is_refused_by_key_with_a_remedy(server, tokenizer):
+    scorer(server).check("model.scorers.teacher", tokenizer.get_vocab())
+    server.vocabulary = {word: number + (word == "w7") for word, number in server.vocabulary.items()}
+    with pytest.raises(ConfigError) as caught:
+        scorer(server).check("model.scorers.teacher", tokenizer.get_vocab())
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.startswith(
+        "model.scorers.teacher.model is teacher; expected a model with the policy's tokenizer; 1 of "
+    )
+    assert "'w7'" in line
+    assert "Choose a teacher of the same family" in line
+
+
+@pytest.mark.parametrize("trouble", ["down", "no such route"])
+def test_a_server_that_is_not_there_at_the_start_is_refused_by_key(server, tokenizer, trouble):
+    if trouble == "down":
+        server.die()
+    else:
+        server.answer = lambda path, body: (404, {"detail": "Not Found"})
+    with pytest.raises(ConfigError, match=r"model\.scorers\.teacher\.url is http://127.*expected a vLLM server"):
+        scorer(server).check("model.scorers.teacher", tokenizer.get_vocab())
+
+
+def _with_logprobs(change):
+    return lambda answer: {"choices": [{"prompt_logprobs": change(answer["choices"][0]["prompt_logprobs"])}]}
+
+
+NONSENSE = {
+    "fewer tokens": _with_logprobs(lambda listed: listed[:-1]),
+    "more tokens": _with_logprobs(lambda listed: [*listed, listed[-1]]),
+    "other tokens": _with_logprobs(lambda listed: [None, *({"99": {"logprob": -1.0}} for _ in listed[1:])]),
+    "no log-probs": _with_logprobs(lambda listed: None),
+    "above 0": _with_logprobs(lambda listed: [None, *({k: {"logprob": 1.0} for k in one} for one in listed[1:])]),
+    "not a number": _with_logprobs(
+        lambda listed: [None, *({k: {"logprob": math.nan} for k in one} for one in listed[1:])]
+    ),
+    "beyond a float": _with_logprobs(
+        lambda listed: [None, *({k: {"logprob": -(10**400)} for k in one} for one in listed[1:])]
+    ),
+    "text": lambda answer: "<html>",
+    "a list": lambda answer: [],
+    "too deep": lambda answer: "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_an_answer_that_is_not_about_these_tokens_costs_its_row_alone(server, name):
+    batch = rows()
+    hit = batch.token_ids[2, :6].tolist()
+    whole = scorer(server).score(batch, forward)
+    server.spoilt = lambda ids, answer: NONSENSE[name](answer) if ids == hit else answer
+    with scoring("teacher"):
+        found = scorer(server).score(batch, forward)
+    assert found[2, batch.action_mask[2]].isnan().all()
+    assert torch.equal(found[[0, 1, 3]], whole[[0, 1, 3]])
+    num_action = batch.num_action_tokens
+    sums = KL(to="teacher")(
+        TermInputs(
+            policy_logprobs=torch.zeros_like(found).requires_grad_(),
+            entropies=torch.zeros_like(found),
+            scores={"teacher": found},
+            action_mask=batch.action_mask,
+        )
+    )
+    assert sums.num_missing == int(batch.action_mask[2].sum())
+    assert sums.loss.isfinite()
+    check_missing("teacher", sums.num_missing, num_action)
+
+
+@pytest.mark.parametrize("trouble", ["down", "HTTP 500", "hangs"])
+def test_a_server_that_fails_in_a_rollout_leaves_its_tokens_without_a_score(server, trouble):
+    batch = rows()
+    if trouble == "down":
+        server.die()
+    elif trouble == "hangs":
+        server.after_s = 3.0
+    else:
+        server.status = 500
+    found = scorer(server, timeout_s=0.3).score(batch, forward)
+    assert found[batch.action_mask].isnan().all()
+    assert (found[~batch.action_mask] == 0).all()
+    with pytest.raises(ScorerFailed, match=r"gave no log-prob for 14 of 14 action tokens"):
+        check_missing("teacher", int(found.isnan().sum()), batch.num_action_tokens)
+
+
+@pytest.fixture
+def real_server(model, tokenizer, tmp_path):
+    """The URL of vLLM with the tiny model and its tokenizer."""
+    model.save_pretrained(tmp_path / "teacher")
+    tokenizer.save_pretrained(tmp_path / "teacher")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(port)),
+        *("--model", str(tmp_path / "teacher"), "--served-model-name", "teacher", "--max-model-len", "256"),
+        *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "8", "--kv-cache-memory-bytes", str(2**28)),
+    ]
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    }
+    with (tmp_path / "log").open("wb") as log:
+        child = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        for _ in range(500):
+            assert child.poll() is None, (tmp_path / "log").read_text()[-3000:]
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
+                if answer.status == 200:
+                    break
+            time.sleep(0.5)
+        yield url
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+@pytest.mark.vllm
+@pytest.mark.timeout(600)
+def test_the_prompt_log_probs_of_vllm_are_those_of_the_training_forward(real_server, model, tokenizer):
+    made, batch = VLLMScorer(real_server, "teacher"), rows()
+    made.check("model.scorers.teacher", tokenizer.get_vocab())
+    found = made.score(batch, forward)
+    gap = float((found - forward(model, batch)).abs().max())
+    print(f"largest gap: {gap:.1e}")
+    assert gap <= 1e-4
+    other = {word: number + 1 for word, number in tokenizer.get_vocab().items()}
+    with pytest.raises(ConfigError, match="the policy's tokenizer"):
+        made.check("model.scorers.teacher", other)
