@@ -55,10 +55,11 @@ def test_the_timeline_leads_to_episodes_and_their_texts(opened: Opened, tmp_path
     assert "sibling 1" in page.locator(".details header").inner_text()
 
 
-def test_the_difference_of_contexts_is_marked_word_by_word(opened: Opened, tmp_path: Path) -> None:
+def test_an_update_shows_the_entry_that_it_added(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", GROUPS))
     page.locator(".episode").nth(1).click()
-    assert page.locator("#episode ins").all_inner_texts() == ["left is up", "put in"]
+    assert page.locator("#episode ins").all_inner_texts() == ["left is up"]
+    assert page.locator("#episode .entries li.added").count() == 1
     assert page.locator("#episode .context del").count() == 0
 
 

@@ -106,8 +106,7 @@ class Details {
   }
 
   update(one) {
-    const before = this.life.e.slice(0, this.episode).reverse().find((earlier) => !earlier.u);
-    return block("Context, before and after", differenceView(this.text(before ? before.a : one.b), this.text(one.a)));
+    return block("What the update changed in the context", entriesView(one.d.map(([kind, before, after]) => [kind, this.text(before), this.text(after)])));
   }
 
   turns(one) {

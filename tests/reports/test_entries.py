@@ -1,0 +1,41 @@
+"""The difference of two contexts, entry by entry."""
+
+import pytest
+
+from cod_lightning.reports.entries import entry_changes
+
+
+def changed(before: str, after: str) -> list[tuple[str, str, str]]:
+    return [(one.kind.value, one.before, one.after) for one in entry_changes(before, after)]
+
+
+def test_an_entry_is_replaced_by_the_one_that_resembles_it_and_not_by_its_neighbour() -> None:
+    before = "1. red is up\n2. blue is down\n3. green is slow"
+    after = "1. red is up\n4. walls hurt\n3. green is fast"
+    assert changed(before, after) == [
+        ("kept", "1. red is up", "1. red is up"),
+        ("removed", "2. blue is down", ""),
+        ("added", "", "4. walls hurt"),
+        ("replaced", "3. green is slow", "3. green is fast"),
+    ]
+
+
+def test_a_context_of_one_entry_is_replaced_even_by_other_words() -> None:
+    assert changed("all is well", "turn back") == [("replaced", "all is well", "turn back")]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "one\n\ntwo"])
+def test_the_same_text_has_no_changes(text: str) -> None:
+    assert {kind for kind, _, _ in changed(text, text)} <= {"kept"}
+
+
+def test_an_empty_context_only_gains_and_loses() -> None:
+    assert changed("", "a b\nc") == [("added", "", "a b"), ("added", "", "c")]
+    assert changed("a b\nc", "") == [("removed", "a b", ""), ("removed", "c", "")]
+
+
+def test_both_texts_can_be_read_off_the_changes() -> None:
+    before, after = "a 1\nb 2\nc 3\nd 4", "b 2\nd 5\ne 6\na 1"
+    found = changed(before, after)
+    assert [a for _, _, a in found if a] == after.splitlines()
+    assert sorted(b for _, b, _ in found if b) == sorted(before.splitlines())
