@@ -27,7 +27,7 @@ _ABOUT = """Success (share of tasks solved) and reward by position: means with 9
 answers legally at random; *memoryless* is the scripted policy with its context hidden from every solve prompt (memory that the
 world itself gives, where it does, stays); *scripted* has perfect memory and plays every task as well as we know how
 (Bayes-optimally where that can be computed); *oracle* knows what is hidden. They run through the same rollout and evaluation code
-as a model. The scripted policy is a reference, not a ceiling: whoever explores more in early tasks than pays there can do better
+as a model. The scripted policy is a reference, not a ceiling: a policy that explores more than pays in early tasks can do better
 later."""
 
 

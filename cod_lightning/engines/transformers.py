@@ -2,7 +2,7 @@
 
 Every iteration of `_pump` first lets all lifecycles that can go on hand in their next request, then feeds those requests' *new*
 ids and the last token of every dialogue in flight in one forward pass, without padding. While few turns are over the others get a
-token or two more, so that decoding and playing change places less often. Nobody waits at a position; a dialogue's keys and values
+token or two more, so that decoding and playing change places less often. No turn waits at a position; a dialogue's keys and values
 stay in its slot until the episode releases it, and the beginning of its first prompt is copied where some slot has it.
 """
 
@@ -111,7 +111,7 @@ class TransformersEngine(Engine):
         self._reset()
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
-        """Copy weights by name; every parameter must be given. Refused while turns are in flight."""
+        """Copy weights by name; every parameter must be there. Refused while turns are in flight."""
         model = self._bound().model
         if self._dialogues:
             raise EngineFailure(f"{len(self._dialogues)} dialogues are live; weights change only between rollouts")
@@ -136,7 +136,7 @@ class TransformersEngine(Engine):
         return await future
 
     def release(self, dialogue: str) -> None:
-        """Free the dialogue's slot, for whoever waits for one."""
+        """Free the dialogue's slot for a waiting turn."""
         if known := self._dialogues.pop(dialogue, None):
             heapq.heappush(self._free_slots, known.slot)
             if self._waiting:
@@ -156,7 +156,7 @@ class TransformersEngine(Engine):
         return self._forward
 
     async def _pump(self) -> None:
-        """Prefill and decode until nobody can go on; whatever goes wrong reaches everybody who waits.
+        """Prefill and decode until no turn can go on; an exception reaches all waiting turns.
 
         Who waits for a slot while all are held by dialogues whose worlds take their time is woken by `release`.
         """
@@ -300,8 +300,8 @@ class TransformersEngine(Engine):
 
     def _deliver(self) -> None:
         """Resolve the turns that are over."""
-        said = self._table.said(_slots(self._over))
-        for turn, (ids, logprobs) in zip(self._over, said, strict=True):
+        sampled = self._table.sampled(_slots(self._over))
+        for turn, (ids, logprobs) in zip(self._over, sampled, strict=True):
             dialogue, fed = turn.dialogue, ids[:-1]
             dialogue.num_cached += len(fed)
             dialogue.digest = digest(fed, dialogue.digest)

@@ -1,4 +1,4 @@
-"""Whether a suite can be played at all: asked before anything is played, so that a refusal takes seconds and not hours."""
+"""Checks that a suite can be played, before the first rollout: a refusal takes seconds and not hours."""
 
 import copy
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""From what was played to `evaluation.json`, whose shape is in `schema.py`."""
+"""Writes `evaluation.json` from played conditions; its shape is in `schema.py`."""
 
 import json
 import os

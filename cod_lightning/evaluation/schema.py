@@ -1,4 +1,4 @@
-"""`evaluation.json`: the one file that says how well a run's policy connects the dots. Its keys are a fixed interface.
+"""`evaluation.json`: how well a run's policy connects the dots, suite by suite. Its keys are a fixed interface.
 
 Missing numbers are null, never NaN and never 0. `success` is a share of lifecycles, `_ci95` a 95 % interval over packs. Keys
 that are not required came later; files of earlier runs do without them.
@@ -103,7 +103,7 @@ class Recovery(TypedDict):
 
 
 class Figures(TypedDict):
-    """What the conditions say when they are put side by side."""
+    """Comparisons of the conditions within packs."""
 
     area: dict[str, Both]
     """Area under the position curve, the mean over positions: `trained`, then every control."""

@@ -74,7 +74,7 @@ class Suite:
         self._check_change(size)
 
     def within(self, world: TextEnv, pack_size: int) -> "Suite":
-        """The suite with nothing left open, beside a training in this world: its own world, wrapped, and its pack size."""
+        """The suite with world and pack size settled for a training in this world; the world is wrapped as `wrap` asks."""
         env, size = self.env or world, self.pack_size or pack_size
         self._check_change(size)
         if self.wrap is Wrap.RALPH_LOOP:

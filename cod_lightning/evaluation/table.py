@@ -18,7 +18,7 @@ CellWriter = Callable[[PositionRecord], Text]
 
 
 def print_table(results: Results, console: Console, note: str = "") -> None:
-    """Print one table for each suite, what it means, and the note (say, what the demonstrations already contained)."""
+    """Print one table for each suite, what it means, and the note (for example, what the demonstrations already contained)."""
     for name, record in results["suites"].items():
         _print_suite(name, record, console)
     for checkpoint, suites in results.get("checkpoints", {}).items():

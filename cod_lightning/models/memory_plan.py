@@ -50,7 +50,7 @@ class RunSizes:
     has_reference: bool = False
     """Whether a frozen copy of the initial policy is kept."""
     scorer_bytes: int = 0
-    """Of the weights of other models in this process whose log-probs terms need."""
+    """Of the weights of further models in this process, whose log-probs loss terms need."""
     gradient_checkpointing: bool = False
     num_tokens: int
     """Of the largest micro-batch."""
@@ -61,7 +61,7 @@ class RunSizes:
     num_cached_tokens: int = 0
     """Keys and values that the engine keeps, in tokens."""
     engine_bytes: int | None = None
-    """All that the engine takes, where it is told how much to take."""
+    """All that the engine takes, where its settings fix it."""
     num_shards: int = 1
     """Processes over which weights, gradients and moments are divided."""
     on_gpu: bool = True
@@ -159,7 +159,7 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
         Item(
             "weights",
             base_bytes(model, run.weight_bytes, four_bit=run.four_bit) / run.num_shards,
-            _base_told(run),
+            _base_line(run),
             "" if run.four_bit else _FEWER,
         ),
         Item("adapter", 4 * adapter / run.num_shards, f"{adapter / 1e6:.1f} M in float32", "lower model.policy.rank"),
@@ -204,7 +204,7 @@ def base_bytes(model: ModelSizes, weight_bytes: int, *, four_bit: bool) -> float
     return small * _NF4 + (model.num_weights - small) * weight_bytes
 
 
-def _base_told(run: RunSizes) -> str:
+def _base_line(run: RunSizes) -> str:
     return (
         f"linear layers in NF4, the rest {run.weight_bytes} bytes" if run.four_bit else f"{run.weight_bytes} bytes each"
     )
@@ -212,8 +212,8 @@ def _base_told(run: RunSizes) -> str:
 
 def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[Item]:
     if run.engine_bytes is not None:
-        told = "its share: weights and cache"
-        return [Item("engine", run.engine_bytes, told, "lower data.engine.gpu_memory_utilization or kv_cache_gb")]
+        text = "its share: weights and cache"
+        return [Item("engine", run.engine_bytes, text, "lower data.engine.gpu_memory_utilization or kv_cache_gb")]
     copied = plain if run.engine_copies_base else 0
     cached = 2 * model.num_layers * model.key_value * run.weight_bytes
     return [

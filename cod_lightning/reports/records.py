@@ -120,7 +120,7 @@ class Shelf:
 
 
 def number(value: float | None) -> float | None:
-    """Five digits; None where it is missing or not finite, which JSON cannot say."""
+    """Five digits; None where it is missing or not finite, which JSON cannot hold."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(f"{value:.5g}")

@@ -161,8 +161,8 @@ def _notes(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[str
     for cell in cells:
         for record in cell.records:
             if record.status is not JobStatus.FINISHED:
-                said = f": {record.error}" if record.error else ""
-                yield f"{cell.label}, seed {record.seed}, is not in the figures, {record.status}{said}"
+                reason = f": {record.error}" if record.error else ""
+                yield f"{cell.label}, seed {record.seed}, is not in the figures, {record.status}{reason}"
     spent = [tokens for one in records for tokens in one["cost"]["sampled_tokens_range"] or ()]
     if spent and max(spent) > _EQUAL * min(spent):
         yield (
@@ -173,4 +173,4 @@ def _notes(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[str
     if len(several) > 1:
         yield "Cells were run with different seeds; differences are over the seeds that both sides have."
     if min(len(one["seeds"]) for one in records) < 2:
-        yield "Some cells have one seed; their intervals are over packs alone and say nothing about another training."
+        yield "Some cells have one seed; their intervals are over packs alone and do not cover another training."
