@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Turn:
-    """A request on its way."""
+class _VLLMRequest:
+    """A request in flight, and the future of its output."""
 
     request: Request
     future: "asyncio.Future[Any]"
@@ -26,7 +26,7 @@ class Driver:
     """Hands requests in and outputs back.
 
     Args:
-        llm: A vLLM that lives in this process and has no other user.
+        llm: A vLLM that runs in this process and has no other user.
         stop_ids: Ids that end a turn; no others do, not even those of the checkpoint's own settings.
     """
 
@@ -35,8 +35,8 @@ class Driver:
         self.adapter: "LoRARequest | None" = None
         """What every request is sampled with, beside the base."""
         self._num_requests = 0
-        self._waiting: list[_Turn] = []
-        self._in_flight: dict[str, _Turn] = {}
+        self._waiting: list[_VLLMRequest] = []
+        self._in_flight: dict[str, _VLLMRequest] = {}
         self._driving: asyncio.Task[None] | None = None
 
     @property
@@ -49,7 +49,7 @@ class Driver:
         loop = asyncio.get_running_loop()
         if self._driving is None or self._driving.get_loop() is not loop:
             self.forget()
-        turn = _Turn(request, loop.create_future())
+        turn = _VLLMRequest(request, loop.create_future())
         self._waiting.append(turn)
         if self._driving is None or self._driving.done():
             self._driving = loop.create_task(self._drive())

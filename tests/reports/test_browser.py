@@ -107,7 +107,7 @@ def test_words_are_coloured_by_the_gap_between_policy_and_sampler(opened: Opened
     assert "The policy had moved by 2 updates since it sampled" in legend
     page.locator(".episode").nth(1).click()
     assert page.locator("input[value=gap]").is_checked()
-    assert page.locator(".colouring-box .scale-says").inner_text().startswith("Not coloured")
+    assert page.locator(".colouring-box .scale-note").inner_text().startswith("Not coloured")
     assert page.locator(".turns .word[style]").count() == 0
     assert "For 2 there is no line in train_logprobs.jsonl." in page.locator("#episode").inner_text()
 

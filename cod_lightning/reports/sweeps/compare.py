@@ -173,4 +173,4 @@ def _notes(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[str
     if len(several) > 1:
         yield "Cells were run with different seeds; differences are over the seeds that both sides have."
     if min(len(one["seeds"]) for one in records) < 2:
-        yield "Some cells have one seed; their intervals are over packs alone and do not cover another training."
+        yield "Some cells have one seed; their intervals are over packs alone and say nothing about another training."
