@@ -1,4 +1,4 @@
-"""Every control does to a rollout what it says, seen by an agent that repeats what it is shown."""
+"""Every control changes a rollout as documented, seen by an agent that repeats what it is shown."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_a_blanked_context_is_written_and_never_shown() -> None:
         assert second.context_before == first.context_after, "the writer sees its context"
 
 
-def test_without_context_nobody_is_asked_and_a_prompt_is_the_rules_alone() -> None:
+def test_without_context_no_update_is_played_and_a_prompt_is_the_rules_alone() -> None:
     for group in echoed(SUITE, ConditionKind.NO_CONTEXT, WORLD):
         assert shown(group) == [rules()] * 3
         assert [update.status for update in group.lifecycles[0].updates] == [EpisodeStatus.SKIPPED] * 2
@@ -82,7 +82,7 @@ def test_an_oracle_s_context_changes_with_the_rule() -> None:
         assert all(colour in third for colour in colours)
 
 
-def test_a_scripted_agent_makes_use_of_a_context_that_it_is_given() -> None:
+def test_a_scripted_agent_makes_use_of_the_context_shown() -> None:
     suite = Suite(name="levers", num_packs=40, controls=CONTROLS)
     world = Levers(protocol="compact")
     played = {}
@@ -106,12 +106,14 @@ def test_a_scripted_agent_makes_use_of_a_context_that_it_is_given() -> None:
 
 def test_without_its_memory_a_world_shows_an_empty_map_in_every_task() -> None:
     world = GridNavigation(side_min=4, side_max=4, levels=3)
-    told = {}
+    observed = {}
     for control in (ConditionKind.TRAINED, ConditionKind.NO_WORLD_MEMORY):
         policy = world.reference(Reference.SCRIPTED, SUITE.packs(world)[0])
         groups = echoed(SUITE, control, world, policy=policy)
-        told[control] = [[s.turns[0].observation for s in group.lifecycles[0].solves] for group in groups]
-    for remembered, forgotten in zip(told[ConditionKind.TRAINED], told[ConditionKind.NO_WORLD_MEMORY], strict=True):
+        observed[control] = [[s.turns[0].observation for s in group.lifecycles[0].solves] for group in groups]
+    for remembered, forgotten in zip(
+        observed[ConditionKind.TRAINED], observed[ConditionKind.NO_WORLD_MEMORY], strict=True
+    ):
         assert remembered[0] == forgotten[0]
         assert forgotten[2].count("?") > remembered[2].count("?")
 
@@ -134,18 +136,18 @@ def test_the_oracle_knows_the_rule_before_and_after_a_change() -> None:
         assert [update.status for update in life.updates].count(EpisodeStatus.SKIPPED) == 1
 
 
-def test_packs_are_the_same_whoever_plays() -> None:
+def test_packs_are_the_same_under_every_condition() -> None:
     ids = [[group.pack for group in echoed(SUITE, c, WORLD)] for c in (ConditionKind.TRAINED, ConditionKind.NO_CONTEXT)]
     assert ids[0] == ids[1] == SUITE.packs(Levers())
 
 
 class Counting(RolloutMonitor):
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.begun: list[str] = []
         self.lives = 0
 
     def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
-        self.said.append(f"{label} {num_lifecycles} {num_tasks}")
+        self.begun.append(f"{label} {num_lifecycles} {num_tasks}")
 
     def episode(self, episode: Episode) -> None: ...
 
@@ -154,9 +156,9 @@ class Counting(RolloutMonitor):
 
 
 @pytest.mark.parametrize("control", [ConditionKind.NO_CONTEXT, ConditionKind.SCRIPTED])
-def test_whoever_watches_is_told_of_every_lifecycle(control: ConditionKind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_monitor_gets_every_lifecycle(control: ConditionKind, monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = Counting()
     monkeypatch.setattr("tests.evaluation.echoes.RolloutMonitor", lambda: monitor)
     echoed(SUITE, control, WORLD)
-    assert monitor.said == [f"test_echo_{control} 3 3"]
+    assert monitor.begun == [f"test_echo_{control} 3 3"]
     assert monitor.lives == 3
