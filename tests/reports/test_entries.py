@@ -1,8 +1,13 @@
 """The difference of two contexts, entry by entry."""
 
+from pathlib import Path
+
 import pytest
 
 from cod_lightning.reports.entries import entry_changes
+from cod_lightning.reports.report import read_runs, report_data
+from tests.records import group
+from tests.reports.made_runs import write_run
 
 
 def changed(before: str, after: str) -> list[tuple[str, str, str]]:
@@ -39,3 +44,11 @@ def test_both_texts_can_be_read_off_the_changes() -> None:
     found = changed(before, after)
     assert [a for _, _, a in found if a] == after.splitlines()
     assert sorted(b for _, b, _ in found if b) == sorted(before.splitlines())
+
+
+def test_a_report_holds_the_entries_that_an_update_changed(tmp_path: Path) -> None:
+    made = group("a", [[True, False]], context="left is up\ndown is far")
+    _, lives = report_data(read_runs([write_run(tmp_path, [made])]))
+    (update,) = (episode for episode in lives["lifecycles"][0]["e"] if episode["u"])
+    texts = [(kind, lives["strings"][before], lives["strings"][after]) for kind, before, after in update["d"]]
+    assert texts == [("added", "", "left is up"), ("added", "", "down is far")]
