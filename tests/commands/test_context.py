@@ -15,15 +15,17 @@ TEXTS = ("1. red is up\n2. blue is down", "1. red is left\n3. be quick")
 def state(tmp_path: Path) -> list[str]:
     store = ContextStore(tmp_path)
     for position, text in enumerate(TEXTS):
-        update = Episode(
-            kind=EpisodeKind.UPDATE,
-            position=position,
-            status=EpisodeStatus.COMPLETED,
-            reward=0.0,
-            success=True,
-            context_after=text,
-        )
-        store.add(f"task {position}", update, 0.0, "{}")
+        for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE):
+            is_update = kind is EpisodeKind.UPDATE
+            episode = Episode(
+                kind=kind,
+                position=position,
+                status=EpisodeStatus.COMPLETED,
+                reward=0.0,
+                success=True,
+                context_after=text if is_update else "",
+            )
+            store.add(f"task {position}", episode, 0.0, "{}" if is_update else None)
     store.close()
     return ["--state", str(tmp_path)]
 
