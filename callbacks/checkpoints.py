@@ -104,18 +104,18 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
                 shards = digests(path.glob(f"__{trainer.global_rank}_*"))
         except (OSError, RuntimeError, CheckpointException) as error:
             failure = error
-        everyone = gathered((None if failure is None else self._said(failure, needed), shards))
-        said = [text for text, _ in everyone if text]
-        if not said and trainer.is_global_zero:
+        everyone = gathered((None if failure is None else self._message(failure, needed), shards))
+        messages = [text for text, _ in everyone if text]
+        if not messages and trainer.is_global_zero:
             try:
                 self._finish(trainer.global_step, {name: digest for _, of in everyone for name, digest in of.items()})
             except OSError as error:
-                failure, said = error, [self._said(error, needed)]
-        said = trainer.strategy.broadcast(said)
-        if said:
+                failure, messages = error, [self._message(error, needed)]
+        messages = trainer.strategy.broadcast(messages)
+        if messages:
             if trainer.is_global_zero:
                 self.folder.clear()
-            raise SaveFailed(said[0]) from failure
+            raise SaveFailed(messages[0]) from failure
 
     def _finish(self, num_updates: int, shards: dict[str, str]) -> None:
         path = self.folder.unfinished(num_updates)
@@ -129,7 +129,7 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
         if self.keep is not None:
             remove(self.folder.kept()[self.keep :])
 
-    def _said(self, error: BaseException, needed: int) -> str:
+    def _message(self, error: BaseException, needed: int) -> str:
         """What a person can act on."""
         if not _no_room(error):
             return f"no checkpoint could be written in {self.folder.path} ({type(error).__name__}: {error})."
@@ -161,7 +161,7 @@ class RunConfig(Callback):
 def _validate_again(checkpoint: dict[str, Any]) -> None:
     """Make the run that resumes from this checkpoint, saved while a validation was abandoned, begin with that validation.
 
-    Lightning goes back to a validation whose counts say that a batch was begun and not finished; where the counts say that
+    Lightning goes back to a validation whose counts show that a batch was begun and not finished; where the counts say that
     none was begun it takes the validation for done (`_EvaluationLoop.update_restart_stage`, Lightning 2.6).
     """
     counts = checkpoint["loops"]["fit_loop"][_VALIDATION]

@@ -7,7 +7,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.evaluation.conditions import PolicyLabel
+from cod_lightning.evaluation.condition_kinds import OF_TRAINED
 from cod_lightning.evaluation.packs_file import write_packs
 from cod_lightning.evaluation.results import PlayedCondition, write_results
 
@@ -34,7 +34,7 @@ class Evaluation(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """One condition of one suite was played."""
-        trained = batch.condition.policy is PolicyLabel.TRAINED
+        trained = batch.condition.kind in OF_TRAINED
         checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
         self.played.append(replace(batch, checkpoint=checkpoint))
 

@@ -70,7 +70,7 @@ class StopSignals(Callback, RolloutObserver):
                 os.kill(os.getpid(), number)
             return
         self._at = time.monotonic()
-        if self.received:  # another rank has said so already
+        if self.received:  # another rank has decided so already
             return
         self.received = number
         name, when = signal.Signals(number).name, "now" if self._interruptible else "after this update"
@@ -142,7 +142,7 @@ class StopSignals(Callback, RolloutObserver):
     # ------------------------------------------------------------------ the end
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
-        """Save what was trained; then say how to go on, and have Slurm begin the job again if it asked for that."""
+        """Save what was trained; then print how to go on, and have Slurm begin the job again if it asked for that."""
         if not isinstance(exception, Stopped):
             return
         if trainer.state.fn == "fit" and self._exact and self.checkpoint is not None and trainer.global_step > 0:
@@ -182,7 +182,7 @@ def _requeue() -> None:
     job = os.environ["SLURM_JOB_ID"] if array is None else f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}"
     try:
         done = subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, check=False)
-        said = done.stderr.strip() if done.returncode else ""
+        answer = done.stderr.strip() if done.returncode else ""
     except OSError as error:
-        said = str(error)
-    print(f"scontrol requeue {job}: {said or 'done'}", file=sys.stderr, flush=True)
+        answer = str(error)
+    print(f"scontrol requeue {job}: {answer or 'done'}", file=sys.stderr, flush=True)

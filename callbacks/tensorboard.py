@@ -111,8 +111,8 @@ def contexts_as_markdown(lifecycle: Lifecycle) -> str:
     for solve in lifecycle.solves:
         outcome = {True: "solved", False: "not solved", None: "missing"}[solve.success]
         lines.append(f"position {solve.position}: {outcome}; context: {solve.context_before or '(none)'}")
-    said = "\n".join(visible(line).replace("\n", "\n    ") for line in lines)
-    return fenced("\n".join("\n    ".join(story.wrapped(line)) for line in said.split("\n")))
+    text = "\n".join(visible(line).replace("\n", "\n    ") for line in lines)
+    return fenced("\n".join("\n    ".join(story.wrapped(line)) for line in text.split("\n")))
 
 
 def position_figure(history: Sequence[Curve]) -> "Figure":

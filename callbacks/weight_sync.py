@@ -15,7 +15,7 @@ from cod_lightning.rollout.runner import RolloutRunner
 class WeightSync(Callback):
     """Copies the trained weights into the engine of every rank; every sync is a new policy version.
 
-    Sharded weights are put together tensor by tensor: an engine has to take all that it is given, since all ranks take part.
+    Sharded weights are put together tensor by tensor: an engine has to take every tensor, since all ranks take part.
 
     An engine that was asked to (`data.engine.sleep`) sleeps while training goes on; a sync wakes it, weights first.
 

@@ -1,7 +1,7 @@
 """The online data of CoD-Train, for Lightning: what `TrainingRollouts`, validation and suites play, as loaders."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,8 @@ from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError, DataError
-from cod_lightning.evaluation.conditions import Condition, PolicyLabel, conditions
+from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
+from cod_lightning.evaluation.conditions import Condition, conditions
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
@@ -153,8 +154,8 @@ class RolloutDataModule(ItemDataModule):
         num_updates = updates_per_rollout * passes_per_rollout
         self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner)
         """The updates to come; where a training stops and resumes."""
-        self.policy_label = str(PolicyLabel.TRAINED)
-        """Whose conditions of a suite `test` plays."""
+        self.test_kinds: Collection[ConditionKind] = OF_TRAINED
+        """Kinds of conditions that `test` plays of each suite."""
         self._suite_player = SuitePlayer(self.runner)
         self._chat: Chat | None = None
         self._suites_checked = False
@@ -281,7 +282,7 @@ class RolloutDataModule(ItemDataModule):
             (suite, condition)
             for suite in self.suites
             for condition in conditions(suite)
-            if condition.policy == self.policy_label
+            if condition.kind in self.test_kinds
         ]
 
     # ------------------------------------------------------------------ rollouts

@@ -1,8 +1,11 @@
 """Suites that nobody played: outcomes drawn at random from known rates."""
 
+from collections.abc import Collection
+
 import numpy as np
 
-from cod_lightning.evaluation.conditions import PolicyLabel, conditions
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
@@ -11,8 +14,8 @@ NUM_PACKS = 400
 TRAINED, COLD = (0.4, 0.6, 0.7, 0.9), (0.3, 0.3, 0.3, 0.3)
 
 
-def play(suite: Suite, policy: PolicyLabel | None = None) -> list[PlayedCondition]:
-    """Every condition of the suite (of one policy), with successes drawn at random; the warm start is best at 0.5."""
+def play(suite: Suite, kinds: Collection[ConditionKind] = tuple(ConditionKind)) -> list[PlayedCondition]:
+    """Every condition of the suite (of these kinds), with successes drawn at random; the warm start is best at 0.5."""
     played = []
     for index, condition in enumerate(conditions(suite)):
         rates = np.array(TRAINED if condition.name == "trained" else COLD) + 0.1 * (condition.temperature == 0.5)
@@ -20,6 +23,6 @@ def play(suite: Suite, policy: PolicyLabel | None = None) -> list[PlayedConditio
         success = (np.random.default_rng(index).random((NUM_PACKS, 4)) < rates).astype(float)
         ids = tuple(map(str, range(NUM_PACKS)))
         outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=ids)
-        if policy in (None, condition.policy):
+        if condition.kind in kinds:
             played.append(PlayedCondition(suite=suite, condition=condition, env="lake", outcomes=outcomes))
     return played

@@ -6,10 +6,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cod_lightning", "datamodules", "modules", "callbacks")
-SHARED = {"_Turn"}
-"""Names that two classes still have; the list only gets shorter."""
-CALLABLES: set[str] = set()
-"""Types of functions that still share their name with another, or with a class."""
 
 
 def definitions() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
@@ -31,16 +27,10 @@ def definitions() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
 def test_two_classes_never_share_a_name() -> None:
     classes, _ = definitions()
     assert len(classes) > 300
-    assert {name: files for name, files in classes.items() if len(files) > 1 and name not in SHARED} == {}
-
-
-def test_a_name_that_is_no_longer_shared_leaves_the_list() -> None:
-    classes, aliases = definitions()
-    assert {name for name in SHARED if len(classes[name]) < 2} == set()
-    assert {name for name in CALLABLES if len(aliases[name]) + len(classes[name]) < 2} == set()
+    assert {name: files for name, files in classes.items() if len(files) > 1} == {}
 
 
 def test_two_types_of_functions_never_share_a_name() -> None:
     classes, aliases = definitions()
     shared = {name: files for name, files in aliases.items() if len(files) + len(classes.get(name, [])) > 1}
-    assert {name: files for name, files in shared.items() if name not in CALLABLES} == {}
+    assert shared == {}

@@ -35,21 +35,21 @@ _HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradien
 
 
 def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, accepted: bool) -> None:
-    """Refuse to go on from the checkpoint with another config (YAML), unless that is accepted; then say what changed.
+    """Refuse to go on from the checkpoint with another config (YAML), unless that is accepted; then print what changed.
 
     Everything but `_FREE` has to be the same for the run to be what it would have been without the interruption. An epoch that was
     begun has to keep its length in any case.
     """
     kept = checkpoint.content.get("run_config")
     if kept is None:
-        print(f"warning: {checkpoint.path} does not hold its config; nothing is compared", file=sys.stderr)
+        print(f"warning: {checkpoint.path} does not hold its config; configs are not compared", file=sys.stderr)
         return
     before = {**kept["config"], "number of processes": kept["num_processes"]}
     after = {**yaml.safe_load(config), "number of processes": num_processes}
-    changed = [(key, said) for key, said in differences(before, after) if not key.startswith(_FREE)]
+    changed = [(key, values) for key, values in differences(before, after) if not key.startswith(_FREE)]
     if not changed:
         return
-    listed = "; ".join(f"{key}: {said}" for key, said in changed)
+    listed = "; ".join(f"{key}: {values}" for key, values in changed)
     if not accepted:
         expected = f"a checkpoint of a run with this config; between that run and this one changed {listed}"
         remedy = "Undo the changes, or add --accept_changes true to go on with them."

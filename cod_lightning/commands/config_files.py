@@ -5,7 +5,7 @@
 becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition comes first, typed overrides later, and
 `--print_config` shows (and reloads as) the result.
 
-`in_domain` among `data.suites` stands for what `configs/suite/in_domain.yaml` says. Such a file holds one suite, or a list of
+`in_domain` among `data.suites` stands for the contents of `configs/suite/in_domain.yaml`. Such a file holds one suite, or a list of
 them. Its `env` may be the name of a shipped world; a suite without a `name` has that of its file.
 """
 
@@ -81,8 +81,8 @@ def _content(path: Path, key: str, name: object) -> Any:
     try:
         return yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        said = " ".join(str(error).split())
-        raise ConfigError(key, name, "a YAML file", f"Correct it: {said}.") from error
+        reason = " ".join(str(error).split())
+        raise ConfigError(key, name, "a YAML file", f"Correct it: {reason}.") from error
 
 
 # ---------------------------------------------------------------------- command lines

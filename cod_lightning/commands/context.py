@@ -1,6 +1,5 @@
-"""`context log|show|diff|revert`: look at what a deployed agent has written down, and go back to an earlier version."""
+"""`context log|show|diff|revert`: inspect the context of a deployed agent, and make an earlier version current."""
 
-import difflib
 import time
 from collections.abc import Sequence
 
@@ -10,17 +9,18 @@ from rich.text import Text
 
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.deployment.store import ContextStore
+from cod_lightning.reports.entries import ChangeKind, entry_changes
 from cod_lightning.terminal import Screen
 
 
 def run(argv: Sequence[str]) -> int:
-    """Dispatch."""
+    """Run one of the four actions and return the exit status."""
     parser = OneLine(prog=f"{program()} context", description="Inspect the context of a deployed agent.")
     actions = parser.add_subcommands()
     for name, does in (
         ("log", "every version with its task, time and reward"),
         ("show", "the text of a version"),
-        ("diff", "what changed between two versions"),
+        ("diff", "the entries added, removed and replaced between two versions"),
         ("revert", "make an earlier version current again"),
     ):
         action = OneLine(description=does)
@@ -74,15 +74,16 @@ def _diff(store: ContextStore, options: object, console: Console) -> None:
     new_number, old_number = getattr(options, "new", None), getattr(options, "old", None)
     new = store.current() if new_number is None else store.version(new_number)
     old = store.version(max(0, new.version - 1) if old_number is None else old_number)
-    lines = difflib.unified_diff(
-        old.text.splitlines(), new.text.splitlines(), f"version {old.version}", f"version {new.version}", lineterm=""
-    )
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    shown = list(lines)
-    for line in shown:
-        console.print(Text(line, style=colours.get(line[:1], "")))
-    if not shown:
-        console.print(f"versions {old.version} and {new.version} are the same")
+    console.print(f"from version {old.version} to version {new.version}:")
+    for change in (changes := entry_changes(old.text, new.text)):
+        if change.kind is ChangeKind.KEPT:
+            console.print(Text(f"  {change.before}"))
+        if change.before and change.kind is not ChangeKind.KEPT:
+            console.print(Text(f"- {change.before}", style="red"))
+        if change.after and change.kind is not ChangeKind.KEPT:
+            console.print(Text(f"+ {change.after}", style="green"))
+    if all(change.kind is ChangeKind.KEPT for change in changes):
+        console.print(f"versions {old.version} and {new.version} have the same entries")
 
 
 def _revert(store: ContextStore, options: object, console: Console) -> None:

@@ -1,7 +1,7 @@
 """The evaluation at the end of `fit` and of `test`: the trained policy, then what it started from, then the table."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from callbacks import Evaluation
 from cod_lightning.adapters import adapter_weights, trained_weights
 from cod_lightning.envs.facts import TeacherDials
-from cod_lightning.evaluation.conditions import PolicyLabel
+from cod_lightning.evaluation.condition_kinds import OF_TRAINED, REFERENCES, ConditionKind
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Results
 from cod_lightning.evaluation.table import print_table
@@ -38,14 +38,14 @@ def evaluate(
         trainer.test(module, data, verbose=False)
     for checkpoint in checkpoints:
         trainer.test(module, data, ckpt_path=checkpoint, verbose=False)
-    _pass(trainer, module, data, PolicyLabel.REFERENCE)
+    _pass(trainer, module, data, REFERENCES)
     if warm_start is not None:
         trained = copy.deepcopy(trained_weights(module.model))
         # with an adapter the base is still there, and an adapter of zeros adds nothing to it
         zeros = {name: weight.detach() * 0 for name, weight in adapter_weights(module.model).items()}
         load_whole(module.model, zeros or load_file(warm_start / "model.safetensors"))
         try:
-            _pass(trainer, module, data, PolicyLabel.WARM_START)
+            _pass(trainer, module, data, (ConditionKind.WARM_START,))
         finally:
             module.model.load_state_dict(trained, strict=False)
     if trainer.is_global_zero:
@@ -60,14 +60,14 @@ def evaluate(
     evaluation.played.clear()
 
 
-def _pass(trainer: Any, module: Any, data: Any, label: PolicyLabel) -> None:
+def _pass(trainer: Any, module: Any, data: Any, kinds: Collection[ConditionKind]) -> None:
     """One more pass of `test`, of other conditions."""
-    data.policy_label = label
+    data.test_kinds = kinds
     try:
         if data.test_conditions():
             trainer.test(module, data, verbose=False)
     finally:
-        data.policy_label = PolicyLabel.TRAINED
+        data.test_kinds = OF_TRAINED
 
 
 def _of(results: Results, evaluation: Evaluation) -> Results:

@@ -1,4 +1,4 @@
-"""`export`: a trained policy as a Hugging Face folder, with a model card that says what was measured and what was not."""
+"""`export`: a trained policy as a Hugging Face folder, with a model card of what was measured and what was not."""
 
 import os
 import platform

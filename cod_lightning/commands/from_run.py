@@ -28,7 +28,7 @@ _ELSEWHERE = {
     "precision": None,
     "plugins": None,
 }
-"""Keys of `trainer` that say which machine the run was trained on."""
+"""Keys of `trainer` that describe the machine of the training."""
 
 
 class FromRunCLI(TrainCLI):
@@ -47,10 +47,15 @@ class FromRunCLI(TrainCLI):
             action="store_true",
             help="Let the run's config name classes of other packages than this project's own; naming one runs its module.",
         )
-        parser.add_argument("--weights_only", type=bool | None, default=None, help="Of `fit`, whose configs have it.")
+        parser.add_argument(
+            "--weights_only",
+            type=bool | None,
+            default=None,
+            help="Accepted since configs of `fit` have it; without effect.",
+        )
 
     def before_instantiate_classes(self) -> None:
-        """Nothing is trained here, so the Trainer is the plainest there is."""
+        """The plainest Trainer, since this command does not train."""
         self.asked = yaml.safe_load(self.parser.dump(self.config, skip_none=False))
         for key, value in _ELSEWHERE.items():
             setattr(self.config.trainer, key, value)

@@ -85,7 +85,7 @@ class CodCLI(LightningCLI):
         parser.add_argument("--checkpoint_every", type=int | None, default=None, help=text)
         text = "Newest checkpoints that `fit` keeps; 2, so that there is one before. null: all."
         parser.add_argument("--keep_checkpoints", type=int | None, default=2, help=text)
-        text = "Let `fit --ckpt_path` go on with another config than the checkpoint's; it says what changed."
+        text = "Let `fit --ckpt_path` go on with another config than the checkpoint's; it prints what changed."
         parser.add_argument("--accept_changes", type=bool, default=False, help=text)
         parser.link_arguments("seed_everything", "data.seed")
 
@@ -153,7 +153,7 @@ class CodCLI(LightningCLI):
         return trainer
 
     def house_callbacks(self) -> list[Callback]:
-        """Callbacks of every run; one given in the config replaces its own kind."""
+        """Callbacks of every run; one in the config replaces its own kind."""
         return [Progress()]
 
     def _own(self) -> Any:
@@ -199,13 +199,13 @@ def quieten() -> None:
 
 def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     """Where the run writes: as configured, else where its checkpoint lies, else runs/NAME, numbered on if taken."""
-    given = config.trainer.default_root_dir
+    folder = config.trainer.default_root_dir
     resuming = bool(config.get("ckpt_path"))
-    if given is not None:
-        root = Path(given)
+    if folder is not None:
+        root = Path(folder)
         if fitting and (root / "config.yaml").exists() and not (config.overwrite or resuming):
             remedy = "Name another one, or add --overwrite true."
-            raise ConfigError("trainer.default_root_dir", given, "a folder without a run", remedy)
+            raise ConfigError("trainer.default_root_dir", folder, "a folder without a run", remedy)
         return root
     folder = Path(config.get("ckpt_path") or "").parent
     if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file():

@@ -1,4 +1,4 @@
-"""`plan`: what a training would hold in memory, against what a device has; nothing is loaded."""
+"""`plan`: the memory that a training would need, against a device's; no weights are loaded."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from modules import GRPOModule
 
 
 class PlanCLI(TrainCLI):
-    """`TrainCLI` that builds nothing and looks at what would be."""
+    """`TrainCLI` that builds model and data with a Trainer on the CPU."""
 
     command = "plan"
 
@@ -24,7 +24,7 @@ class PlanCLI(TrainCLI):
         super().add_arguments_to_parser(parser)
         text = "Memory of the GPU in GiB; null: of the device here."
         parser.add_argument("--gpu_gb", type=float | None, default=None, help=text)
-        text = "Of `fit`, whose configs have it."
+        text = "Accepted since configs of `fit` have it; without effect."
         parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
         parser.add_argument("--weights_only", type=bool | None, default=None, help=text)
 
@@ -47,8 +47,8 @@ def run(argv: Sequence[str]) -> int:
     if not (isinstance(policy, PretrainedPolicy) and policy.path):
         expected = "a policy from a folder or the hub, whose size is worth a plan"
         raise ConfigError("model.policy", type(policy).__name__, expected, "Choose model=pretrained, lora or qlora.")
-    if (given := cli.config.gpu_gb) is not None and not given > 0:
-        raise ConfigError("--gpu_gb", given, "above 0", "24 is a common one.")
-    plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, given)
+    if (gpu_gb := cli.config.gpu_gb) is not None and not gpu_gb > 0:
+        raise ConfigError("--gpu_gb", gpu_gb, "above 0", "24 is a common one.")
+    plan = plan_of(cli.model, cli.datamodule, cli.asked_trainer, gpu_gb)
     show(plan, Screen())
     return 0 if plan.fits else 1

@@ -113,7 +113,7 @@ class Game(RolloutMonitor, TextPolicy):
         return self.solved
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Show what the environment says, and ask the player."""
+        """Show the environment's words, and ask the player."""
         if len(messages) == 2:
             self.console.print(Rule(f"task {len(self.solved) + 1} of {len(self.pack)}"))
             if not self.solved:

@@ -15,8 +15,9 @@ from cod_lightning.commands.worlds import parse_world, shipped_worlds, world_par
 from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.condition_kinds import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
-from cod_lightning.evaluation.references import Comparison, ReferenceRow, play_reference, summarise
+from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
 from cod_lightning.evaluation.view import with_interval
 from cod_lightning.markdown import table
 from cod_lightning.terminal import Screen
@@ -26,7 +27,7 @@ _ABOUT = """Success (share of tasks solved) and reward by position: means with 9
 answers legally at random; *memoryless* is the scripted policy with its context hidden from every solve prompt (memory that the
 world itself gives, where it does, stays); *scripted* has perfect memory and plays every task as well as we know how
 (Bayes-optimally where that can be computed); *oracle* knows what is hidden. They run through the same rollout and evaluation code
-as a model. The scripted policy is a reference, not a ceiling: whoever explores more in early tasks than pays there can do better
+as a model. The scripted policy is a reference, not a ceiling: a policy that explores more than pays in early tasks can do better
 later."""
 
 
@@ -68,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
         for row in measured[-1].rows:
             mean = sum(e.mean for e in row.reward) / len(row.reward)
             failed = f" ({row.num_failed} failed)" if row.num_failed else ""
-            shown.add_row(f"{row.comparison}{failed}", *(f"{e.mean:.2f}" for e in row.success), f"{mean:.3f}")
+            shown.add_row(f"{row.kind}{failed}", *(f"{e.mean:.2f}" for e in row.success), f"{mean:.3f}")
         console.print(shown)
     if options.out:
         _write(Path(options.out), measured, options)
@@ -85,14 +86,14 @@ def _measure(name: str, world: TextEnv, options: Any) -> Measured:
     rows: list[ReferenceRow] = []
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Screen(stderr=True), transient=True) as progress:
-        bar = progress.add_task(name, total=len(Comparison) * options.num_packs)
-        for comparison in Comparison:
-            progress.update(bar, description=f"{name}: {comparison}")
+        bar = progress.add_task(name, total=len(REFERENCES) * options.num_packs)
+        for kind in REFERENCES:
+            progress.update(bar, description=f"{name}: {kind}")
             lives = []
-            for life in play_reference(world, packs, comparison, mechanism):
+            for life in play_reference(world, packs, kind, mechanism):
                 lives.append(life)
                 progress.advance(bar)
-            rows.append(summarise(comparison, lives))
+            rows.append(summarise(kind, lives))
     return Measured(name, world.name, tuple(rows), time.perf_counter() - begun)
 
 
@@ -131,15 +132,13 @@ def _markdown(measured: Measured) -> Iterator[str]:
     failed = sum(row.num_failed for row in measured.rows)
     yield f"## {measured.name}" + (f"\n\n{failed} lifecycles failed and are left out." if failed else "")
     for quantity in ("success", "reward"):
-        lines = [
-            [row.comparison, *(with_interval(e.known, e.ci95) for e in getattr(row, quantity))] for row in measured.rows
-        ]
+        lines = [[row.kind, *(with_interval(e.known, e.ci95) for e in getattr(row, quantity))] for row in measured.rows]
         yield table([quantity, *map(str, range(len(measured.rows[0].success)))], lines)
 
 
 def _record(row: ReferenceRow) -> dict[str, Any]:
     return {
-        "policy": str(row.comparison),
+        "policy": str(row.kind),
         "packs": row.num_packs,
         "failed_lifecycles": row.num_failed,
         "malformed_episodes": row.num_malformed,

@@ -9,7 +9,7 @@ from cod_lightning.trusted import OWN, only_from
 
 
 def run(argv: Sequence[str]) -> int:
-    """Write the report and say where it is."""
+    """Write the report and print its path."""
     parser = OneLine(
         prog=f"{program()} report",
         description="Write one HTML file about a run, or several runs side by side: success by position, training curves, and "

@@ -20,13 +20,13 @@ def newest(folder: Path, *, needed: bool) -> Path | None:
     """
     kept = CheckpointFolder(folder)
     path, damaged = kept.usable()
-    told = "; ".join(f"{bad} is damaged: {reason}" for bad, reason in damaged)
+    listed = "; ".join(f"{bad} is damaged: {reason}" for bad, reason in damaged)
     if path is None and damaged:
-        raise DataError(f"{told}. No checkpoint in {folder} is whole; begin anew with --overwrite true.")
+        raise DataError(f"{listed}. No checkpoint in {folder} is whole; begin anew with --overwrite true.")
     if path is None and needed:
         read_checkpoint(kept.last)
     if path is not None and damaged:
-        print(f"warning: {told}. Going on from the one before, {path}", file=sys.stderr)
+        print(f"warning: {listed}. Going on from the one before, {path}", file=sys.stderr)
     return path
 
 

@@ -21,7 +21,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import locked
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
 
-_DESCRIPTION = """Train every combination of the values given for each key, and compare: GROUP=A,B chooses in a config group,
+_DESCRIPTION = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
 key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the
 launcher's own. Finished jobs are skipped, interrupted ones go on, failed ones begin anew. Ends with 1 if a job failed."""
 
@@ -105,7 +105,10 @@ def _run(jobs: Sequence[Job], root: Path, launcher: str, at_once: int, hydra: Se
     known = {job.folder: read_record(job.folder) for job in todo if (job.folder / "job.json").is_file()}
     for folder, record in known.items():
         if still_runs(folder, record):  # its sweep was killed and has left it behind
-            expected, remedy = "a folder in which nobody works", f"End process {record.pid}, or wait: {record.label}."
+            expected, remedy = (
+                "a folder that no other process uses",
+                f"End process {record.pid}, or wait: {record.label}.",
+            )
             raise ConfigError("--out", root, expected, remedy)
     _check([job for job in todo if job.record.kind is JobKind.FIT])
     for job in todo:
@@ -134,9 +137,9 @@ def _check(jobs: Sequence[Job]) -> None:
         return
     print(f"checking {len(cells)} cells", flush=True)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        for job, said in zip(cells, pool.map(build_error, [job.config for job in cells]), strict=True):
-            if said is not None:
-                raise ConfigError("sweep", job.record.label, "a cell that can be built", said)
+        for job, reason in zip(cells, pool.map(build_error, [job.config for job in cells]), strict=True):
+            if reason is not None:
+                raise ConfigError("sweep", job.record.label, "a cell that can be built", reason)
 
 
 def build_error(config: dict[str, Any]) -> str | None:
@@ -172,7 +175,7 @@ def _failures(jobs: Sequence[Job]) -> int:
 
 
 def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
-    """Compare what is finished; print what it says and write it down."""
+    """Compare the finished cells; print the comparison and write it."""
     from cod_lightning.reports.sweeps.compare import compare, write_results
     from cod_lightning.reports.sweeps.page import page, sentences
     from cod_lightning.reports.sweeps.plots import write_plots

@@ -114,12 +114,12 @@ def _outcome(folder: Path, kind: JobKind, code: int) -> tuple[JobStatus, str | N
         log = (folder / "log.txt").read_text(errors="replace")
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         telling = [line for line in lines[-20:] if _TELLING.search(line)]
-        return JobStatus.FAILED, (telling or lines or ["it wrote nothing"])[-1].removeprefix("error: ")
+        return JobStatus.FAILED, (telling or lines or ["it wrote no output"])[-1].removeprefix("error: ")
     evaluation = folder / "evaluation.json"
     text = evaluation.read_text(encoding="utf-8") if evaluation.is_file() else ""
     if text and ((folder / "report.html").is_file() if kind is JobKind.FIT else '"warm_start' in text):
         return JobStatus.FINISHED, None
-    return JobStatus.INTERRUPTED, "it ended before its evaluation did (told to stop by a signal?)"
+    return JobStatus.INTERRUPTED, "it ended before its evaluation did (stopped by a signal?)"
 
 
 def check_launcher(launcher: str) -> None:
@@ -156,9 +156,9 @@ def launch(folders: Sequence[Path], root: Path, launcher: str, num_at_once: int,
         with _typed([*line, f"job={numbers}", *hydra]):
             task()
     except (HydraException, OmegaConfBaseException) as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         typed = " ".join([launcher, *hydra])
-        raise ConfigError("--launcher", typed, "one that Hydra can start", f"It says: {said}") from error
+        raise ConfigError("--launcher", typed, "one that Hydra can start", f"Hydra's error: {reason}") from error
 
 
 def run_numbered(config: "DictConfig") -> str:
@@ -171,7 +171,7 @@ def run_numbered(config: "DictConfig") -> str:
 
 @contextlib.contextmanager
 def _typed(line: list[str]) -> Iterator[None]:
-    """`hydra.main` reads sys.argv, and lets errors through where it is told to."""
+    """`hydra.main` reads sys.argv; HYDRA_FULL_ERROR lets errors through."""
     argv, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv, os.environ["HYDRA_FULL_ERROR"] = ["sweep", *line], "1"
     try:

@@ -107,8 +107,8 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
         parsed = OverridesParser.create().parse_overrides(addressed)
         (batch,) = BasicSweeper.split_arguments(parsed, None)
     except HydraException as error:
-        said = " ".join(str(error).split())
-        raise ConfigError("sweep", " ".join(lines), "axes that Hydra can read", f"It says: {said}") from error
+        reason = " ".join(str(error).split())
+        raise ConfigError("sweep", " ".join(lines), "axes that Hydra can read", f"Hydra's error: {reason}") from error
     return batch
 
 

@@ -85,14 +85,14 @@ def on_loopback(trainer: Any) -> Iterator[None]:
             _LOOPBACK, port, is_master=True, wait_for_workers=False, multi_tenant=True, master_listen_fd=server.detach()
         )
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
-    told = {"MASTER_ADDR": _LOOPBACK, "MASTER_PORT": str(port)}
+    settings = {"MASTER_ADDR": _LOOPBACK, "MASTER_PORT": str(port)}
     if loopback is not None and _GLOO not in os.environ:
-        told[_GLOO] = loopback
-    os.environ.update(told)
+        settings[_GLOO] = loopback
+    os.environ.update(settings)
     try:
         yield
     finally:
-        for name in told:
+        for name in settings:
             os.environ.pop(name, None)
         del store
 

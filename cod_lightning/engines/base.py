@@ -39,7 +39,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Completion(Struct, frozen=True, kw_only=True):
-    """What the policy said."""
+    """The response of the policy."""
 
     action_ids: tuple[int, ...]
     """Sampled ids, the stop token included."""
@@ -107,14 +107,14 @@ class Engine(ABC):
         """Training begins: give the device's memory back, if the engine was asked to. Until it is woken it serves nothing."""
 
     def wake(self, part: Literal["weights", "kv_cache"]) -> None:
-        """Take memory again, if it was given back: first for weights, which a sync then brings, then for the cache."""
+        """Take memory again, if it was released: first for weights, which a sync then brings, then for the cache."""
 
     def update_weights(self, weights: Iterable[tuple[str, "torch.Tensor"]], policy_version: int) -> None:
         """Take new weights; every token sampled from here on carries `policy_version`."""
         self.policy_version = policy_version
 
     def report(self) -> str:
-        """What serving has taken so far, for the person who runs it; empty where there is nothing to tell."""
+        """The cost of serving so far, as a line for the person who runs it; may be empty."""
         return ""
 
 

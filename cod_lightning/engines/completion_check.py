@@ -1,4 +1,4 @@
-"""Whether a completion can be what it says: looked at once, for every engine, before it becomes a turn."""
+"""Checks a completion of any engine once, before it becomes a turn."""
 
 import math
 
@@ -38,7 +38,7 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
     if not isinstance(completion.stop, StopReason) or not isinstance(completion.policy_version, int):
         raise BadCompletion(f"stop {completion.stop!r}, policy version {completion.policy_version!r}")
     if completion.prompt_digest != prompt_digest:
-        raise BadCompletion("its digest says that it goes on from other ids than those of the prompt")
+        raise BadCompletion("its digest shows that it continues other ids than those of the prompt")
     return completion
 
 

@@ -28,7 +28,7 @@ class OpenAIEngine(Engine):
     Args:
         model: Name of the model at the endpoint.
         base_url: As in https://host/v1; null takes it from the environment variable OPENAI_BASE_URL.
-        leave_out: Sampling fields that the endpoint does not take; its own defaults then hold, whatever a suite says.
+        leave_out: Sampling fields that the endpoint does not take; its own defaults then hold, even against a suite's.
         settings: Those of `ChatClient`.
     """
 
@@ -49,7 +49,7 @@ class OpenAIEngine(Engine):
         self._stop_id = 0
 
     def bind(self, model: "nn.Module", stop_ids: Iterable[int], window: int | None = None) -> None:
-        """See that all is there to begin with; nothing is sent yet."""
+        """Check the settings; no request is sent yet."""
         if not isinstance(model, Speller):
             found = type(model).__name__
             raise ConfigError("model.policy", found, "a policy without weights", "Choose model=endpoint.")

@@ -35,7 +35,7 @@ class Openings:
             del self._in_order[bisect_left(self._in_order, (ids, slot))]
 
     def longest(self, ids: Ids) -> tuple[int, int]:
-        """A slot that begins with as many of these ids as any, and how many; (0, 0) where nobody is known."""
+        """A slot that begins with as many of these ids as any, and how many; (0, 0) where no slot is in use."""
         at = bisect_left(self._in_order, (ids, -1))
         most, where = 0, 0
         for opening, slot in self._in_order[max(0, at - 1) : at + 1]:

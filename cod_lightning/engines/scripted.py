@@ -10,7 +10,7 @@ from cod_lightning.types import Message, StopReason
 
 
 class ScriptedEngine(Engine):
-    """Says what `reply` says.
+    """Answers with the text of `reply`.
 
     Args:
         reply: From the dialogue and a random generator (seeded by the request) to the response's text.
@@ -32,8 +32,8 @@ class ScriptedEngine(Engine):
             encoded = self._encode(self._reply(request.messages, random.Random(request.noise_seed)))
         except Exception as error:
             raise EngineFailure(f"the scripted policy raised {type(error).__name__}: {error}") from error
-        said = takewhile(lambda token_id: token_id != self._stop_id, encoded)
-        ids = (*said, self._stop_id)[: request.max_new_tokens]
+        action = takewhile(lambda token_id: token_id != self._stop_id, encoded)
+        ids = (*action, self._stop_id)[: request.max_new_tokens]
         return Completion(
             action_ids=ids,
             behaviour_logprobs=(0.0,) * len(ids),

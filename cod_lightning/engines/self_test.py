@@ -22,7 +22,7 @@ Inside = Callable[[PreTrainedModel, Callable[[], Tensor]], Tensor]
 """Calls the function as the model's forward pass: where ranks share its parameters out, they have to be put together for it."""
 
 _TEMPERATURES = (0.0, 2.0)
-"""Greedy, and hot enough that a policy which is sure of itself still says unlikely tokens, whose log-probs tell most."""
+"""Greedy, and hot enough that even a peaked policy samples unlikely tokens, whose log-probs differ most."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,11 @@ def largest_gap(
     """The prompt continued by the engine, greedily and at temperature 2, each token scored by the model; a NaN is infinite."""
     completions = asyncio.run(_continue(engine, prompt, num_new))
     with context():
-        scored, half = _score(model, prompt, [said.action_ids for said in completions], inside)
+        scored, half = _score(model, prompt, [completion.action_ids for completion in completions], inside)
     strict = engine.precision == "float32" and not half
     gaps: list[Gap] = []
-    for said, own in zip(completions, scored, strict=True):
-        for t, (theirs, ours) in enumerate(zip(said.behaviour_logprobs, own, strict=True)):
+    for completion, own in zip(completions, scored, strict=True):
+        for t, (theirs, ours) in enumerate(zip(completion.behaviour_logprobs, own, strict=True)):
             size = abs(theirs - ours)
             gaps.append(Gap(size if size == size else float("inf"), t, theirs, ours, strict))
     return max(gaps, key=lambda gap: gap.size)

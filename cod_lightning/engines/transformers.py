@@ -2,7 +2,7 @@
 
 Every iteration of `_pump` first lets all lifecycles that can go on hand in their next request, then feeds those requests' *new*
 ids and the last token of every dialogue in flight in one forward pass, without padding. While few turns are over the others get a
-token or two more, so that decoding and playing change places less often. Nobody waits at a position; a dialogue's keys and values
+token or two more, so that decoding and playing change places less often. No turn waits at a position; a dialogue's keys and values
 stay in its slot until the episode releases it, and the beginning of its first prompt is copied where some slot has it.
 """
 
@@ -46,7 +46,7 @@ class _Dialogue(Struct):
     """Of the cached ids: what the model really conditioned on."""
 
 
-class _Turn(Struct, eq=False):
+class _TurnInFlight(Struct, eq=False):
     """A request in flight."""
 
     request: Request
@@ -89,10 +89,10 @@ class TransformersEngine(Engine):
         self._free_slots: list[int] = list(range(self.max_dialogues))
         """A heap: live dialogues stay side by side, where the cache is read without a copy."""
         self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
-        self._joining: list[_Turn] = []
-        self._decoding: dict[int, _Turn] = {}
+        self._joining: list[_TurnInFlight] = []
+        self._decoding: dict[int, _TurnInFlight] = {}
         """By slot."""
-        self._over: list[_Turn] = []
+        self._over: list[_TurnInFlight] = []
         self._pumping: asyncio.Task[None] | None = None
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
@@ -111,7 +111,7 @@ class TransformersEngine(Engine):
         self._reset()
 
     def update_weights(self, weights: Iterable[tuple[str, Tensor]], policy_version: int) -> None:
-        """Copy weights by name; every parameter must be given. Refused while turns are in flight."""
+        """Copy weights by name; every parameter must be there. Refused while turns are in flight."""
         model = self._bound().model
         if self._dialogues:
             raise EngineFailure(f"{len(self._dialogues)} dialogues are live; weights change only between rollouts")
@@ -136,7 +136,7 @@ class TransformersEngine(Engine):
         return await future
 
     def release(self, dialogue: str) -> None:
-        """Free the dialogue's slot, for whoever waits for one."""
+        """Free the dialogue's slot for a waiting turn."""
         if known := self._dialogues.pop(dialogue, None):
             heapq.heappush(self._free_slots, known.slot)
             if self._waiting:
@@ -156,7 +156,7 @@ class TransformersEngine(Engine):
         return self._forward
 
     async def _pump(self) -> None:
-        """Prefill and decode until nobody can go on; whatever goes wrong reaches everybody who waits.
+        """Prefill and decode until no turn can go on; an exception reaches all waiting turns.
 
         Who waits for a slot while all are held by dialogues whose worlds take their time is woken by `release`.
         """
@@ -190,9 +190,9 @@ class TransformersEngine(Engine):
             if not future.done():
                 future.set_exception(failure)
 
-    def _admit(self) -> list[_Turn]:
+    def _admit(self) -> list[_TurnInFlight]:
         """Waiting requests that have, or can get, a slot."""
-        joined: list[_Turn] = []
+        joined: list[_TurnInFlight] = []
         still_waiting = []
         for request, future in self._waiting:
             if future.done():  # cancelled by its caller, who has released the dialogue
@@ -204,13 +204,13 @@ class TransformersEngine(Engine):
                 still_waiting.append((request, future))
             else:
                 joined.append(
-                    _Turn(request, dialogue, future, () if dialogue.num_cached else tuple(request.prompt_ids))
+                    _TurnInFlight(request, dialogue, future, () if dialogue.num_cached else tuple(request.prompt_ids))
                 )
         self._waiting = still_waiting
         return joined
 
     @torch.inference_mode()
-    def _recall(self, opening: list[_Turn]) -> None:
+    def _recall(self, opening: list[_TurnInFlight]) -> None:
         """Copy what dialogues open with from the slots that begin most alike."""
         sources: list[int] = []
         begun: list[_Dialogue] = []
@@ -227,11 +227,11 @@ class TransformersEngine(Engine):
         for turn in opening:
             self._openings.drop(turn.dialogue.slot)
 
-    def _passes(self) -> Iterable[tuple[Slots, list[_Turn]]]:
+    def _passes(self) -> Iterable[tuple[Slots, list[_TurnInFlight]]]:
         """Turns to feed in one pass each: those in flight and the narrowest of those that join, then what is left of these."""
         for turn in self._joining:
             turn.new_ids = turn.request.prompt_ids[turn.dialogue.num_cached :]
-        joining: list[_Turn] = []
+        joining: list[_TurnInFlight] = []
         in_flight, num_ids = self._in_flight(), 0
         for turn in sorted(self._joining, key=_shape):
             num_new = len(turn.new_ids)
@@ -243,7 +243,7 @@ class TransformersEngine(Engine):
         yield in_flight, joining
 
     @torch.inference_mode()
-    def _advance(self, slots: Slots, joining: list[_Turn]) -> None:
+    def _advance(self, slots: Slots, joining: list[_TurnInFlight]) -> None:
         """One more token for turns in flight, and the first for those that join, by their shape: whose caches get their prompts."""
         last_ids, columns = self._table.next_inputs(slots)
         order = columns.argsort(kind="stable")  # those alike stay side by side, where they are read without a copy
@@ -300,8 +300,8 @@ class TransformersEngine(Engine):
 
     def _deliver(self) -> None:
         """Resolve the turns that are over."""
-        said = self._table.said(_slots(self._over))
-        for turn, (ids, logprobs) in zip(self._over, said, strict=True):
+        sampled = self._table.sampled(_slots(self._over))
+        for turn, (ids, logprobs) in zip(self._over, sampled, strict=True):
             dialogue, fed = turn.dialogue, ids[:-1]
             dialogue.num_cached += len(fed)
             dialogue.digest = digest(fed, dialogue.digest)
@@ -322,7 +322,7 @@ def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:
     return model.get_output_embeddings()(hidden)  # type: ignore[operator]
 
 
-def _opened_alike(turns: Sequence[_Turn]) -> tuple[list[int], list[int]]:
+def _opened_alike(turns: Sequence[_TurnInFlight]) -> tuple[list[int], list[int]]:
     """Turns to compute, and for every turn which of those has its state: siblings open their first dialogue with one prompt."""
     known: dict[tuple[int, ...] | int, int] = {}
     first: list[int] = []
@@ -334,11 +334,11 @@ def _opened_alike(turns: Sequence[_Turn]) -> tuple[list[int], list[int]]:
     return first, alike
 
 
-def _slots(turns: Sequence[_Turn]) -> Slots:
+def _slots(turns: Sequence[_TurnInFlight]) -> Slots:
     return np.array([turn.dialogue.slot for turn in turns], np.int64)
 
 
-def _shape(turn: _Turn) -> tuple[int, int, int]:
+def _shape(turn: _TurnInFlight) -> tuple[int, int, int]:
     """By which turns join a pass."""
     return width_class(len(turn.new_ids)), len(turn.request.prompt_ids), turn.dialogue.slot
 

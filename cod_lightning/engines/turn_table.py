@@ -13,13 +13,13 @@ Slots = Int[np.ndarray, " b"]
 
 
 class TurnTable:
-    """What each slot's turn asks for and has been given so far; rows and columns grow on demand."""
+    """What each slot's turn asks for, and its tokens so far; rows and columns grow on demand."""
 
     def __init__(self, stop_ids: Iterable[int] = ()) -> None:
         self._stop_ids = sorted(stop_ids)
         self._prompt = np.zeros(0, np.int64)
         """Tokens of the prompt."""
-        self._said = np.zeros(0, np.int64)
+        self._num_sampled = np.zeros(0, np.int64)
         """Tokens sampled."""
         self._most = np.zeros(0, np.int64)
         self._seed = np.zeros(0, np.uint64)
@@ -29,40 +29,40 @@ class TurnTable:
         self._logprobs = np.zeros((0, 0), np.float32)
 
     def begin(self, slots: Slots, requests: Sequence[Request]) -> None:
-        """A turn in each of these slots, with nothing said yet."""
+        """A turn in each of these slots, with no token sampled yet."""
         most = [request.max_new_tokens for request in requests]
         self._reserve(1 + int(slots.max()), max(most))
         self._prompt[slots] = [len(request.prompt_ids) for request in requests]
-        self._said[slots], self._most[slots] = 0, most
+        self._num_sampled[slots], self._most[slots] = 0, most
         self._seed[slots] = np.array([request.noise_seed for request in requests], np.uint64)
         self._temperature[slots] = [request.temperature for request in requests]
         self._top_p[slots] = [request.top_p for request in requests]
 
     def next_inputs(self, slots: Slots) -> tuple[Int[np.ndarray, " b"], Int[np.ndarray, " b"]]:
         """The ids to feed next, the last ones sampled, and the columns of the cache that they go to."""
-        last = self._said[slots] - 1
+        last = self._num_sampled[slots] - 1
         return self._ids[slots, last], self._prompt[slots] + last
 
     def sample(self, slots: Slots, logits: Float[Tensor, "b V"]) -> None:
         """One more token for each of these turns."""
-        said = self._said[slots]
-        noise = uniforms(self._seed[slots], said)
+        num = self._num_sampled[slots]
+        noise = uniforms(self._seed[slots], num)
         ids, logprobs = sample(logits, self._temperature[slots], self._top_p[slots], noise)
-        self._ids[slots, said], self._logprobs[slots, said] = ids.cpu().numpy(), logprobs.cpu().numpy()
-        self._said[slots] = said + 1
+        self._ids[slots, num], self._logprobs[slots, num] = ids.cpu().numpy(), logprobs.cpu().numpy()
+        self._num_sampled[slots] = num + 1
 
     def over(self, slots: Slots) -> Bool[np.ndarray, " b"]:
         """Which of these turns have ended, by a stop token or at their limit."""
-        said = self._said[slots]
-        last = self._ids[slots, said - 1]
-        over = said >= self._most[slots]
+        num = self._num_sampled[slots]
+        last = self._ids[slots, num - 1]
+        over = num >= self._most[slots]
         for stop_id in self._stop_ids:
             over |= last == stop_id
         return over
 
-    def said(self, slots: Slots) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
+    def sampled(self, slots: Slots) -> Iterator[tuple[tuple[int, ...], tuple[float, ...]]]:
         """Of each of these turns its ids so far and their log-probabilities."""
-        nums = self._said[slots]
+        nums = self._num_sampled[slots]
         most = nums.max(initial=0)
         every = zip(self._ids[slots, :most].tolist(), self._logprobs[slots, :most].tolist(), nums.tolist(), strict=True)
         for ids, logprobs, num in every:

@@ -42,7 +42,7 @@ class VLLMEngine(Engine):
         max_lora_rank: Largest rank of an adapter that vLLM has room for; null takes the least that fits the policy's.
         dequantise: Serve a base of 4 bits in `dtype`, in the memory of the whole model; else as it is, by the package
             vllm-bnb-plugin, which computes in bfloat16.
-        sleep: Give the memory of weights and cache back while training goes on; on a CPU nothing is given back.
+        sleep: Release the memory of weights and cache while training goes on; without effect on a CPU.
     """
 
     takes_adapters = True
@@ -149,14 +149,16 @@ class VLLMEngine(Engine):
                 f"Take 0 (greedy) or at least {_COLDEST}."
             )
         output = await driver.sample(request)
-        said = output.outputs[0]
-        if said.finish_reason not in _STOPS:
-            raise EngineFailure(f"vLLM ended the request with {said.finish_reason!r}")
-        ids = tuple(said.token_ids)
+        completion = output.outputs[0]
+        if completion.finish_reason not in _STOPS:
+            raise EngineFailure(f"vLLM ended the request with {completion.finish_reason!r}")
+        ids = tuple(completion.token_ids)
         return Completion(
             action_ids=ids,
-            behaviour_logprobs=tuple(at[token_id].logprob for token_id, at in zip(ids, said.logprobs, strict=True)),
-            stop=_STOPS[said.finish_reason],
+            behaviour_logprobs=tuple(
+                at[token_id].logprob for token_id, at in zip(ids, completion.logprobs, strict=True)
+            ),
+            stop=_STOPS[completion.finish_reason],
             policy_version=self.policy_version,
             prompt_digest=digest(output.prompt_token_ids),
         )

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Turn:
-    """A request on its way."""
+class _VLLMRequest:
+    """A request in flight, and the future of its output."""
 
     request: Request
     future: "asyncio.Future[Any]"
@@ -26,8 +26,8 @@ class Driver:
     """Hands requests in and outputs back.
 
     Args:
-        llm: A vLLM that lives in this process and has no other user.
-        stop_ids: Ids that end a turn; no others do, whatever the checkpoint's own settings say.
+        llm: A vLLM that runs in this process and has no other user.
+        stop_ids: Ids that end a turn; no others do, not even those of the checkpoint's own settings.
     """
 
     def __init__(self, llm: "LLMEngine", stop_ids: list[int]) -> None:
@@ -35,13 +35,13 @@ class Driver:
         self.adapter: "LoRARequest | None" = None
         """What every request is sampled with, beside the base."""
         self._num_requests = 0
-        self._waiting: list[_Turn] = []
-        self._in_flight: dict[str, _Turn] = {}
+        self._waiting: list[_VLLMRequest] = []
+        self._in_flight: dict[str, _VLLMRequest] = {}
         self._driving: asyncio.Task[None] | None = None
 
     @property
     def num_live(self) -> int:
-        """Requests that somebody waits for."""
+        """Requests in flight."""
         return sum(not turn.future.done() for turn in (*self._waiting, *self._in_flight.values()))
 
     async def sample(self, request: Request) -> Any:
@@ -49,7 +49,7 @@ class Driver:
         loop = asyncio.get_running_loop()
         if self._driving is None or self._driving.get_loop() is not loop:
             self.forget()
-        turn = _Turn(request, loop.create_future())
+        turn = _VLLMRequest(request, loop.create_future())
         self._waiting.append(turn)
         if self._driving is None or self._driving.done():
             self._driving = loop.create_task(self._drive())
@@ -61,7 +61,7 @@ class Driver:
         self._abort(list(self._in_flight))
 
     async def _drive(self) -> None:
-        """One token for everybody in flight, again and again; whatever goes wrong reaches everybody who waits."""
+        """One token for all requests in flight, again and again; an exception reaches all callers."""
         try:
             while True:
                 await asyncio.sleep(0)  # every lifecycle that can go on now hands in its next request
@@ -87,7 +87,7 @@ class Driver:
             prompt: Any = {"type": "token", "prompt_token_ids": list(turn.request.prompt_ids)}
             try:
                 self.llm.add_request(name, prompt, self._sampling(turn.request), lora_request=self.adapter)
-            except Exception as error:  # its own fault, say a prompt beyond the window
+            except Exception as error:  # its own fault, such as a prompt beyond the window
                 turn.future.set_exception(EngineFailure(f"vLLM refused the request: {error}"))
             else:
                 self._in_flight[name] = turn

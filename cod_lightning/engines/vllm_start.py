@@ -27,7 +27,7 @@ _CPU_BATCH_TOKENS = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """How to start; the engine's own parameters, and what it is told when it is bound."""
+    """How to start: the engine's own parameters, and those that `bind` passes."""
 
     dtype: str
     window: int
@@ -41,7 +41,7 @@ class Start:
     four_bit: bool = False
     """Serve the model's base in its 4 bits."""
     sleep: bool = False
-    """Whether its memory can be given back meanwhile; a GPU's only."""
+    """Whether its memory can be released meanwhile; on a GPU only."""
 
 
 def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
@@ -78,10 +78,10 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
                 )
             )
         except (ValueError, NotImplementedError) as error:
-            said = str(error).strip().splitlines() or [type(error).__name__]
+            lines = str(error).strip().splitlines() or [type(error).__name__]
             remedy = "Change what it names, or choose engine=transformers."
             raise ConfigError(
-                "data.engine", "VLLMEngine", f"settings that vLLM takes; it said: {said[-1]}", remedy
+                "data.engine", "VLLMEngine", f"settings that vLLM takes; its error: {lines[-1]}", remedy
             ) from error
 
 
@@ -135,7 +135,7 @@ def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
 
 
 def _prepare_environment() -> None:
-    """vLLM is configured by the environment; what the person has set stays, except that the engine has to live in here."""
+    """vLLM is configured by the environment; what the person has set stays, except that the engine has to run in this process."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -148,7 +148,7 @@ def _start_folder() -> "tempfile.TemporaryDirectory[str]":
 
 
 def memory_folder() -> str | None:
-    """Where files live in memory, if anywhere."""
+    """The folder whose files are in memory, if there is one."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 

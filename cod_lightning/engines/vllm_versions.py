@@ -1,4 +1,4 @@
-"""Whether an installed vLLM can work here, told from the metadata of what is installed: nothing is imported."""
+"""Whether an installed vLLM can work here, from package metadata alone: no import."""
 
 from importlib.metadata import PackageNotFoundError, requires, version
 

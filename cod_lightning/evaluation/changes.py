@@ -7,7 +7,8 @@ from msgspec import structs
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.non_stationary import NonStationary
-from cod_lightning.evaluation.references import Comparison, play_reference
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.references import play_reference
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
@@ -38,7 +39,7 @@ def play_oracle(
     """
     played: dict[tuple[EpisodeKind, int], Episode] = {}
     first = 0
-    for life in play_reference(world, parts_of(world, pack), Comparison.ORACLE, mechanism, seed, plan):
+    for life in play_reference(world, parts_of(world, pack), ConditionKind.ORACLE, mechanism, seed, plan):
         for episode in life.episodes:
             position = first + episode.position
             played[episode.kind, position] = structs.replace(episode, position=position)

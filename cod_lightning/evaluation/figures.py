@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cod_lightning.evaluation.bundle import Bundle
-from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.schema import Both, Difference, Figure, Figures, ForwardTransfer, Recovery, Regret
 
@@ -35,7 +35,7 @@ def figures(
             for n, unit in enumerate(np.eye(num_positions)):
                 asked[f"{key} {n}"] = bundle.statistic(first, unit)
 
-    for name, outcomes in {"trained": trained, **controls}.items():
+    for name, outcomes in {ConditionKind.TRAINED.value: trained, **controls}.items():
         for quantity, values in (("success", "success"), ("reward", "rewards")):
             own, theirs = getattr(trained, values), bundle.aligned(outcomes, getattr(outcomes, values))
             ask(f"{name} {quantity}", theirs)
@@ -60,16 +60,16 @@ def figures(
         )
         for name in controls
     }
-    without = next((str(c) for c in (Control.NO_CONTEXT, Control.BLANKED_CONTEXT) if c in controls), None)
-    against_oracle = f"minus {Control.ORACLE} reward"
+    without = next((str(c) for c in (ConditionKind.NO_CONTEXT, ConditionKind.BLANKED_CONTEXT) if c in controls), None)
+    against_oracle = f"minus {ConditionKind.ORACLE} reward"
     return Figures(
-        area={name: both(name, "mean") for name in ("trained", *controls)},
+        area={name: both(name, "mean") for name in (ConditionKind.TRAINED.value, *controls)},
         differences=differences,
         forward_transfer=ForwardTransfer(control=without, **both(f"minus {without}", "later")) if without else None,
         regret=Regret(
             mean=_negative(at(f"{against_oracle} mean")), by_position=list(map(_negative, by_position(against_oracle)))
         )
-        if Control.ORACLE in controls
+        if ConditionKind.ORACLE in controls
         else None,
         recovery=recovery(trained, controls, changes, seed) if changes is not None else None,
     )
@@ -88,7 +88,7 @@ def recovery(trained: Outcomes, controls: Mapping[str, Outcomes], changes: Seque
     offsets = list(range(-1, size - min(changes)))
     bundle = Bundle(trained.pack_ids)
     rows: dict[str, int] = {}
-    for name, outcomes in {"trained": trained, **controls}.items():
+    for name, outcomes in {ConditionKind.TRAINED.value: trained, **controls}.items():
         success = bundle.aligned(outcomes, outcomes.success)
         rows[name] = bundle.columns(align(success, changes, offsets))
         for unit in np.eye(len(offsets)):

@@ -28,7 +28,7 @@ class PositionSummary(NamedTuple):
     num_lifecycles: int
     """All lifecycles, those that failed included."""
     success_new: float
-    """Share solved of the tasks whose like the pack had not asked for before; NaN where no task was a repeat."""
+    """Share solved of the tasks that are unlike all earlier ones of the pack; NaN where no task was a repeat."""
     success_repeated: float
     """Share solved of the others."""
 

@@ -25,8 +25,8 @@ SCHEMA = pa.schema(
         pa.field("reward", pa.float64()),
     ]
 )
-"""A row a solve episode; `checkpoint` is null for the policy as it stood and for whoever is not the trained policy, `success` and
-`reward` are null where an engine or a world failed."""
+"""A row a solve episode; `checkpoint` is null for the policy without a checkpoint, for warm starts and references;
+`success` and `reward` are null where an engine or a world failed."""
 _compute: Any = pc  # its functions are made at run time, out of a type checker's sight
 _KEY = ("suite", "condition", "checkpoint")
 
@@ -90,5 +90,5 @@ def _read(path: Path) -> pa.Table:
     try:
         return pq.read_table(path, schema=SCHEMA)
     except (OSError, pa.ArrowException) as error:
-        said = " ".join(str(error).split())
-        raise DataError(f"{path} is no evaluation_packs.parquet of this project ({said}). Evaluate again.") from error
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path} is no evaluation_packs.parquet of this project ({reason}). Evaluate again.") from error

@@ -1,13 +1,13 @@
-"""Plays one condition of one suite: the only place that knows what a control does to a rollout."""
+"""Plays one condition of one suite: the only place that knows what a kind of condition changes in a rollout."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cod_lightning.evaluation.changes import play_oracle
+from cod_lightning.evaluation.condition_kinds import REFERENCES, ConditionKind
 from cod_lightning.evaluation.conditions import Condition
-from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled_contexts
-from cod_lightning.evaluation.references import Comparison, play_reference
+from cod_lightning.evaluation.references import play_reference
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.ranks import share
 from cod_lightning.rollout.group import run_groups
@@ -23,27 +23,27 @@ def play(
     Every rank plays its share of them. `trained` are the groups of the suite's `trained` condition, of the same weights;
     `shuffled_context` takes contexts from them.
     """
-    control = condition.control
-    if control.is_reference:
+    kind = condition.kind
+    if kind in REFERENCES:
         return _play_reference(suite, condition, share(packs[: suite.reference_packs]), setting)
-    if control is Control.NO_WORLD_MEMORY:
+    if kind is ConditionKind.NO_WORLD_MEMORY:
         setting = replace(setting, env=setting.env.without_world_memory())
-    contexts = _contexts(suite, control, packs, setting, trained)
+    contexts = _contexts(suite, kind, packs, setting, trained)
     return run_groups(share(packs), 1, setting, contexts=contexts, label=condition.label)
 
 
 def _contexts(
-    suite: Suite, control: Control, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group]
+    suite: Suite, kind: ConditionKind, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group]
 ) -> Sequence[ContextSource] | None:
     """Where the contexts of this rank's packs come from; None where the agent writes its own."""
     own, mechanism = share(packs), setting.mechanism
-    if control is Control.BLANKED_CONTEXT:
+    if kind is ConditionKind.BLANKED_CONTEXT:
         return [ContextSource(shown=Shown.EMPTY)] * len(own)
-    if control is Control.NO_CONTEXT:
+    if kind is ConditionKind.NO_CONTEXT:
         return [ContextSource(shown=Shown.RULES, provided=[mechanism.empty()] * len(pack)) for pack in own]
-    if control is Control.ORACLE_CONTEXT:
+    if kind is ConditionKind.ORACLE_CONTEXT:
         found = oracle_contexts(setting.env, own, mechanism, suite.name)
-    elif control is Control.SHUFFLED_CONTEXT:
+    elif kind is ConditionKind.SHUFFLED_CONTEXT:
         lives = [lifecycle for group in trained for lifecycle in group.lifecycles]
         assert [life.pack_id for life in lives] == [pack.id for pack in packs], "trained is not of these packs"
         found = share(shuffled_contexts(lives))
@@ -58,7 +58,7 @@ def _play_reference(suite: Suite, condition: Condition, packs: Sequence[Pack], s
     monitor.begin(condition.label, len(packs), suite.pack_size or 0)
     try:
         lives = []
-        for life in _lives(suite, condition.control, packs, setting):
+        for life in _lives(suite, condition.kind, packs, setting):
             for episode in life.episodes:
                 monitor.episode(episode)
             monitor.lifecycle(life)
@@ -68,8 +68,8 @@ def _play_reference(suite: Suite, condition: Condition, packs: Sequence[Pack], s
     return [Group(pack=pack, lifecycles=(life,)) for pack, life in zip(packs, lives, strict=True)]
 
 
-def _lives(suite: Suite, control: Control, packs: Sequence[Pack], setting: Setting) -> Iterable[Lifecycle]:
+def _lives(suite: Suite, kind: ConditionKind, packs: Sequence[Pack], setting: Setting) -> Iterable[Lifecycle]:
     world, mechanism, plan = setting.env, setting.mechanism, setting.plan
-    if control is Control.ORACLE:
+    if kind is ConditionKind.ORACLE:
         return (play_oracle(world, pack, mechanism, suite.seed, plan) for pack in packs)
-    return play_reference(world, packs, Comparison(control.value), mechanism, suite.seed, plan)
+    return play_reference(world, packs, kind, mechanism, suite.seed, plan)

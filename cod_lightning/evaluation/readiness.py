@@ -1,4 +1,4 @@
-"""Whether a suite can be played at all: asked before anything is played, so that a refusal takes seconds and not hours."""
+"""Checks that a suite can be played, before the first rollout: a refusal takes seconds and not hours."""
 
 import copy
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.controls import DEFAULT_CONTROLS, Control
+from cod_lightning.evaluation.condition_kinds import DEFAULT_CONTROLS, ConditionKind
 from cod_lightning.evaluation.provided_contexts import oracle_contexts
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.chat import Chat
@@ -27,19 +27,19 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
     if settled.controls is None:
         missing = {control for control in DEFAULT_CONTROLS if _lacking(settled.env, first, control)}
         return replace(settled, controls=tuple(c for c in DEFAULT_CONTROLS if c not in missing))
-    controls = tuple(map(Control, settled.controls))
+    controls = tuple(map(ConditionKind, settled.controls))
     for control in controls:
         if kind := _lacking(settled.env, first, control):
             expected = f"a world with a {kind} reference, not {settled.env.name}"
             raise ConfigError(f"data.suites.{suite.name}.controls", control, expected, f"Leave {control} out.")
-    if Control.ORACLE_CONTEXT in controls:
+    if ConditionKind.ORACLE_CONTEXT in controls:
         oracle_contexts(settled.env, [first], mechanism, suite.name)
     remembers = settled.env.without_world_memory() is not settled.env
-    kept = tuple(c for c in controls if c is not Control.NO_WORLD_MEMORY or remembers)
+    kept = tuple(c for c in controls if c is not ConditionKind.NO_WORLD_MEMORY or remembers)
     return replace(settled, controls=kept)
 
 
-def _lacking(world: TextEnv, pack: Pack, control: Control) -> Reference | None:
+def _lacking(world: TextEnv, pack: Pack, control: ConditionKind) -> Reference | None:
     """The reference that the control needs and the world has not."""
     if (kind := control.reference) is None:
         return None

@@ -1,12 +1,12 @@
-"""Reference policies of a world, deployed by the very code that deploys a model: what is there to gain, and by whom."""
+"""The reference policies of a world, played by the code that plays a model: how much a policy can gain there."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
-from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
+from cod_lightning.envs.base import TextEnv, TextPolicy
+from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.intervals import Estimate, position_estimates
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.plans import LifecyclePlan, UpdateEvery
@@ -21,26 +21,11 @@ _MAX_NEW_TOKENS = 100_000
 _WINDOW = 10_000_000
 
 
-class Comparison(StrEnum):
-    """Who is measured. None of them is a ceiling but the oracle, and it only for the tasks taken one by one."""
-
-    RANDOM = "random"
-    MEMORYLESS = "memoryless"
-    """The scripted policy with its context hidden; memory that the world itself gives stays."""
-    SCRIPTED = "scripted"
-    ORACLE = "oracle"
-
-    @property
-    def reference(self) -> Reference:
-        """Whose turns are played."""
-        return Reference.SCRIPTED if self is Comparison.MEMORYLESS else Reference(self.value)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRow:
-    """One comparison in one world."""
+    """One reference in one world."""
 
-    comparison: Comparison
+    kind: ConditionKind
     reward: tuple[Estimate, ...]
     """[N] by position."""
     success: tuple[Estimate, ...]
@@ -55,15 +40,17 @@ class ReferenceRow:
 def play_reference(
     world: TextEnv,
     packs: Sequence[Pack],
-    comparison: Comparison,
+    kind: ConditionKind,
     mechanism: ContextMechanism,
     seed: int = 0,
     plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen)
 ) -> Iterator[Lifecycle]:
-    """One lifecycle through each pack, one after the other."""
-    contexts = ContextSource(shown=Shown.EMPTY) if comparison is Comparison.MEMORYLESS else OWN_CONTEXTS
+    """One lifecycle of one of the references through each pack, one after the other."""
+    reference = kind.reference
+    assert reference is not None, f"{kind} is not played by a reference"
+    contexts = ContextSource(shown=Shown.EMPTY) if kind is ConditionKind.MEMORYLESS else OWN_CONTEXTS
     for pack in packs:
-        sampler = scripted_sampler(world.reference(comparison.reference, pack), mechanism, seed)
+        sampler = scripted_sampler(world.reference(reference, pack), mechanism, seed)
         setting = Setting(env=world, mechanism=mechanism, sampler=sampler, plan=plan)
         (group,) = run_groups([pack], 1, setting, contexts=[contexts])
         yield from group.lifecycles
@@ -76,12 +63,12 @@ def scripted_sampler(policy: TextPolicy, mechanism: ContextMechanism, seed: int 
     return Sampler(engine=engine, chat=chat, window=_WINDOW, max_new_tokens=_MAX_NEW_TOKENS, seed=seed)
 
 
-def summarise(comparison: Comparison, lifecycles: Sequence[Lifecycle]) -> ReferenceRow:
+def summarise(kind: ConditionKind, lifecycles: Sequence[Lifecycle]) -> ReferenceRow:
     """Means by position with intervals over packs."""
     outcomes = Outcomes.of(lifecycles)
     solves = [e for life in lifecycles for e in life.episodes if e.kind is EpisodeKind.SOLVE]
     return ReferenceRow(
-        comparison=comparison,
+        kind=kind,
         reward=position_estimates(outcomes.rewards),
         success=position_estimates(outcomes.success),
         num_packs=outcomes.num_packs,

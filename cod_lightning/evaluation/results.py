@@ -1,4 +1,4 @@
-"""From what was played to `evaluation.json`, whose shape is in `schema.py`."""
+"""Writes `evaluation.json` from played conditions; its shape is in `schema.py`."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.conditions import Condition, PolicyLabel
-from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import Condition
 from cod_lightning.evaluation.figures import figures
 from cod_lightning.evaluation.intervals import (
     Estimate,
@@ -37,13 +37,13 @@ class PlayedCondition:
     changes: tuple[int, ...] | None = None
     """[P] positions at which the packs' rules change; None where they stay."""
     checkpoint: str | None = None
-    """What holds the trained policy's weights, as it was named; None for the module's own, and for everybody else."""
+    """What holds the trained policy's weights, as it was named; None for the module's own weights, warm start and references."""
 
 
 def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
     """The record of one suite from all its conditions, the trained policy's among them."""
     by_name = {one.condition.name: one for one in played}
-    trained = by_name[PolicyLabel.TRAINED]
+    trained = by_name[ConditionKind.TRAINED]
     suite, outcomes = trained.suite, trained.outcomes
     seed = derive_seed("bootstrap", suite.name, suite.seed)
     gain = gain_estimate(outcomes.success, seed=seed)
@@ -113,7 +113,7 @@ def _suites(played: Sequence[PlayedCondition]) -> dict[str, SuiteRecord]:
     for one in played:
         suites.setdefault(one.suite.name, []).append(one)
     complete = {
-        name: ones for name, ones in suites.items() if any(one.condition.name == PolicyLabel.TRAINED for one in ones)
+        name: ones for name, ones in suites.items() if any(one.condition.kind is ConditionKind.TRAINED for one in ones)
     }
     return {name: suite_record(ones) for name, ones in complete.items()}
 
@@ -134,9 +134,9 @@ def _positions(outcomes: Outcomes, seed: int) -> list[PositionRecord]:
 
 
 def _paired(by_name: Mapping[str, PlayedCondition], gain: Estimate, seed: int) -> Paired:
-    trained = by_name[PolicyLabel.TRAINED]
-    warm_starts = [one for one in by_name.values() if one.condition.policy == PolicyLabel.WARM_START]
-    blanked, deviation = by_name.get(Control.BLANKED_CONTEXT), np.nan
+    trained = by_name[ConditionKind.TRAINED]
+    warm_starts = [one for one in by_name.values() if one.condition.kind is ConditionKind.WARM_START]
+    blanked, deviation = by_name.get(ConditionKind.BLANKED_CONTEXT), np.nan
     if blanked is not None:
         first = position_means(trained.outcomes.success)[0]
         deviation = float(np.abs(position_means(blanked.outcomes.success) - first).max())

@@ -1,4 +1,4 @@
-"""`evaluation.json`: the one file that says how well a run's policy connects the dots. Its keys are a fixed interface.
+"""`evaluation.json`: how well a run's policy connects the dots, suite by suite. Its keys are a fixed interface.
 
 Missing numbers are null, never NaN and never 0. `success` is a share of lifecycles, `_ci95` a 95 % interval over packs. Keys
 that are not required came later; files of earlier runs do without them.
@@ -103,7 +103,7 @@ class Recovery(TypedDict):
 
 
 class Figures(TypedDict):
-    """What the conditions say when they are put side by side."""
+    """Comparisons of the conditions within packs."""
 
     area: dict[str, Both]
     """Area under the position curve, the mean over positions: `trained`, then every control."""
@@ -127,7 +127,7 @@ class SuiteRecord(TypedDict):
     positions: list[PositionRecord]
     """Of the trained policy at the suite's temperature."""
     controls: dict[str, list[PositionRecord]]
-    """By the names of `Control` (`blanked_context`, `no_context`, ..., `scripted`, `oracle`), and the warm start's:
+    """By the values of `ConditionKind` (`blanked_context`, `no_context`, ..., `scripted`, `oracle`), and the warm start's:
     `warm_start` (at the suite's temperature), `warm_start_t0.3`, ..."""
     cod_gain: float | None
     """Success at the last minus the first position."""

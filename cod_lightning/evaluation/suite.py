@@ -9,7 +9,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.condition_kinds import CONTROLS, ConditionKind
 from cod_lightning.types import Pack, Split
 
 
@@ -40,8 +40,8 @@ class Suite:
     seed: int = 0
     """Seed of the packs, the same for every policy, checkpoint and control."""
     blanked_context: bool = True
-    """False takes `blanked_context` out of the controls, whoever named it."""
-    controls: tuple[Control | str, ...] | None = None
+    """False takes `blanked_context` out of the controls, named or default."""
+    controls: tuple[ConditionKind | str, ...] | None = None
     """What is played beside the trained policy: blanked_context, no_context, shuffled_context, oracle_context, no_world_memory,
     random, memoryless, scripted, oracle. Null means blanked_context and those of the last four that the world has."""
     reference_packs: int = 256
@@ -74,7 +74,7 @@ class Suite:
         self._check_change(size)
 
     def within(self, world: TextEnv, pack_size: int) -> "Suite":
-        """The suite with nothing left open, beside a training in this world: its own world, wrapped, and its pack size."""
+        """The suite with world and pack size settled for a training in this world; the world is wrapped as `wrap` asks."""
         env, size = self.env or world, self.pack_size or pack_size
         self._check_change(size)
         if self.wrap is Wrap.RALPH_LOOP:
@@ -92,11 +92,9 @@ class Suite:
     def _check_controls(self) -> None:
         if self.controls is None:
             return
-        possible = [control for control in Control if control is not Control.NONE]
-        given = self.controls
-        valid = set(given) <= set(possible) and len(set(given)) == len(given)
-        self._check("controls", valid, f"each once, out of {', '.join(possible)}", "[blanked_context]")
-        object.__setattr__(self, "controls", tuple(map(Control, given)))
+        valid = set(self.controls) <= set(CONTROLS) and len(set(self.controls)) == len(self.controls)
+        self._check("controls", valid, f"each once, out of {', '.join(CONTROLS)}", "[blanked_context]")
+        object.__setattr__(self, "controls", tuple(map(ConditionKind, self.controls)))
 
     def _check_change(self, size: int | None) -> None:
         if self.change_at is None:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from cod_lightning.evaluation.changes import change_position
-from cod_lightning.evaluation.conditions import Condition, PolicyLabel
-from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import Condition
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.results import PlayedCondition
@@ -44,8 +44,8 @@ class SuitePlayer:
             return play(suite, condition, self._packs_of[1], here, self._trained)
 
         groups = [group for part in gathered(self.runner.run(condition.label, played)) for group in part]
-        if condition.name == PolicyLabel.TRAINED:
-            self._trained = groups if Control.SHUFFLED_CONTEXT in (suite.controls or ()) else []
+        if condition.kind is ConditionKind.TRAINED:
+            self._trained = groups if ConditionKind.SHUFFLED_CONTEXT in (suite.controls or ()) else []
         changes = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
         return PlayedCondition(
             suite=suite,

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.schema import PositionRecord, Results, SuiteRecord
 from cod_lightning.evaluation.view import rows, shown_positions
 from cod_lightning.evaluation.wording import CAVEAT, sentences
@@ -17,7 +18,7 @@ CellWriter = Callable[[PositionRecord], Text]
 
 
 def print_table(results: Results, console: Console, note: str = "") -> None:
-    """Print one table for each suite, what it means, and the note (say, what the demonstrations already contained)."""
+    """Print one table for each suite, what it means, and the note (for example, what the demonstrations already contained)."""
     for name, record in results["suites"].items():
         _print_suite(name, record, console)
     for checkpoint, suites in results.get("checkpoints", {}).items():
@@ -64,7 +65,7 @@ def _table(record: SuiteRecord, cell: CellWriter, heading: str) -> Table:
     table.add_column("mean", justify="right", no_wrap=True)
     table.add_column("gain", justify="right", no_wrap=True)
     for row in (row for row in rows(record) if row.main):
-        style = "bold green" if row.key == "trained" else "bold" if row.best else ""
+        style = "bold green" if row.key == ConditionKind.TRAINED else "bold" if row.best else ""
         cells = [cell(row.positions[position]) for position in shown]
         table.add_row(Text(row.label, style=style), *cells, _number(row.mean), _number(row.gain, sign=True))
     return table

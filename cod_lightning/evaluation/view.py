@@ -3,22 +3,22 @@
 import re
 from dataclasses import dataclass
 
-from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.condition_kinds import REFERENCES, ConditionKind
 from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
 
 _NAMES = {
-    Control.BLANKED_CONTEXT: ("context blanked", "context hidden"),
-    Control.NO_CONTEXT: ("no context", "no context at all"),
-    Control.SHUFFLED_CONTEXT: ("another pack's context", "context of another pack"),
-    Control.ORACLE_CONTEXT: ("the oracle's context", "context of the oracle"),
-    Control.NO_WORLD_MEMORY: ("no world memory", "no memory in the world"),
-    Control.RANDOM: ("random reference", "random play"),
-    Control.MEMORYLESS: ("memoryless reference", "scripted, context hidden"),
-    Control.SCRIPTED: ("scripted reference", "scripted reference"),
-    Control.ORACLE: ("oracle reference", "oracle"),
+    ConditionKind.BLANKED_CONTEXT: ("context blanked", "context hidden"),
+    ConditionKind.NO_CONTEXT: ("no context", "no context at all"),
+    ConditionKind.SHUFFLED_CONTEXT: ("another pack's context", "context of another pack"),
+    ConditionKind.ORACLE_CONTEXT: ("the oracle's context", "context of the oracle"),
+    ConditionKind.NO_WORLD_MEMORY: ("no world memory", "no memory in the world"),
+    ConditionKind.RANDOM: ("random reference", "random play"),
+    ConditionKind.MEMORYLESS: ("memoryless reference", "scripted, context hidden"),
+    ConditionKind.SCRIPTED: ("scripted reference", "scripted reference"),
+    ConditionKind.ORACLE: ("oracle reference", "oracle"),
 }
 """Label of a narrow table, and title beside a curve."""
-_FOLDED = (Control.RANDOM, Control.MEMORYLESS)
+_FOLDED = (ConditionKind.RANDOM, ConditionKind.MEMORYLESS)
 _WARM_START = re.compile(r"warm_start(?:_t([0-9.]+))?")
 
 
@@ -59,16 +59,16 @@ def rows(record: SuiteRecord) -> list[Row]:
     Warm starts that are neither the best nor at the suite's own temperature are folded, as are the weakest references.
     """
     order = ("trained", "context", "warm_start", "reference", "other")
-    places = {control: place for place, control in enumerate(_NAMES)}
+    places = {kind: place for place, kind in enumerate(_NAMES)}
     found: list[tuple[tuple[int, float], Row]] = []
-    for key, positions in {"trained": record["positions"], **record["controls"]}.items():
+    for key, positions in {ConditionKind.TRAINED.value: record["positions"], **record["controls"]}.items():
         row, within = _row(key, positions, record), float(places.get(key, 0))  # pyright: ignore  (a key is a StrEnum's value)
         found.append(((order.index(row.kind), _warmth(key, record) if row.kind == "warm_start" else within), row))
     return [row for _, row in sorted(found, key=lambda one: one[0])]
 
 
 def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
-    if key == "trained":
+    if key == ConditionKind.TRAINED:
         heat = f"T={record['temperature']:g}"
         return Row(key=key, kind=key, label=f"trained {heat}", title=f"trained, {heat}", positions=positions)
     if _WARM_START.fullmatch(key):
@@ -81,9 +81,9 @@ def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
     if key not in list(_NAMES):
         name = key.replace("_", " ")
         return Row(key=key, kind="other", label=name, title=name, positions=positions)
-    control = Control(key)
-    kind, (label, title) = "reference" if control.is_reference else "context", _NAMES[control]
-    return Row(key=key, kind=kind, label=label, title=title, positions=positions, main=control not in _FOLDED)
+    kind = ConditionKind(key)
+    part, (label, title) = "reference" if kind in REFERENCES else "context", _NAMES[kind]
+    return Row(key=key, kind=part, label=label, title=title, positions=positions, main=kind not in _FOLDED)
 
 
 def _warmth(key: str, record: SuiteRecord) -> float:

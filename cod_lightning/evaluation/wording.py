@@ -3,7 +3,7 @@
 from cod_lightning.evaluation.schema import Figure, Figures, SuiteRecord, WarmStartDifference
 from cod_lightning.evaluation.view import with_interval
 
-CAVEAT = "Intervals are 95 %, over packs; they say nothing about other training seeds."
+CAVEAT = "Intervals are 95 %, over packs; they do not cover other training seeds."
 
 
 def sentences(record: SuiteRecord) -> list[str]:

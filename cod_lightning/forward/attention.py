@@ -101,8 +101,8 @@ def _scale(query: Tensor, scaling: float | None) -> float:
 
 
 def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
-    given = kwargs.get("is_causal")
-    return bool(getattr(module, "is_causal", True) if given is None else given)
+    is_causal_option = kwargs.get("is_causal")
+    return bool(getattr(module, "is_causal", True) if is_causal_option is None else is_causal_option)
 
 
 def _written_out(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float) -> Tensor:

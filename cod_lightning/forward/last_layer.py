@@ -1,7 +1,7 @@
 """The last layer, only at positions whose hidden states are read: its queries, the attention's output and the network after it.
 
 Whatever follows the last layer's keys and values works on each position by itself. A log-probability is wanted of a few tokens in
-a row, the next token of a prompt's last position alone; at other positions the layer would compute what nobody looks at. Of a small
+a row, the next token of a prompt's last position alone; at other positions the output would go unread. Of a small
 model with two layers that is a third of all products, of one with thirty a fiftieth.
 """
 

@@ -26,14 +26,14 @@ _NAME = "packed_sdpa"
 _BLOCKS = "_cod_lightning_blocks"
 """Attribute of an attention layer: the blocks of the pass that it is in; none outside of such passes."""
 _MANY_UNREAD = 256
-"""Tokens of a pass that nobody reads from which on it pays to leave them out of the last layer."""
+"""So many unread tokens in a pass are worth leaving out of the last layer."""
 _NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
 """A mask that transformers hands on as it is; the blocks of the pass have those that count."""
 
 
 @dataclass
 class Block:
-    """Similar rows of a pass as a rectangle of `width` places; a row's last id takes those after it, too, and nobody reads them."""
+    """Similar rows of a pass as a rectangle of `width` places; a row's last id takes those after it, too, and they are not read."""
 
     fed: Rows
     tokens: slice
@@ -153,7 +153,7 @@ def packed_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[Float[Tensor, "1 T heads d"], None]:
-    """In a packed pass, of each token over its row in the cache, given whole; else `grouped_attention`."""
+    """In a packed pass, attention of each token over its whole row in the cache; else `grouped_attention`."""
     blocks = getattr(module, _BLOCKS)
     if not blocks:
         return grouped_attention(module, query, key, value, attention_mask, dropout, scaling, **kwargs)

@@ -56,7 +56,7 @@ class Rows:
         return int(self.used.max())
 
     def similar(self) -> list[slice]:
-        """Rows of one `width_class` each, in whose order they are given."""
+        """Rows of one `width_class` each, in order of that class."""
         classes = np.searchsorted(_WIDTHS, self.lengths)
         ends = (classes[1:] != classes[:-1]).nonzero()[0] + 1
         return [slice(begin, end) for begin, end in pairwise((0, *ends.tolist(), len(classes)))]

@@ -82,5 +82,5 @@ class SlotCache(Cache):
             begins.index_copy_(0, written, begins.index_select(0, read))
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """0: positions and masks are always given explicitly."""
+        """0: positions and masks are always passed explicitly."""
         return 0

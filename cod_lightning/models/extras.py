@@ -1,4 +1,4 @@
-"""Whether a package that only some policies need is there, told before anything is loaded."""
+"""Checks, before weights are loaded, that a package is there which only some policies need."""
 
 from importlib.metadata import PackageNotFoundError, version
 

@@ -50,7 +50,7 @@ class RunSizes:
     has_reference: bool = False
     """Whether a frozen copy of the initial policy is kept."""
     scorer_bytes: int = 0
-    """Of the weights of other models in this process whose log-probs terms need."""
+    """Of the weights of further models in this process, whose log-probs loss terms need."""
     gradient_checkpointing: bool = False
     num_tokens: int
     """Of the largest micro-batch."""
@@ -61,14 +61,14 @@ class RunSizes:
     num_cached_tokens: int = 0
     """Keys and values that the engine keeps, in tokens."""
     engine_bytes: int | None = None
-    """All that the engine takes, where it is told how much to take."""
+    """All that the engine takes, where its settings fix it."""
     num_shards: int = 1
     """Processes over which weights, gradients and moments are divided."""
     on_gpu: bool = True
 
 
 @dataclass(frozen=True)
-class Item:
+class MemoryItem:
     """One line of the plan."""
 
     name: str
@@ -86,7 +86,7 @@ class Item:
 class MemoryPlan:
     """The plan of one process on one device."""
 
-    items: tuple[Item, ...]
+    items: tuple[MemoryItem, ...]
     available: float
     """bytes"""
     device: str
@@ -156,35 +156,39 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
     moments = 2 * (_MOMENT_8BIT if run.eight_bit_moments else trained_bytes)
     plain = model.num_weights * run.weight_bytes
     items = [
-        Item(
+        MemoryItem(
             "weights",
             base_bytes(model, run.weight_bytes, four_bit=run.four_bit) / run.num_shards,
-            _base_told(run),
+            _base_line(run),
             "" if run.four_bit else _FEWER,
         ),
-        Item("adapter", 4 * adapter / run.num_shards, f"{adapter / 1e6:.1f} M in float32", "lower model.policy.rank"),
-        Item(
+        MemoryItem(
+            "adapter", 4 * adapter / run.num_shards, f"{adapter / 1e6:.1f} M in float32", "lower model.policy.rank"
+        ),
+        MemoryItem(
             "gradients",
             trained * trained_bytes / run.num_shards,
             f"{trained / 1e6:.1f} M x {trained_bytes} bytes",
             "" if adapter else "choose model=lora or model=qlora, which train an adapter only",
         ),
-        Item(
+        MemoryItem(
             "optimizer",
             trained * moments / run.num_shards,
             f"2 moments of {'8 bits' if run.eight_bit_moments else f'{trained_bytes} bytes'}",
             "" if run.eight_bit_moments else "set model.optimizer to adamw_8bit or paged_adamw_8bit",
         ),
-        Item(
+        MemoryItem(
             "reference",
             plain / run.num_shards if run.has_reference else 0,
             "frozen copy of the initial policy",
             "leave KL out of model.terms, or train an adapter, which needs no copy",
         ),
-        Item("scorers", run.scorer_bytes, "weights of model.scorers", "choose smaller ones, or a vLLM server"),
+        MemoryItem("scorers", run.scorer_bytes, "weights of model.scorers", "choose smaller ones, or a vLLM server"),
         *_engine(model, run, plain),
-        Item("log-prob scores", run.scores_bytes, "log-softmax over the vocabulary", "lower model.token_budget", False),
-        Item(
+        MemoryItem(
+            "log-prob scores", run.scores_bytes, "log-softmax over the vocabulary", "lower model.token_budget", False
+        ),
+        MemoryItem(
             "activations",
             activations(model, run),
             f"{run.num_tokens} tokens" + (", checkpointed" if run.gradient_checkpointing else ""),
@@ -194,7 +198,7 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
         ),
     ]
     if run.on_gpu:
-        items.append(Item("CUDA itself", _CONTEXT, "context, kernels, gaps; a guess", "", False))
+        items.append(MemoryItem("CUDA itself", _CONTEXT, "context, kernels, gaps; a guess", "", False))
     return MemoryPlan(tuple(item for item in items if item.size > 0), available, device)
 
 
@@ -204,23 +208,23 @@ def base_bytes(model: ModelSizes, weight_bytes: int, *, four_bit: bool) -> float
     return small * _NF4 + (model.num_weights - small) * weight_bytes
 
 
-def _base_told(run: RunSizes) -> str:
+def _base_line(run: RunSizes) -> str:
     return (
         f"linear layers in NF4, the rest {run.weight_bytes} bytes" if run.four_bit else f"{run.weight_bytes} bytes each"
     )
 
 
-def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[Item]:
+def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
     if run.engine_bytes is not None:
-        told = "its share: weights and cache"
-        return [Item("engine", run.engine_bytes, told, "lower data.engine.gpu_memory_utilization or kv_cache_gb")]
+        text = "its share: weights and cache"
+        return [MemoryItem("engine", run.engine_bytes, text, "lower data.engine.gpu_memory_utilization or kv_cache_gb")]
     copied = plain if run.engine_copies_base else 0
     cached = 2 * model.num_layers * model.key_value * run.weight_bytes
     return [
-        Item(
+        MemoryItem(
             "engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", _SHARED if copied else ""
         ),
-        Item(
+        MemoryItem(
             "keys and values",
             run.num_cached_tokens * cached,
             f"at most {run.num_cached_tokens} tokens of {cached / 1024:.0f} KiB",

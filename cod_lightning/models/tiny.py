@@ -66,7 +66,7 @@ class TinyPolicy(Policy):
         self.window, self.weights = window, weights
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """One token a word, plus the roles; words that nobody announced become `<unk>`."""
+        """One token a word, plus the roles; words outside the vocabulary become `<unk>`."""
         if not words:
             raise ConfigError(
                 "model.policy",

@@ -20,7 +20,7 @@ _LONGEST = 400
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All that the card says."""
+    """The contents of the card."""
 
     name: str
     run: str
@@ -147,8 +147,8 @@ def _snippet(facts: Facts) -> str:
             f"messages = [{messages}]",
             f"options = {{'add_generation_prompt': True, 'enable_thinking': {thinking}}}".replace("'", '"'),
             'ids = tokenizer.apply_chat_template(messages, return_tensors="pt", return_dict=True, **options)["input_ids"]',
-            "said = model.generate(ids)[0, ids.shape[1] :]",
-            "print(tokenizer.decode(said, skip_special_tokens=True))",
+            "response = model.generate(ids)[0, ids.shape[1] :]",
+            "print(tokenizer.decode(response, skip_special_tokens=True))",
         ]
     )
 

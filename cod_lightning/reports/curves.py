@@ -60,7 +60,7 @@ Panels = dict[str, list[Series]]
 
 
 def read_curves(folder: Path) -> tuple[Panels, list[str]]:
-    """The panels of a run, and what has to be said about them."""
+    """The panels of a run, and notes for the reader."""
     parts = [*sorted(folder.glob("metrics-*.csv"), key=lambda path: _natural(path.stem)), *folder.glob("metrics.csv")]
     notes = [] if (folder / "metrics.csv").exists() else ["There is no metrics.csv, so training curves are missing."]
     points: dict[str, dict[float, float]] = {}

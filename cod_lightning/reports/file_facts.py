@@ -1,4 +1,4 @@
-"""What a report says of a file of lifecycles: how many it holds, what was left out, and what its tokens can be coloured by."""
+"""Facts about a file of lifecycles: how many it holds, what was left out, and what its tokens can be coloured by."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -45,10 +45,14 @@ def _gap_remark(logprobs: LogprobFile, groups: Sequence[ShortGroup]) -> str:
     """How many episodes have gaps, and why the others have none."""
     if not logprobs.path.exists():
         return f"No log-prob gaps: there is no lifecycles/{logprobs.path.name}."
-    said = [one for group in groups for life in group.lives for one in life["e"] if any(turn[4] for turn in one["t"])]
-    without = [one for one in said if one["G"] is None]
+    sampled = [
+        one for group in groups for life in group.lives for one in life["e"] if any(turn[4] for turn in one["t"])
+    ]
+    without = [one for one in sampled if one["G"] is None]
     unmoved = sum(one["A"] is not None and abs(one["A"]) < _NO_ADVANTAGE for one in without)
-    known = f"Log-prob gaps are known for {len(said) - len(without):,} of the {len(said):,} episodes of this file."
+    known = (
+        f"Log-prob gaps are known for {len(sampled) - len(without):,} of the {len(sampled):,} episodes of this file."
+    )
     dropped = f" {unmoved:,} had advantage 0, so that no update put their tokens through the model." if unmoved else ""
     lost = (
         f" For {len(without) - unmoved:,} there is no line in {logprobs.path.name}." if len(without) > unmoved else ""

@@ -1,4 +1,4 @@
-"""The page: one HTML file with its data, style and script inside, which asks nothing of any network."""
+"""The page: one HTML file with its data, style and script inside, which makes no network request."""
 
 import base64
 import hashlib

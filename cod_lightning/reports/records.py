@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from cod_lightning.reports.advantages import GroupCredit
+from cod_lightning.reports.entries import entry_changes
 from cod_lightning.reports.gaps import EpisodeGaps, Gaps
 from cod_lightning.reports.lines import PlayedGroup
 from cod_lightning.reports.walk import lake_of, path_of
@@ -49,6 +50,13 @@ def short_group(file: int, played: PlayedGroup, credited: GroupCredit | None, ga
     pack = _pack(group.pack)
     for index, life in enumerate(group.lifecycles):
         episodes = [_episode(episode, pack) for episode in life.episodes]
+        context = None
+        for record in episodes:
+            if record["u"]:
+                before = record["b"] if context is None else context
+                record["d"] = [[one.kind.value, one.before, one.after] for one in entry_changes(before, record["a"])]
+            else:
+                context = record["a"]
         if credited is not None:
             for e, record in enumerate(episodes):
                 record |= {"R": number(credited.returns[index][e]), "A": number(credited.advantages[index][e])}
@@ -105,11 +113,14 @@ class Shelf:
     def _interned(self, episode: Record) -> Record:
         add = self._strings.add
         turns = [[add(turn[0]), add(turn[1]), *turn[2:4], *(one.tolist() for one in turn[4:])] for turn in episode["t"]]
-        return episode | {key: add(episode[key]) for key in _TEXTS} | {"t": turns}
+        interned = episode | {key: add(episode[key]) for key in _TEXTS} | {"t": turns}
+        if "d" in episode:
+            interned["d"] = [[kind, add(before), add(after)] for kind, before, after in episode["d"]]
+        return interned
 
 
 def number(value: float | None) -> float | None:
-    """Five digits; None where it is missing or not finite, which JSON cannot say."""
+    """Five digits; None where it is missing or not finite, which JSON cannot hold."""
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(f"{value:.5g}")

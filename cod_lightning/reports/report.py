@@ -16,7 +16,7 @@ from cod_lightning.reports.records import Shelf, ShortGroup, short_group
 from cod_lightning.reports.run import RunFolder, read_run, run_names
 
 MOST_BYTES = 18_000_000
-"""Of lifecycles in the page; if they are more, whole groups are left out evenly and the report says so."""
+"""Of lifecycles in the page; if they are more, whole groups are left out evenly, with a note in the report."""
 _REPEATED = 5
 """Lifecycles whose texts are longer than so many times that are thinned before repeated texts are counted once."""
 

@@ -1,4 +1,4 @@
-"""What `evaluation.json` says, as rows to draw and to tabulate; a suite that cannot be read costs only itself."""
+"""The suites of `evaluation.json` as rows to draw and to tabulate; an unreadable suite leaves the others readable."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ _UNREADABLE = (KeyError, TypeError, ValueError, IndexError, AttributeError, Over
 
 
 def read_suites(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Suites by name, and what has to be said about them."""
+    """Suites by name, and notes for the reader."""
     path = folder / "evaluation.json"
     if not path.exists():
         return {}, ["There is no evaluation.json, so success by position on held-out packs is missing."]
@@ -34,7 +34,7 @@ def _suite(record: Any) -> dict[str, Any]:
     try:
         findings = sentences(record)
     except _UNREADABLE:
-        findings = ["This file lacks what its findings could be told from; another version wrote it."]
+        findings = ["Another version wrote this file; it lacks the figures that findings need."]
     record = _rounded(record)
     found = {row.key: row for row in rows(record)}
     figures = record.get("figures") or {}

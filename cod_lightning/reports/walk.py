@@ -1,4 +1,4 @@
-"""A lake and the way somebody took across it, told again from the task's spec and the responses."""
+"""A frozen lake and the path of an episode across it, from the task's spec and the responses."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from callbacks import Evaluation, Progress, Throughput, Transcripts, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.table import print_table
@@ -68,7 +69,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, GRPOModule, lis
     )
     trainer.fit(module, data)
     trainer.test(module, data, verbose=False)
-    data.policy_label = "warm_start"
+    data.test_kinds = (ConditionKind.WARM_START,)
     trainer.test(module, data, verbose=False)
     return folder, module, batches.kept, file.getvalue()
 

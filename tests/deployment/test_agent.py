@@ -13,7 +13,8 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.references import Comparison, play_reference, scripted_sampler
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.references import play_reference, scripted_sampler
 from cod_lightning.plans import UpdateEvery
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.setting import Setting
@@ -107,7 +108,7 @@ def test_a_world_that_raises_costs_its_task_only(tmp_path):
 def test_an_agent_does_what_a_lifecycle_does(tmp_path):
     agent, pack = _agent(tmp_path, num_tasks=4)
     lived = [agent.solve(task) for task in pack.tasks]
-    (life,) = play_reference(Levers(), [pack], Comparison.SCRIPTED, MECHANISM)
+    (life,) = play_reference(Levers(), [pack], ConditionKind.SCRIPTED, MECHANISM)
     assert [e.kind for e in life.solves] == [e.kind for e in lived]
     assert all(e.reward == 1.0 for e in [*life.solves[2:], *lived[2:]])
 

@@ -23,10 +23,10 @@ def test_a_turn_keeps_its_tokens_while_the_table_grows():
     table.begin(np.array([5]), [_request(8, 40)])
     table.sample(np.array([0, 5]), _logits(6, 9))
     expected = torch.log_softmax(_logits(4), dim=-1).max().item()
-    said, logprobs = zip(*table.said(np.array([5, 0])), strict=True)
-    assert said == ((9,), (4, 6))
+    sampled, logprobs = zip(*table.sampled(np.array([5, 0])), strict=True)
+    assert sampled == ((9,), (4, 6))
     assert np.allclose([p for each in logprobs for p in each], expected, atol=1e-6)
-    assert list(table.said(np.array([], np.int64))) == []
+    assert list(table.sampled(np.array([], np.int64))) == []
     ids, columns = table.next_inputs(np.array([0, 5]))
     assert (ids.tolist(), columns.tolist()) == ([6, 9], [4, 8])
 

@@ -9,7 +9,8 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
-from cod_lightning.evaluation.references import Comparison, play_reference
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.references import play_reference
 from cod_lightning.types import Split
 from tests.envs.cases import WORLDS
 
@@ -32,7 +33,7 @@ def test_what_a_task_shows_does_not_depend_on_the_task_before(name: str) -> None
         HintContext(WORLDS[name].protocol, response_limit=None),
     )
     pack = twin.sample_pack(split=Split.TEST, index=1, num_tasks=3)
-    (life,) = play_reference(twin, [pack], Comparison.SCRIPTED, mechanism)
+    (life,) = play_reference(twin, [pack], ConditionKind.SCRIPTED, mechanism)
     for solve, task in zip(life.solves, pack.tasks, strict=True):
         fresh = WORLDS[name].make().without_world_memory()
         assert solve.turns[0].observation == fresh.reset(options={"task": task})[0]
@@ -43,7 +44,7 @@ def test_the_world_itself_still_remembers_afterwards() -> None:
     twin = world.without_world_memory()
     pack = world.sample_pack(split=Split.TEST, index=0, num_tasks=2)
     (kept,), (lost,) = (
-        play_reference(one, [pack], Comparison.SCRIPTED, HintContext(response_limit=None)) for one in (world, twin)
+        play_reference(one, [pack], ConditionKind.SCRIPTED, HintContext(response_limit=None)) for one in (world, twin)
     )
     assert world.rules != twin.rules
     unknown = [life.solves[1].turns[0].observation.count("?") for life in (kept, lost)]

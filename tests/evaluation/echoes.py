@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv, TextPolicy
+from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conditions import conditions
-from cod_lightning.evaluation.controls import Control
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.evaluation.suite import Suite
@@ -32,7 +32,7 @@ class Echo(TextPolicy):
 
 def echoed(
     suite: Suite,
-    control: Control,
+    control: ConditionKind,
     world: TextEnv,
     *,
     policy: TextPolicy | None = None,
@@ -40,8 +40,7 @@ def echoed(
     trained: Sequence[Group] = (),
 ) -> list[Group]:
     """The suite as the echo plays it under one control."""
-    name = "trained" if control is Control.NONE else control
-    (condition,) = [c for c in conditions(suite) if c.name == name]
+    (condition,) = [c for c in conditions(suite) if c.kind is control]
     sampler = scripted_sampler(policy or Echo(), mechanism)
     packs = suite.packs(world)
     setting = Setting(env=world, mechanism=mechanism, sampler=sampler, monitor=RolloutMonitor())

@@ -1,7 +1,7 @@
 """A suite unfolds into conditions: whose turns, with which control, at which temperature."""
 
-from cod_lightning.evaluation.conditions import PolicyLabel, conditions
-from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.suite import Suite
 
 
@@ -9,18 +9,18 @@ def test_a_suite_is_played_by_the_trained_policy_then_blanked_then_by_the_warm_s
     None
 ):
     found = conditions(Suite(name="heldout", num_packs=2))
-    assert [(c.name, c.policy, c.control, c.temperature) for c in found] == [
-        ("trained", PolicyLabel.TRAINED, Control.NONE, 1.0),
-        ("blanked_context", PolicyLabel.TRAINED, Control.BLANKED_CONTEXT, 1.0),
-        ("warm_start_t0.0", PolicyLabel.WARM_START, Control.NONE, 0.0),
-        ("warm_start_t0.3", PolicyLabel.WARM_START, Control.NONE, 0.3),
-        ("warm_start_t0.5", PolicyLabel.WARM_START, Control.NONE, 0.5),
-        ("warm_start_t0.7", PolicyLabel.WARM_START, Control.NONE, 0.7),
-        ("warm_start", PolicyLabel.WARM_START, Control.NONE, 1.0),
-        ("random", PolicyLabel.REFERENCE, Control.RANDOM, 1.0),
-        ("memoryless", PolicyLabel.REFERENCE, Control.MEMORYLESS, 1.0),
-        ("scripted", PolicyLabel.REFERENCE, Control.SCRIPTED, 1.0),
-        ("oracle", PolicyLabel.REFERENCE, Control.ORACLE, 1.0),
+    assert [(c.name, c.kind, c.temperature) for c in found] == [
+        ("trained", ConditionKind.TRAINED, 1.0),
+        ("blanked_context", ConditionKind.BLANKED_CONTEXT, 1.0),
+        ("warm_start_t0.0", ConditionKind.WARM_START, 0.0),
+        ("warm_start_t0.3", ConditionKind.WARM_START, 0.3),
+        ("warm_start_t0.5", ConditionKind.WARM_START, 0.5),
+        ("warm_start_t0.7", ConditionKind.WARM_START, 0.7),
+        ("warm_start", ConditionKind.WARM_START, 1.0),
+        ("random", ConditionKind.RANDOM, 1.0),
+        ("memoryless", ConditionKind.MEMORYLESS, 1.0),
+        ("scripted", ConditionKind.SCRIPTED, 1.0),
+        ("oracle", ConditionKind.ORACLE, 1.0),
     ]
     assert found[1].label == "test_heldout_blanked_context"
 

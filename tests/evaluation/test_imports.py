@@ -8,7 +8,7 @@ NAMES = (
     "intervals",
     "suite",
     "conditions",
-    "controls",
+    "condition_kinds",
     "figures",
     "markdown",
     "schema",

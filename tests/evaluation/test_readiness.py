@@ -11,7 +11,7 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.controls import DEFAULT_CONTROLS, Control
+from cod_lightning.evaluation.condition_kinds import DEFAULT_CONTROLS, ConditionKind
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
@@ -35,7 +35,7 @@ def test_what_a_suite_leaves_open_is_taken_from_the_training() -> None:
 
 
 def test_a_world_without_references_has_the_controls_that_need_none() -> None:
-    assert settled(Suite(name="a"), WordWorld(), PlainContext()).controls == (Control.BLANKED_CONTEXT,)
+    assert settled(Suite(name="a"), WordWorld(), PlainContext()).controls == (ConditionKind.BLANKED_CONTEXT,)
 
 
 @pytest.mark.parametrize("control", ["random", "memoryless", "scripted", "oracle", "oracle_context"])
@@ -46,9 +46,9 @@ def test_a_control_that_is_named_and_cannot_be_played_is_refused(control: str) -
 
 def test_memory_is_switched_off_only_where_there_is_some() -> None:
     suite = Suite(name="a", controls=("no_world_memory", "scripted"))
-    assert settled(suite).controls == (Control.SCRIPTED,)
+    assert settled(suite).controls == (ConditionKind.SCRIPTED,)
     world = GridNavigation(side_min=4, side_max=4)
-    assert Control.NO_WORLD_MEMORY in (settled(suite, world, HintContext()).controls or ())
+    assert ConditionKind.NO_WORLD_MEMORY in (settled(suite, world, HintContext()).controls or ())
 
 
 def test_a_suite_wraps_the_world_of_the_training_or_its_own() -> None:

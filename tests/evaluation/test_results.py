@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cod_lightning.errors import DataError
-from cod_lightning.evaluation.conditions import PolicyLabel
+from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
 from cod_lightning.evaluation.results import PlayedCondition, read_results, results_of, write_results
 from cod_lightning.evaluation.suite import Suite
 from tests.played import NUM_PACKS, play
@@ -76,7 +76,7 @@ def test_what_is_missing_is_null_in_the_file(tmp_path: Path) -> None:
 def test_suites_that_were_not_played_again_stay_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "evaluation.json"
     write_results(path, play(Suite(name="first")))
-    write_results(path, play(Suite(name="second"), PolicyLabel.TRAINED))
+    write_results(path, play(Suite(name="second"), OF_TRAINED))
     write_results(path, play(Suite(name="second")))
     results = read_results(path)
     assert list(results["suites"]) == ["first", "second"]
@@ -85,21 +85,20 @@ def test_suites_that_were_not_played_again_stay_in_the_file(tmp_path: Path) -> N
 
 
 def test_a_warm_start_alone_is_no_result_yet() -> None:
-    assert results_of(play(Suite(name="a"), PolicyLabel.WARM_START)) == {"suites": {}}
+    assert results_of(play(Suite(name="a"), [ConditionKind.WARM_START])) == {"suites": {}}
 
 
 def named(played: list[PlayedCondition], checkpoint: str) -> list[PlayedCondition]:
     return [
-        dataclasses.replace(one, checkpoint=checkpoint) if one.condition.policy is PolicyLabel.TRAINED else one
-        for one in played
+        dataclasses.replace(one, checkpoint=checkpoint) if one.condition.kind in OF_TRAINED else one for one in played
     ]
 
 
 def test_checkpoints_have_results_of_their_own_and_share_what_needs_no_checkpoint(tmp_path: Path) -> None:
     path, suite = tmp_path / "evaluation.json", Suite(name="a")
     write_results(path, play(suite))
-    others = [one for one in play(suite) if one.condition.policy is not PolicyLabel.TRAINED]
-    trained = play(suite, PolicyLabel.TRAINED)
+    others = [one for one in play(suite) if one.condition.kind not in OF_TRAINED]
+    trained = play(suite, OF_TRAINED)
     write_results(path, [*named(trained, "x.ckpt"), *named(trained, "y.ckpt"), *others], by_checkpoint=True)
     write_results(path, named(play(Suite(name="b")), "y.ckpt"), by_checkpoint=True)
     results = read_results(path)

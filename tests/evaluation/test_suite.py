@@ -5,7 +5,7 @@ from jsonargparse import ArgumentParser
 
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.controls import Control
+from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.suite import Suite, Wrap
 from cod_lightning.types import Split
 
@@ -44,7 +44,7 @@ def test_the_command_line_reads_and_reprints_a_suite() -> None:
     parsed = parser.parse_object({"suites": [easy]})
     (suite,) = parser.instantiate(parser.parse_string(parser.dump(parsed))).suites
     assert (suite.split, suite.pack_size, suite.num_packs) == (Split.VALIDATION, 8, 2048)
-    assert (suite.controls, suite.wrap) == ((Control.ORACLE,), Wrap.RALPH_LOOP)
+    assert (suite.controls, suite.wrap) == ((ConditionKind.ORACLE,), Wrap.RALPH_LOOP)
 
 
 def test_packs_go_by_identity() -> None:

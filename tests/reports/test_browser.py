@@ -55,10 +55,11 @@ def test_the_timeline_leads_to_episodes_and_their_texts(opened: Opened, tmp_path
     assert "sibling 1" in page.locator(".details header").inner_text()
 
 
-def test_the_difference_of_contexts_is_marked_word_by_word(opened: Opened, tmp_path: Path) -> None:
+def test_an_update_shows_the_entry_that_it_added(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", GROUPS))
     page.locator(".episode").nth(1).click()
-    assert page.locator("#episode ins").all_inner_texts() == ["left is up", "put in"]
+    assert page.locator("#episode ins").all_inner_texts() == ["left is up"]
+    assert page.locator("#episode .entries li.added").count() == 1
     assert page.locator("#episode .context del").count() == 0
 
 
@@ -106,7 +107,7 @@ def test_words_are_coloured_by_the_gap_between_policy_and_sampler(opened: Opened
     assert "The policy had moved by 2 updates since it sampled" in legend
     page.locator(".episode").nth(1).click()
     assert page.locator("input[value=gap]").is_checked()
-    assert page.locator(".colouring-box .scale-says").inner_text().startswith("Not coloured")
+    assert page.locator(".colouring-box .scale-note").inner_text().startswith("Not coloured")
     assert page.locator(".turns .word[style]").count() == 0
     assert "For 2 there is no line in train_logprobs.jsonl." in page.locator("#episode").inner_text()
 

@@ -53,14 +53,14 @@ class Browser {
     const want = this.wanted(), words = this.search.value.trim().toLowerCase();
     const hits = words ? new Set(this.data.strings.flatMap((text, index) => (text.toLowerCase().includes(words) ? [index] : []))) : null;
     const asks = (one) => (!want.position || one.n === Number(want.position)) && (!want.status || one.st === want.status) && (!want.outcome || outcomeOf(one) === want.outcome);
-    const says = (one) => !hits || [one.b, one.a, one.fb, one.er].some((text) => hits.has(text)) || one.t.some((turn) => hits.has(turn[0]) || hits.has(turn[1]));
+    const hasHit = (one) => !hits || [one.b, one.a, one.fb, one.er].some((text) => hits.has(text)) || one.t.some((turn) => hits.has(turn[0]) || hits.has(turn[1]));
     this.found = [];
     this.data.lifecycles.forEach((life, number) => {
       if (want.run && this.overview.files[life.f].run !== Number(want.run)) return;
       if ((want.file && life.f !== Number(want.file)) || (want.step && life.s !== Number(want.step))) return;
       const isNamed = words && this.data.packs[life.p].id.toLowerCase().includes(words);
-      let episode = life.e.findIndex((one) => asks(one) && (isNamed || says(one)));
-      if (episode < 0 && hits && life.e.some(asks) && life.e.some(says)) episode = life.e.findIndex(says);
+      let episode = life.e.findIndex((one) => asks(one) && (isNamed || hasHit(one)));
+      if (episode < 0 && hits && life.e.some(asks) && life.e.some(hasHit)) episode = life.e.findIndex(hasHit);
       if (episode >= 0) this.found.push([number, episode]);
     });
     this.count.textContent = `${this.found.length.toLocaleString("en")} of ${counted(this.data.lifecycles.length, "lifecycle")}`;

@@ -85,7 +85,7 @@ class Details {
     if (tab.offsetLeft < this.tabs.scrollLeft || tab.offsetLeft + tab.offsetWidth > this.tabs.scrollLeft + this.tabs.clientWidth)
       this.tabs.scrollLeft = tab.offsetLeft - 40;
     refill(this.panel, this.facts(one), one.u ? this.update(one) : this.solve(one), this.turns(one),
-      one.fb ? block(one.u ? "Why the context did not parse" : "What the world said after it", h("p", { class: "said" }, this.text(one.fb))) : null,
+      one.fb ? block(one.u ? "Why the context did not parse" : "Feedback of the environment", h("p", { class: "said" }, this.text(one.fb))) : null,
       one.er ? block("Error", h("p", { class: "said error" }, this.text(one.er))) : null);
   }
 
@@ -99,19 +99,18 @@ class Details {
   solve(one) {
     const task = this.pack.tasks[one.n], lake = task && task.lake;
     const world = lake ? [lakePicture(lake, one.w, false), lakeFacts(lake)]
-      : task ? [h("p", { class: "faint" }, "As the world knows it; the policy does not see all of this."), h("pre", { class: "context" }, task.spec)] : null;
+      : task ? [h("p", { class: "faint" }, "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
     return h("div", { class: "columns" },
       world ? put(block(lake ? "The lake" : "The task", h("div", { class: lake ? "lake-body" : "" }, world)), { class: lake ? "block drawn" : "block" }, []) : null,
       block("Context it was solved with", h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)"))));
   }
 
   update(one) {
-    const before = this.life.e.slice(0, this.episode).reverse().find((earlier) => !earlier.u);
-    return block("Context, before and after", differenceView(this.text(before ? before.a : one.b), this.text(one.a)));
+    return block("What the update changed in the context", entriesView(one.d.map(([kind, before, after]) => [kind, this.text(before), this.text(after)])));
   }
 
   turns(one) {
-    if (!one.t.length) return h("p", { class: "empty" }, "No turns: it never began.");
+    if (!one.t.length) return h("p", { class: "empty" }, "No turns: the episode did not begin.");
     const offered = this.file.colourings, chosen = offered.includes(this.colouring) ? this.colouring : offered[0];
     const list = h("ol", { class: "turns" }, one.t.map((turn) => h("li", {},
       h("p", { class: "who" }, one.u ? "asked" : "world"), h("p", { class: "said" }, this.text(turn[0])),

@@ -1,4 +1,4 @@
-// Two texts compared word by word: what was kept, taken out and put in (longest common subsequence).
+// Two entries compared word by word: what was kept, removed and added (longest common subsequence).
 
 const MOST_CELLS = 4000000;
 
@@ -49,9 +49,15 @@ function merged(pieces) {
   return out;
 }
 
-function differenceView(before, after) {
-  if (before === after) return [h("p", { class: "context" }, after || h("em", {}, "(empty)")), h("p", { class: "faint" }, "unchanged")];
-  const pieces = difference(before, after).map(([kind, text]) => (kind === "keep" ? text : h(kind, {}, text)));
-  return [h("p", { class: "context" }, pieces, after ? null : h("em", {}, "(empty)")),
-    h("p", { class: "faint" }, h("del", {}, "taken out"), " ", h("ins", {}, "put in"))];
+const ENTRY_SIGNS = { kept: " ", removed: "\u2212", added: "+", replaced: "~" };
+
+// The entries of a context before and after an update; of a replaced one, its words.
+function entriesView(changes) {
+  if (!changes.length) return h("p", { class: "context" }, h("em", {}, "(empty)"));
+  const entry = ([kind, before, after]) => h("li", { class: kind, title: kind }, h("span", { class: "entry-sign", "aria-hidden": "true" }, ENTRY_SIGNS[kind]),
+    h("span", {}, kind === "kept" ? after : difference(before, after).map(([part, text]) => (part === "keep" ? text : h(part, {}, text)))));
+  const count = (kind) => changes.filter(([one]) => one === kind).length;
+  const counts = Object.keys(ENTRY_SIGNS).filter(count).map((kind) => `${count(kind)} ${kind}`);
+  return [h("ul", { class: "context entries" }, changes.map(entry)),
+    h("p", { class: "faint" }, count("kept") === changes.length ? "unchanged" : `Entries: ${counts.join(", ")}.`)];
 }

@@ -22,7 +22,7 @@ function lakePicture(lake, path, small) {
 
 const ASIDE = [[0, 0], [11, -10], [-11, -10], [11, 10], [-11, 10], [0, -12], [0, 12], [12, 0]];
 
-// Who comes to a cell again stands aside of where they stood before, so that no step hides another.
+// A repeated visit to a cell is drawn beside the earlier one, so that no step hides another.
 function walkOf(path, cell, end) {
   const group = svg("g", { class: end === "on the goal" ? "walk good" : end === "in a hole" ? "walk bad" : "walk" });
   const visits = new Map();

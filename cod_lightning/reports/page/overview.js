@@ -11,7 +11,7 @@ function drawOverview(data) {
     h("nav", { "aria-label": "Sections" }, [["evaluation", "Success by position"], ["training", "Training"], ["lifecycles", `Lifecycles (${lives.toLocaleString("en")})`]]
       .map(([id, text]) => h("a", { href: `#${id}` }, text))),
   ]);
-  put(byId("foot"), {}, [h("p", { class: "faint" }, `Made by cod_lightning ${data.version}. This file is complete in itself; it loads nothing.`)]);
+  put(byId("foot"), {}, [h("p", { class: "faint" }, `Made by cod_lightning ${data.version}. This file is complete in itself; it loads no other.`)]);
   const notes = data.runs.flatMap((run) => run.notes.map((note) => h("li", {}, several ? h("b", {}, `${run.name}: `) : null, note)));
   if (notes.length) put(byId("notes"), {}, [h("div", { class: "note", role: "note" }, h("ul", {}, notes))]);
   drawEvaluation(byId("evaluation"), data.runs);

@@ -1,4 +1,4 @@
-// What the policy said, with its words coloured by one of three quantities; tokens that are no words become bars.
+// The policy's response, with its words coloured by one of three quantities; tokens that are no words become bars.
 
 const WIDEST_GAP = 0.2, LOWEST_LOGPROB = 3;
 const mixed = (variable, share, most) => `color-mix(in srgb, var(${variable}) ${Math.round(Math.min(1, share) * most)}%, transparent)`;
@@ -11,7 +11,7 @@ const COLOURINGS = {
     known: () => true,
     colour: (turn, at) => mixed("--doubt", turn[4][at] / 100 / LOWEST_LOGPROB, 75),
     ends: () => [["sure, 0", "transparent"], [`in doubt, −${LOWEST_LOGPROB} and below`, mixed("--doubt", 1, 75)]],
-    says: () => "Under the sampler, in nats.",
+    note: () => "Under the sampler, in nats.",
     missing: () => "",
   },
   advantage: {
@@ -19,15 +19,15 @@ const COLOURINGS = {
     known: (one) => one.A !== null,
     colour: (turn, at, one, strongest) => mixed(one.A < 0 ? "--bad" : "--good", Math.abs(one.A) / strongest, 60),
     ends: (strongest) => [[`worse than its siblings, ${shown(-strongest)}`, mixed("--bad", 1, 60)], ["", "transparent"], [`better, ${shown(strongest, 2, true)}`, mixed("--good", 1, 60)]],
-    says: () => "One for all tokens of an episode.",
-    missing: () => "Not coloured: nothing can be compared with this episode's return.",
+    note: () => "One for all tokens of an episode.",
+    missing: () => "Not coloured: this episode's return has no other to compare with.",
   },
   gap: {
     label: "log-prob gap",
     known: (one) => one.G !== null,
     colour: (turn, at) => mixed(turn[5][at] < 0 ? "--less" : "--more", Math.abs(turn[5][at]) / 1e4 / WIDEST_GAP, 75),
     ends: () => [[`less likely, −${WIDEST_GAP}`, mixed("--less", 1, 75)], ["", "transparent"], [`likelier, +${WIDEST_GAP}`, mixed("--more", 1, 75)]],
-    says: (one) => `Policy minus sampler, in nats; mean size ${shown(one.G[1], 4)}, largest ${shown(one.G[2], 4)}. ${one.G[0] === 0
+    note: (one) => `Policy minus sampler, in nats; mean size ${shown(one.G[1], 4)}, largest ${shown(one.G[2], 4)}. ${one.G[0] === 0
       ? "No update lies between the two, so this is how far engine and training forward disagree."
       : `The policy had moved by ${counted(one.G[0], "update")} since it sampled: that drift is in the gap, beside what engine and training forward disagree by.`}`,
     missing: (one) => (one.A !== null && Math.abs(one.A) < 1e-6 ? "Not coloured: this episode had advantage 0, so no update put its tokens through the model." : "Not coloured: no line tells the policy's log-probs of this episode."),
@@ -40,14 +40,14 @@ function colouringBox(file, chosen, one, strongest, choose) {
     disabled: !file.colourings.includes(name), onchange: () => choose(name) }), COLOURINGS[name].label);
   return h("div", { class: "colouring-box" },
     h("fieldset", { class: "colouring" }, h("legend", {}, "colour words by"), Object.keys(COLOURINGS).map(radio)),
-    COLOURINGS[chosen].known(one) ? scale(COLOURINGS[chosen], one, strongest) : h("p", { class: "scale-says" }, COLOURINGS[chosen].missing(one)));
+    COLOURINGS[chosen].known(one) ? scale(COLOURINGS[chosen], one, strongest) : h("p", { class: "scale-note" }, COLOURINGS[chosen].missing(one)));
 }
 
 function scale(colouring, one, strongest) {
   const ends = colouring.ends(strongest), colours = ends.map(([, colour]) => colour);
   return h("div", { class: "scale" }, h("span", {}, ends[0][0]),
     h("span", { class: "ramp", "aria-hidden": "true", style: { background: `linear-gradient(to right, ${colours.join(", ")})` } }),
-    h("span", {}, ends[ends.length - 1][0]), h("span", { class: "scale-says" }, colouring.says(one)));
+    h("span", {}, ends[ends.length - 1][0]), h("span", { class: "scale-note" }, colouring.note(one)));
 }
 
 function responseView(text, turn, one, file, chosen, strongest) {

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from cod_lightning.errors import DataError
+from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.results import read_results
@@ -132,7 +133,7 @@ def _varied(cells: list[Cell]) -> list[str]:
 
 def read_finished(folder: Path, record: JobRecord, suite: str) -> FinishedRun | None:
     """The run, as far as a suite is concerned; None where it was not evaluated on it."""
-    outcomes = read_packs(folder / "evaluation_packs.parquet", suite, "trained")
+    outcomes = read_packs(folder / "evaluation_packs.parquet", suite, ConditionKind.TRAINED)
     if outcomes is None:
         return None
     blanked = read_packs(folder / "evaluation_packs.parquet", suite, "blanked_context")

@@ -161,8 +161,8 @@ def _notes(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[str
     for cell in cells:
         for record in cell.records:
             if record.status is not JobStatus.FINISHED:
-                said = f": {record.error}" if record.error else ""
-                yield f"{cell.label}, seed {record.seed}, is not in the figures, {record.status}{said}"
+                reason = f": {record.error}" if record.error else ""
+                yield f"{cell.label}, seed {record.seed}, is not in the figures, {record.status}{reason}"
     spent = [tokens for one in records for tokens in one["cost"]["sampled_tokens_range"] or ()]
     if spent and max(spent) > _EQUAL * min(spent):
         yield (

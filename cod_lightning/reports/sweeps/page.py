@@ -31,7 +31,7 @@ def plot_name(sweep: SweepRecord) -> str:
 
 
 def sentences(sweep: SweepRecord) -> Iterator[str]:
-    """What the table says, in words."""
+    """The table in words."""
     cells = sorted(sweep["cells"], key=lambda cell: -(cell["success"]["mean"]["mean"] or 0.0))
     best = cells[0]
     yield f"Highest mean: {best['label']}, {_shown(best['success']['mean'])}."
@@ -135,7 +135,7 @@ def _statistics(found: Statistics) -> list[str]:
 
 
 def _verdict(figure: Figure) -> str:
-    """What the interval allows to say.
+    """The conclusion that the interval allows.
 
     >>> _verdict({"mean": 0.1, "ci95": [-0.1, 0.3], "n": 9})
     'no difference shown'

@@ -1,4 +1,4 @@
-"""`sweep_results.json`: what the runs of a sweep say side by side. Missing numbers are null."""
+"""`sweep_results.json`: the runs of a sweep side by side. Missing numbers are null."""
 
 from typing import TypedDict
 

@@ -1,0 +1,41 @@
+"""`context diff` shows what changed between two versions, entry by entry."""
+
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.cli import main
+from cod_lightning.deployment import ContextStore
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+
+TEXTS = ("1. red is up\n2. blue is down", "1. red is left\n3. be quick")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> list[str]:
+    store = ContextStore(tmp_path)
+    for position, text in enumerate(TEXTS):
+        for kind in (EpisodeKind.SOLVE, EpisodeKind.UPDATE):
+            is_update = kind is EpisodeKind.UPDATE
+            episode = Episode(
+                kind=kind,
+                position=position,
+                status=EpisodeStatus.COMPLETED,
+                reward=0.0,
+                success=True,
+                context_after=text if is_update else "",
+            )
+            store.add(f"task {position}", episode, 0.0, "{}" if is_update else None)
+    store.close()
+    return ["--state", str(tmp_path)]
+
+
+def test_entries_removed_added_and_replaced_are_listed(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["context", "diff", *state, "--old", "1", "--new", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-4:] == ["- 2. blue is down", "- 1. red is up", "+ 1. red is left", "+ 3. be quick"]
+
+
+def test_a_version_has_the_same_entries_as_itself(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["context", "diff", *state, "--old", "2", "--new", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "versions 2 and 2 have the same entries"
