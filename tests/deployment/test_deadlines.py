@@ -133,9 +133,8 @@ def test_a_standstill_ends_the_process_with_a_report_and_the_store_goes_on(tmp_p
     store = ContextStore(state, create=False)
     assert store.num_solved() == 1
     store.close()
-    inside = (
-        f"{{class_path: cod_lightning.envs.process_world.ProcessWorld, init_args: {{step_s: 1.0, num_workers: 1, world: {FAULTY}}}}}"
-    )
+    worker = f"{{step_s: 1.0, num_workers: 1, world: {FAULTY}}}"
+    inside = f"{{class_path: cod_lightning.envs.process_world.ProcessWorld, init_args: {worker}}}"
     assert deployed(state, "--data.env", inside) == 0
     store = ContextStore(state, create=False)
     assert faults([one.episode for one in store.episodes()]) == [None, "WorldHung", None, None]
