@@ -2,42 +2,41 @@
 
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, TypeVar
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Cached = TypeVar("Cached", bound=Callable[..., Any])
 _OF_AN_ITEM = 36
 """Bytes of an integer beyond the smallest and its place in a tuple."""
 _OF_AN_ENTRY = 500
 """Of the containers of arguments and result, and their place in the cache."""
 
 
-def text_cache(function: Callable[Arguments, Result], most_bytes: int = 2**26) -> Callable[Arguments, Result]:
+def text_cache(function: Cached, most_bytes: int = 2**26) -> Cached:
     """The function of texts, or of tuples of ids, with its results kept until they take `most_bytes`; then it begins anew.
 
-    What alone would take a tenth of that is worked out again each time. Arguments go by position.
+    For a first argument that might take a tenth of that alone it is called each time. Arguments go by position.
     """
-    kept = 0
+    kept, longest = 0, most_bytes // 10 // _OF_AN_ITEM
 
     @cache
-    def remembered(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+    def remembered(*arguments: Any) -> Any:
         nonlocal kept
-        result = function(*arguments, **named)
+        result = function(*arguments)
         kept += sum(map(_size, arguments)) + _size(result) + _OF_AN_ENTRY
         return result
 
     @wraps(function)
-    def looked_up(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+    def looked_up(*arguments: Any) -> Any:
         nonlocal kept
-        if _size(arguments[0]) > most_bytes // 10:
-            return function(*arguments, **named)
-        result = remembered(*arguments, **named)
+        if len(arguments[0]) > longest:
+            return function(*arguments)
+        result = remembered(*arguments)
         if kept > most_bytes:
             kept = 0
             remembered.cache_clear()
         return result
 
-    return looked_up
+    return looked_up  # pyright: ignore[reportReturnType]
 
 
 def _size(one: object) -> int:

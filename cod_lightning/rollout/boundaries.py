@@ -84,7 +84,8 @@ def checked_text(text: object, who: object, kind: type[CodLightningError] = Envi
         raise kind(f"{type(who).__name__} showed a {type(text).__name__}, not a string")
     if len(text) > _LONGEST_TEXT:
         raise kind(f"{type(who).__name__} showed {len(text):,} characters; at most {_LONGEST_TEXT:,} are read")
-    text.encode()
+    if not text.isascii():
+        text.encode()
     return text
 
 
