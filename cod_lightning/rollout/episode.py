@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import Answer, ContextMechanism
+from cod_lightning.contexts.base import Answer, ContextMechanism, TokenView
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout
 from cod_lightning.rollout.boundaries import (
@@ -46,11 +46,12 @@ async def run_solve_episode(
     turns: list[Turn] = []
     before, context, context_after = state, "", ""
 
-    def ended(status: EpisodeStatus, reward: float | None, feedback: str = "", error: str = "") -> Episode:
+    def ended(status: EpisodeStatus | None, reward: float | None, feedback: str = "", error: str = "") -> Episode:
+        """The episode; without a status it has the environment's. Asks the environment where there is a reward."""
         return Episode(
             kind=EpisodeKind.SOLVE,
             position=position,
-            status=status,
+            status=EpisodeStatus(env.status) if status is None else status,
             turns=tuple(turns),
             reward=reward,
             success=None if reward is None else bool(env.success),
@@ -66,13 +67,7 @@ async def run_solve_episode(
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
-            try:
-                begin = partial(env.reset, options={"task": task})
-                observation, _ = await asyncio.to_thread(begin) if env.blocking else begin()
-                checked_text(observation, env)
-                system = checked_text(env.rules, env)
-            except BaseException as error:
-                blame(EnvironmentFailure, error)
+            observation, system = await _begun(env, task)
             on_turn = None
             try:
                 context = context_after = mechanism.text(state)
@@ -91,31 +86,19 @@ async def run_solve_episode(
                 while True:
                     turn = await _turn(dialogue)
                     turns.append(turn)
-                    if on_turn is not None and len(turns) <= MOST_INTERVENTIONS and turn.stop is not StopReason.WINDOW:
-                        try:
-                            intervention = on_turn(state, turn.response, sampler.chat)
-                            if intervention is not None:
-                                state, context_after = intervention.state, mechanism.text(intervention.state)
-                                if intervention.reply is not None:
-                                    dialogue.say(checked_text(intervention.reply, mechanism, ContextFailure))
-                                    continue
-                        except BaseException as error:
-                            blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
-                    try:
-                        if turn.stop is StopReason.WINDOW:
-                            return ended(EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
-                        done = (
-                            await asyncio.to_thread(env.step, turn.response)
-                            if env.blocking
-                            else env.step(turn.response)
+                    if turn.stop is StopReason.WINDOW:
+                        full = partial(ended, EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
+                        return crossing(EnvironmentFailure, full)
+                    if on_turn is not None and len(turns) <= MOST_INTERVENTIONS:
+                        state, context_after, reply = _intervened(
+                            mechanism, state, context_after, turn.response, sampler.chat
                         )
-                        observation, reward, terminated, truncated, _ = done
-                        check_reward(float(reward), env)
-                        checked_text(observation, env)
-                        if terminated or truncated:
-                            return ended(EpisodeStatus(env.status), float(reward), observation)
-                    except BaseException as error:
-                        blame(EnvironmentFailure, error)
+                        if reply is not None:
+                            dialogue.say(reply)
+                            continue
+                    observation, reward, over = await _stepped(env, turn.response)
+                    if over:
+                        return crossing(EnvironmentFailure, partial(ended, None, reward, observation))
                     dialogue.say(observation)
             finally:
                 _close(dialogue)
@@ -123,6 +106,42 @@ async def run_solve_episode(
         return ended(EpisodeStatus.FAILED, None, error=f"{type(error).__name__}: {error}")
     finally:
         sampler.liveness.over(identity)
+
+
+async def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
+    """The first observation and the rules. Raises `EnvironmentFailure`."""
+    try:
+        begin = partial(env.reset, options={"task": task})
+        observation, _ = await asyncio.to_thread(begin) if env.blocking else begin()
+        return checked_text(observation, env), checked_text(env.rules, env)
+    except BaseException as error:
+        blame(EnvironmentFailure, error)
+
+
+async def _stepped(env: TextEnv, response: str) -> tuple[str, float, bool]:
+    """The next observation, the reward, and whether the task is over. Raises `EnvironmentFailure`."""
+    try:
+        done = await asyncio.to_thread(env.step, response) if env.blocking else env.step(response)
+        observation, reward, terminated, truncated, _ = done
+        check_reward(float(reward), env)
+        return checked_text(observation, env), float(reward), bool(terminated or truncated)
+    except BaseException as error:
+        blame(EnvironmentFailure, error)
+
+
+def _intervened(
+    mechanism: ContextMechanism, state: Any, text: str, response: str, tokens: TokenView
+) -> tuple[Any, str, str | None]:
+    """State and text of the context after a response, and the mechanism's reply to it. Raises `ContextFailure`."""
+    try:
+        intervention = mechanism.on_turn(state, response, tokens)
+        if intervention is None:
+            return state, text, None
+        if intervention.reply is not None:
+            checked_text(intervention.reply, mechanism, ContextFailure)
+        return intervention.state, mechanism.text(intervention.state), intervention.reply
+    except BaseException as error:
+        blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
 
 
 def after_feedback(mechanism: ContextMechanism, solved: Episode) -> Episode:

@@ -70,8 +70,8 @@ def test_a_world_that_leaves_cycles_holds_a_fraction_of_them():
 
 
 def test_a_rollout_that_does_not_grow_is_never_looked_through():
-    before = sum(generation["collections"] for generation in gc.get_stats())
     with collected_by_growth():
+        before = sum(generation["collections"] for generation in gc.get_stats())
         for _ in range(5):
             _ = [[i] for i in range(100_000)]
             time.sleep(0.05)
