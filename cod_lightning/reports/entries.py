@@ -9,6 +9,8 @@ _SAME_FIRST_WORD = 0.5
 """Similarity of two entries that begin alike, such as with the same number or key, beside the share of words in common."""
 _LEAST_SIMILARITY = 0.5
 """Below it an entry is removed and another one added."""
+_MOST_PAIRS = 250_000
+"""Pairs of entries that are compared; texts with more have all their entries removed and added, since comparing takes too long."""
 
 
 class ChangeKind(StrEnum):
@@ -40,6 +42,9 @@ def entry_changes(before: str, after: str) -> list[EntryChange]:
     """
     old, new = ([line for line in text.splitlines() if line.strip()] for text in (before, after))
     changes: list[EntryChange] = []
+    if old != new and len(old) * len(new) > _MOST_PAIRS:
+        changes += (EntryChange(ChangeKind.REMOVED, entry, "") for entry in old)
+        return [*changes, *(EntryChange(ChangeKind.ADDED, "", entry) for entry in new)]
     for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             changes += (EntryChange(ChangeKind.KEPT, entry, entry) for entry in old[i:j])
