@@ -106,9 +106,12 @@ class TrainCLI(CodCLI):
     def check_checkpoints(self) -> None:
         """Raise `ConfigError` for a checkpoint of another environment, context or policy than those of the config."""
         config = self._own()
+        named = self.checkpoints or [path for path in [config.get("ckpt_path")] if path]
+        if not named:
+            return
         asked = yaml.safe_load(self._parser(self.subcommand).dump(config, skip_none=False))
         words = self.datamodule.env.words() + self.datamodule.context.words()
-        for path in self.checkpoints or ([config.ckpt_path] if config.ckpt_path else []):
+        for path in named:
             check_same_policy(read_checkpoint(path), asked, words, accepted=config.accept_changes)
 
     def house_callbacks(self) -> list[Callback]:
