@@ -97,7 +97,7 @@ def test_the_adapter_of_a_checkpoint_lives_on(trained, tmp_path, capsys):
 
 def test_an_adapter_is_asked_of_a_policy_that_has_none(trained, tmp_path, capsys):
     argv = ["export", "--ckpt_path", checkpoint(trained), "--config", "smoke", "--out", str(tmp_path / "x")]
-    assert main([*argv, "--adapter", "true", "--warm_start", "null"]) == 2
+    assert main([*argv, "--adapter", "true", "--warm_start", "null", "--accept_changes", "true"]) == 2
     assert "--adapter is true; expected false" in capsys.readouterr().err
 
 

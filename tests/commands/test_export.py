@@ -135,7 +135,7 @@ def test_a_folder_with_something_in_it_is_kept_unless_it_is_an_export_to_overwri
 def test_an_export_that_fails_leaves_nothing_behind(run, out, monkeypatch, capsys):
     assert export(run, out) == 0
     (out / "README.md").write_text("old")
-    assert export(run, out, "--overwrite", "true", "--model.policy.hidden_size", "32") == 2
+    assert export(run, out, "--overwrite", "true", "--accept_changes", "true", "--model.policy.hidden_size", "32") == 2
     assert "does not fit the model" in capsys.readouterr().err
     assert (out / "README.md").read_text() == "old"
     assert os.listdir(out.parent) == ["ours"]

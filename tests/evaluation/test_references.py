@@ -7,7 +7,7 @@ import pytest
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
-from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.condition_kinds import REFERENCES, ConditionKind
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.segments import count_drift
@@ -23,7 +23,7 @@ def _row(comparison: ConditionKind, protocol: str = "natural", num_packs: int = 
 
 @pytest.mark.slow
 def test_memory_is_what_separates_the_scripted_policy_from_the_memoryless_one():
-    random, memoryless, scripted, oracle = (_row(comparison)[1] for comparison in ConditionKind)
+    random, memoryless, scripted, oracle = (_row(comparison)[1] for comparison in REFERENCES)
     assert memoryless.success[0] == scripted.success[0], "the first task has no context to hide"
     assert max(e.mean for e in memoryless.success) < 0.65
     assert scripted.success[3].low > memoryless.success[3].high
