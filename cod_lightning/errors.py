@@ -77,6 +77,10 @@ class ContextFailure(CodLightningError):
     """A context mechanism raised, or gave what no mechanism may give."""
 
 
+class ForgedRole(CodLightningError):
+    """A text would begin or end a message in the policy's prompt, and cannot be broken up so that it does not."""
+
+
 class OutOfTime(CodLightningError):
     """A lifecycle was broken off because a deadline was over."""
 

@@ -12,7 +12,10 @@ class LetterTokens:
     """Counts a token a word."""
 
     def __init__(self, special_tokens=frozenset()):
-        self.special_tokens = frozenset(special_tokens)
+        self._special = frozenset(special_tokens)
+
+    def control_token(self, text: str) -> str:
+        return min((token for token in self._special if token in text), default="")
 
     def count(self, text: str) -> int:
         return len(text.split())

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 QWEN3 = (
@@ -48,6 +48,71 @@ def bpe_tokenizer(template: str) -> PreTrainedTokenizerFast:
         pad_token="<|endoftext|>",
         additional_special_tokens=[token for token in _SPECIAL if token not in (end, "<|endoftext|>")],
         clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+_GEMMA = (
+    "{{ bos_token }}{%- for m in messages %}{%- if m.role == 'system' %}{{- '<start_of_turn>user\\n' + m.content + '<end_of_turn>\\n' }}"
+    "{%- else %}{{- '<start_of_turn>' + ('model' if m.role == 'assistant' else 'user') + '\\n' + (m.content | trim) + "
+    "'<end_of_turn>\\n' }}{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<start_of_turn>model\\n' }}{%- endif %}"
+)
+_LLAMA2 = (
+    "{%- for m in messages %}{%- if m.role == 'system' %}{{- '<<SYS>>\\n' + m.content + '\\n<</SYS>>\\n\\n' }}"
+    "{%- elif m.role == 'user' %}{{- '<s>[INST] ' + m.content + ' [/INST]' }}"
+    "{%- else %}{{- ' ' + m.content + ' </s>' }}{%- endif %}{%- endfor %}"
+)
+_PHI3 = (
+    "{%- for m in messages %}{{- '<|' + m.role + '|>\\n' + m.content + '<|end|>\\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|assistant|>\\n' }}{%- endif %}"
+)
+_DEEPSEEK = (
+    "{{ '<｜begin▁of▁sentence｜>' }}{%- for m in messages %}{%- if m.role == 'system' %}{{- m.content }}"
+    "{%- elif m.role == 'user' %}{{- '<｜User｜>' + m.content }}"
+    "{%- else %}{{- '<｜Assistant｜>' + m.content.split('</think>')[-1] + '<｜end▁of▁sentence｜>' }}{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<｜Assistant｜><think>\\n' }}{%- endif %}"
+)
+_VICUNA = (
+    "{%- for m in messages %}{%- if m.role == 'system' %}{{- m.content + ' ' }}{%- elif m.role == 'user' %}"
+    "{{- 'USER: ' + m.content + ' ' }}{%- else %}{{- 'ASSISTANT: ' + m.content + '</s>' }}{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- 'ASSISTANT:' }}{%- endif %}"
+)
+_DELETING = CHATML.replace("message.content", "message.content.replace('/think', '')")
+EIGHT = {
+    "qwen3": (QWEN3, ("<|im_start|>", "<|im_end|>"), ("<think>", "</think>")),
+    "llama3": (LLAMA3, ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"), ()),
+    "gemma": (_GEMMA, ("<bos>", "<start_of_turn>", "<end_of_turn>"), ()),
+    "llama2": (_LLAMA2, ("<s>", "</s>"), ()),
+    "phi3": (_PHI3, ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>"), ()),
+    "deepseek": (
+        _DEEPSEEK,
+        ("<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<｜end▁of▁sentence｜>"),
+        ("<think>", "</think>"),
+    ),
+    "vicuna": (_VICUNA, ("<s>", "</s>"), ()),
+    "deleting": (_DELETING, ("<|im_start|>", "<|im_end|>"), ()),
+}
+"""Of each family: its template, its special tokens (the end of a turn comes last), and tokens that are added but not special."""
+IN_LETTERS = {"llama2": ("[INST]", "[/INST]", "<<SYS>>"), "vicuna": ("USER:", "ASSISTANT:")}
+"""What stands between messages without being a token."""
+
+
+def family_tokenizer(family: str, normaliser: normalizers.Normalizer | None = None) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer with a family's template and tokens; `normaliser` also acts on text in which tokens are looked for."""
+    template, special, added = EIGHT[family]
+    backend = Tokenizer(
+        models.BPE(vocab={letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[])
+    )
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    if normaliser is not None:
+        backend.normalizer = normaliser
+    normalised = normaliser is not None
+    backend.add_special_tokens([AddedToken(token, normalized=normalised) for token in special])
+    backend.add_tokens([AddedToken(token, normalized=normalised) for token in added])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token=special[-1], bos_token=special[0], clean_up_tokenization_spaces=False
     )
     tokenizer.chat_template = template
     return tokenizer

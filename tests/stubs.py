@@ -71,8 +71,8 @@ class PlainContext(ContextMechanism):
 
     def update(self, state: TextState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         response = (yield Message(Role.SYSTEM, "w2"), Message(Role.USER, episode.feedback)).response
-        if any(token in response for token in tokens.special_tokens) or not response:
-            return ContextUpdate(state=state, reward=-0.1, parsed=False, reason="special token")
+        if tokens.control_token(response) or not response:
+            return ContextUpdate(state=state, reward=-0.1, parsed=False, reason="control token")
         return ContextUpdate(state=TextState(response), reward=0.0, parsed=True)
 
     def asks(self, messages: Sequence[Message]) -> bool:

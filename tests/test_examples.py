@@ -161,7 +161,7 @@ def test_it_asks_once_more_for_notes_that_cannot_be_read(topic_notes):
     assert (late.parsed, mechanism.text(late.state)) == (True, "old\nnew")
     never = answered(mechanism, ["no block", "<notes><|end|></notes>"], state=before, special_tokens={"<|end|>"})
     assert (never.parsed, never.state, never.reward) == (False, before, -0.1)
-    assert "special token <|end|>" in never.reason
+    assert "control token <|end|>" in never.reason
 
 
 def test_a_mechanism_that_raises_costs_its_lifecycle_and_is_named(topic_notes):

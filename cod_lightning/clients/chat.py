@@ -27,9 +27,10 @@ from cod_lightning.clients.failure import (
 )
 from cod_lightning.clients.http import Reply, post
 from cod_lightning.clients.usage import Prices, Usage
+from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens
 from cod_lightning.errors import ConfigError, EngineRefused
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Message
+from cod_lightning.types import Message, Role
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -41,6 +42,7 @@ _LETTERS_PER_TOKEN = 128
 """No vocabulary has longer tokens: a text with more letters than that for each of `max_tokens` broke the limit."""
 _BYTES_PER_TOKEN = 4
 """For the estimate where an endpoint gives no counts."""
+_IN_RESPONSES = ControlTokens(thoughts=False)
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "n"})
 
 T = TypeVar("T")
@@ -160,7 +162,7 @@ class ChatClient:
         line = await self._line()
         body = {
             "model": self.model,
-            "messages": [{"role": one.role.value, "content": one.content} for one in messages],
+            "messages": [_sent(one) for one in messages],
             **(fields or {}),
             self.token_limit: max_tokens,
             **self.extra_body,
@@ -336,6 +338,12 @@ class ChatClient:
             )
         if taken := sorted({*_OWN_FIELDS, self.token_limit} & set(self.extra_body)):
             raise ConfigError(f"{self.where}.extra_body", taken, "fields that are not set elsewhere", "Leave them out.")
+
+
+def _sent(message: Message) -> dict[str, str]:
+    """The message as the endpoint gets it: there its text becomes part of a chat template."""
+    control = _IN_RESPONSES if message.role is Role.ASSISTANT else WIDELY_KNOWN
+    return {"role": message.role.value, "content": control.broken_up(message.content)}
 
 
 def _status_failure(reply: Reply, key: str) -> EndpointFailure:

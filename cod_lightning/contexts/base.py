@@ -28,9 +28,8 @@ class TextState(Struct, frozen=True):
 class TokenView(Protocol):
     """What a mechanism may ask about the policy's tokenizer."""
 
-    @property
-    def special_tokens(self) -> frozenset[str]:
-        """Spellings that a later prompt would read as control tokens; they must not occur inside a context."""
+    def control_token(self, text: str) -> str:
+        """The first control token in the text, which must not occur inside a context; empty if there is none."""
         ...
 
     def count(self, text: str) -> int:

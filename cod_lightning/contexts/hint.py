@@ -72,7 +72,7 @@ class HintContext(ContextMechanism):
     def update(self, state: TextState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         """One answer: the text between the delimiters, each of which occurs once and in order, with nothing after the second."""
         answer = yield self.wording.ask(rules, episode, self.response_limit)
-        hint, reason = self._parse(answer.response, tokens.special_tokens)
+        hint, reason = self._parse(answer.response, tokens)
         if reason:
             kept = state if self.on_failure == "keep" else TextState(self.wording.lost)
             return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
@@ -90,7 +90,7 @@ class HintContext(ContextMechanism):
         """The compact wording's own words."""
         return self.wording.words()
 
-    def _parse(self, response: str, special_tokens: frozenset[str]) -> tuple[str, str]:
+    def _parse(self, response: str, tokens: TokenView) -> tuple[str, str]:
         """(hint, "") or ("", which rule was broken)."""
         start, end = self.wording.start, self.wording.end
         for delimiter in (start, end):
@@ -104,8 +104,8 @@ class HintContext(ContextMechanism):
             return "", f"there is text after '{end}'"
         if not hint:
             return "", "the hints are empty"
-        if spelled := [token for token in special_tokens if token in hint]:
-            return "", f"the hints contain the special token '{min(spelled)}'"
+        if token := tokens.control_token(hint):
+            return "", f"the hints contain the control token '{token}'"
         if spelled := [text for text in _DELIMITERS if text in hint]:
             return "", f"the hints contain the delimiter '{spelled[0]}'"
         return hint, ""

@@ -177,12 +177,12 @@ class NotebookContext(ContextMechanism):
         return ""
 
     def _faults(self, text: str, tokens: TokenView) -> Iterator[str]:
-        """What no entry may hold: nothing at all, control characters, special tokens, the wording's own marks."""
+        """What no entry may hold: nothing at all, control characters, control tokens, the wording's own marks."""
         if not text.strip():
             yield "the entry is empty"
         if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
             yield "the entry has a control character"
-        if found := [token for token in tokens.special_tokens if token in text]:
-            yield f"the entry has the special token '{min(found)}'"
+        if token := tokens.control_token(text):
+            yield f"the entry has the control token '{token}'"
         if found := [mark for mark in self.wording.marks if re.search(mark, text)]:
             yield "the entry has a mark of the notebook's own"

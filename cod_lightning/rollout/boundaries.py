@@ -19,6 +19,7 @@ from cod_lightning.errors import (
     EngineFailure,
     EngineRefused,
     EnvironmentFailure,
+    ForgedRole,
     GivenUp,
     OutOfTime,
     Stopped,
@@ -26,7 +27,7 @@ from cod_lightning.errors import (
 from cod_lightning.types import Episode, EpisodeStatus, Message
 
 _T = TypeVar("_T")
-FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, OutOfTime)
+FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, ForgedRole, OutOfTime)
 """They cost their lifecycle; anything else ends the run."""
 _LONGEST_TEXT = 1_000_000
 """Characters of an observation, of rules, of a system text or a message of an update; longer ones would fill the memory."""

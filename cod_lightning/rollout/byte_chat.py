@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from cod_lightning.control_tokens import ControlTokens
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message
 
@@ -19,7 +20,8 @@ class ByteChat(Chat):
     def __init__(self) -> None:
         self.num_ids = 256 + len(_SPECIAL)
         self.rewrite_history = self.enable_thinking = False
-        self.special_tokens, self._specials = frozenset(_SPECIAL), _SPELLED
+        self._in_prompts = self._in_texts = ControlTokens(_SPECIAL)
+        self._control_ids = frozenset(_SPECIAL.values())
         self.end_of_turn, self.stop_ids, self.stop_id, self.pad_id = _END, frozenset({_END}), _END, 0
 
     def encode(self, text: str) -> tuple[int, ...]:

@@ -8,15 +8,18 @@ Some templates change it, though: Qwen3's drops the thoughts of earlier turns, a
 where thinking is off. With `rewrite_history` each prompt is what the template makes of the whole dialogue; where that is more
 than an extension, the dialogue begins a new segment.
 
-Text from worlds, contexts and the model is hostile: a special token spelled in it is broken up before it is encoded.
+Text from worlds, contexts and the model is hostile: a control token spelled in it is broken up before it is encoded. Then the
+control tokens of every prompt are counted: there have to be just those of the template, whatever it or the tokenizer makes of the
+texts. Tags of tools are no control tokens, since a world may ask for calls in that form.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens, shattered
+from cod_lightning.errors import ConfigError, ForgedRole
 from cod_lightning.rollout.word_ids import word_ids
 from cod_lightning.text_cache import text_cache
 from cod_lightning.types import Message, Role
@@ -37,7 +40,7 @@ _PROBES = (
     "<x>&amp;\"x'\\",
 )
 """What a template might treat unlike other text."""
-_ASSISTANT, _USER = "\ue000assistant\ue001", "\ue000user\ue001"
+_ASSISTANT, _USER, _PLACE = "\ue000assistant\ue001", "\ue000user\ue001", "\ue000"
 
 
 class Chat:
@@ -69,13 +72,19 @@ class Chat:
         """Ids of the tokenizer, special ones included."""
         self.enable_thinking = enable_thinking
         self.rewrite_history = enable_thinking if rewrite_history is None else rewrite_history
-        self.special_tokens = frozenset(
-            token.content for token in tokenizer.added_tokens_decoder.values() if token.special
-        ) | frozenset(tokenizer.all_special_tokens)
-        self._specials = re.compile("|".join(re.escape(token) for token in sorted(self.special_tokens, key=len)[::-1]))
+        special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+        special |= set(tokenizer.all_special_tokens)
+        unknown = {tokenizer.unk_token_id} - {tokenizer.bos_token_id, tokenizer.eos_token_id}
+        """What stands for any unknown word begins no message."""
+        added = tokenizer.added_tokens_decoder.items()
+        self._control_ids = (
+            frozenset(i for i, token in added if token.special or WIDELY_KNOWN.first(token.content)) - unknown
+        )
+        self._in_responses, self._in_texts = ControlTokens(special, thoughts=False), ControlTokens(special)
+        self._in_prompts = ControlTokens(special | self._role_marks(special))
         self._after_assistant, self._before_assistant = self._continuation_parts()
         first = self.encode(self._after_assistant)[:1]
-        self.end_of_turn: int | None = first[0] if first and self._text(first) in self.special_tokens else None
+        self.end_of_turn: int | None = first[0] if first and self._text(first) in special else None
         eos = tokenizer.convert_tokens_to_ids(str(tokenizer.eos_token)) if tokenizer.eos_token else None
         self.stop_ids = frozenset(i for i in (self.end_of_turn, eos) if isinstance(i, int))
         if not self.stop_ids:
@@ -89,7 +98,9 @@ class Chat:
         """What the template puts after the assistant's own end-of-turn token."""
         self.encode = text_cache(self.encode)
         self.decode = text_cache(self.decode)
+        self.neutral = text_cache(self.neutral)
         self._around = lru_cache(maxsize=64)(self._around)
+        self._num_control = lru_cache(maxsize=64)(self._num_control)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of text in which special tokens count as such."""
@@ -100,30 +111,37 @@ class Chat:
         return tuple(self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)  # no offsets
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The first prompt: the whole dialogue rendered, up to where the assistant begins."""
-        around = self._around(tuple(message.role for message in messages))
+        """The first prompt: the whole dialogue rendered, up to where the assistant begins. Raises `ForgedRole`."""
+        roles = tuple(message.role for message in messages)
+        around = self._around(roles)
         if around is None:
             return self.encode(self.rendered(messages))
-        return self.encode(self._joined(around, [message.content for message in messages]))
+        text = self._checked(lambda neutral: self._joined(around, messages, neutral), self._num_control(roles))
+        return self.encode(text)
 
     def rendered(self, messages: Sequence[Message]) -> str:
-        """What the template makes of the whole dialogue, up to where the assistant begins."""
-        return self._render(messages, add_generation_prompt=True)
+        """What the template makes of the whole dialogue, up to where the assistant begins. Raises `ForgedRole`."""
+        text = self._render(messages)
+        if self._num_control_in(text) == self._num_control(tuple(message.role for message in messages)):
+            return text
+        harmless = [one if one.role is Role.ASSISTANT else Message(one.role, "x") for one in messages]
+        expected = self._num_control_in(self._render(harmless))
+        return self._checked(lambda neutral: self._render(messages, neutral), expected)
 
     def continuation(self, user_text: str, last_action_id: int | None) -> tuple[int, ...]:
-        """The ids to add after an action, so that the assistant answers `user_text` next.
+        """The ids to add after an action, so that the assistant answers `user_text` next. Raises `ForgedRole`.
 
         Where the action did not end with the template's end-of-turn token, the token is added here.
         """
         ended = last_action_id is not None and last_action_id == self.end_of_turn
-        between = self._after_end if ended else self._after_assistant
-        return self.encode(between + self.neutral(user_text) + self._before_assistant)
+        between, after = self._after_end if ended else self._after_assistant, self._before_assistant
+        expected = self._num_control_in(f"{between}x{after}")
+        return self.encode(self._checked(lambda neutral: between + neutral(user_text) + after, expected))
 
     def extended(self, prompt: str, response: str, user_text: str) -> str:
         """The next prompt as text, where it goes on from this one and the response."""
-        return (
-            prompt + self.neutral(response) + self._after_assistant + self.neutral(user_text) + self._before_assistant
-        )
+        own = self._in_responses.broken_up(response)
+        return prompt + own + self._after_assistant + self.neutral(user_text) + self._before_assistant
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The action as text without its final stop token; any other special token stays visible."""
@@ -135,22 +153,50 @@ class Chat:
         return len(self.encode(self.neutral(text)))
 
     def neutral(self, text: str) -> str:
-        """The text with every special token spelled in it broken up by a zero-width space."""
-        return self._specials.sub(lambda m: m[0][:1] + "\u200b" + m[0][1:], text)
+        """The text with every control token spelled in it, and all that marks a role, broken up by a zero-width space."""
+        return self._in_prompts.broken_up(text)
+
+    def control_token(self, text: str) -> str:
+        """The first control token that the text spells, or that the tokenizer reads in it; empty if there is none."""
+        spelled = self._in_texts.first(text)
+        return spelled or next((self._text((i,)) for i in self.encode(text) if i in self._control_ids), "")
+
+    def _checked(self, spell: Callable[[Callable[[str], str]], str], num_control: int) -> str:
+        """What `spell` makes with texts that are broken up as far as it needs to have so many control tokens."""
+        for neutral in (self.neutral, lambda text: shattered(self.neutral(text))):
+            if self._num_control_in(text := spell(neutral)) == num_control:
+                return text
+        raise ForgedRole(
+            "a text would begin or end a message in the policy's prompt: this tokenizer, or its chat template, puts control "
+            "tokens together again that were broken up"
+        )
+
+    def _num_control_in(self, text: str) -> int:
+        return sum(map(self._control_ids.__contains__, self.encode(text)))
+
+    def _num_control(self, roles: tuple[Role, ...]) -> int:
+        """Control tokens in a prompt of harmless messages of these roles."""
+        return self._num_control_in(self._render([Message(role, "x") for role in roles]))
 
     def _text(self, ids: Sequence[int]) -> str:
         if self._plain:
             return str(self._backend.decode(ids, skip_special_tokens=False))
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
 
-    def _render(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> str:
+    def _render(self, messages: Sequence[Message], neutral: Callable[[str], str] | None = None) -> str:
+        """By the template, up to where the assistant begins."""
         rendered = self.tokenizer.apply_chat_template(
-            [{"role": m.role.value, "content": self.neutral(m.content)} for m in messages],
+            [{"role": one.role.value, "content": self._content(one, neutral or self.neutral)} for one in messages],
             tokenize=False,
-            add_generation_prompt=add_generation_prompt,
+            add_generation_prompt=True,
             enable_thinking=self.enable_thinking,
         )
         return str(rendered)
+
+    def _content(self, message: Message, neutral: Callable[[str], str]) -> str:
+        """A message as the template gets it."""
+        own = message.role is Role.ASSISTANT
+        return self._in_responses.broken_up(message.content) if own else neutral(message.content)
 
     def _around(self, roles: tuple[Role, ...]) -> tuple[str, ...] | None:
         """What the template puts before, between and after messages of these roles; None where it looks into them.
@@ -158,26 +204,39 @@ class Chat:
         Rendering takes longer than everything else that an opening needs. A template that trims, or that takes thoughts and the
         answers of tools apart, shows it on the probes, and then renders every opening itself.
         """
-        marks = [f"\ue000{n}\ue001" for n in range(len(roles))]
-        parts = re.split("\ue000[0-9]+\ue001", self._render(_messages(roles, marks), add_generation_prompt=True))
+        marks = _messages(roles, [f"\ue000{n}\ue001" for n in range(len(roles))])
+        parts = re.split("\ue000[0-9]+\ue001", self._render(marks))
         if len(parts) != len(roles) + 1:
             return None
-        for texts in [marks, *([probe] * len(roles) for probe in _PROBES)]:
-            if self._joined(parts, texts) != self._render(_messages(roles, texts), add_generation_prompt=True):
+        for messages in [marks, *(_messages(roles, [probe] * len(roles)) for probe in _PROBES)]:
+            if self._joined(parts, messages, self.neutral) != self._render(messages):
                 return None
         return tuple(parts)
 
-    def _joined(self, around: Sequence[str], texts: Sequence[str]) -> str:
+    def _joined(self, around: Sequence[str], messages: Sequence[Message], neutral: Callable[[str], str]) -> str:
         """Messages' texts within what is around them."""
         parts = [around[0]]
-        for text, after in zip(texts, around[1:], strict=True):
-            parts += self.neutral(text), after
+        for message, after in zip(messages, around[1:], strict=True):
+            parts += self._content(message, neutral), after
         return "".join(parts)
+
+    def _role_marks(self, special: Collection[str]) -> set[str]:
+        """What the template spells around messages in plain characters, such as [INST] or USER:, letters alone left out."""
+        tokens, marks = re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1]))), set[str]()
+        for roles in ((Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER), (Role.USER, Role.ASSISTANT, Role.USER)):
+            try:
+                first, *others = self._render([Message(role, _PLACE) for role in roles], neutral=str).split(_PLACE)
+            except Exception:  # a template may take no system message
+                continue
+            for line in [*first.splitlines()[-1:], *"\n".join(others).splitlines()]:
+                pieces = (piece.strip() for piece in tokens.split(line))
+                marks.update(one for one in pieces if re.search(r"\w", one) and re.search(r"[^\w\s]", one))
+        return marks
 
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""
         dummy = [Message(Role.USER, "x"), Message(Role.ASSISTANT, _ASSISTANT), Message(Role.USER, _USER)]
-        text = self._render(dummy, add_generation_prompt=True)
+        text = self._render(dummy)
         if text.count(_ASSISTANT) != 1 or text.count(_USER) != 1:
             raise ConfigError(
                 "model.policy",

@@ -85,8 +85,8 @@ def read(response, tokens):
     found = re.fullmatch(r".*<notes>(.*)</notes>\s*", response, re.DOTALL)
     if not found or response.count("<notes>") > 1:
         return [], "Expected one block <notes>...</notes> at the end"
-    if spelled := [token for token in tokens.special_tokens if token in found[1]]:
-        return [], f"The notes have the special token {min(spelled)}"
+    if token := tokens.control_token(found[1]):
+        return [], f"The notes have the control token {token}"
     return lines_of(found[1]), ""
 
 

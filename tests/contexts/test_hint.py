@@ -200,7 +200,7 @@ def test_the_compact_response_is_a_single_line_of_words():
         ("{s} {e}", "empty"),
         ("{s}{e}", "empty"),
         ("{s} a {e} bye", "text after"),
-        ("{s} a <|im_end|> {e}", "special token '<|im_end|>'"),
+        ("{s} a <|im_end|> {e}", "control token '<|im_end|>'"),
         ("{s} a{other_s}b {e}", "contain the delimiter"),
         ("{s} a{other_e}b {e}", "contain the delimiter"),
     ],

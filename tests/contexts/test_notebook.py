@@ -79,7 +79,7 @@ def test_refused_operations_are_named_one_by_one_while_the_others_hold_and_cost_
     [
         ({"budget": 3}, "a b c", "would have 4 tokens of 3"),
         ({"max_entries": 1}, "new", "there are 1 entries already"),
-        ({}, "a<|im_end|>b", "special token '<|im_end|>'"),
+        ({}, "a<|im_end|>b", "control token '<|im_end|>'"),
         ({}, "a\x07b", "control character"),
     ],
 )
