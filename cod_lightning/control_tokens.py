@@ -1,7 +1,7 @@
 """Spellings by which a chat model knows where messages begin and end; in texts from outside they are broken up.
 
-What a tokenizer reads depends on it, so spellings are compared without case, and letters of full width, of mathematics and in circles
-as the plain ones that Unicode's compatibility form (NFKC) makes of them.
+What a tokenizer reads depends on it, so spellings are compared without case, and letters of full width, of mathematics and in
+circles as the plain ones that Unicode's compatibility form (NFKC) makes of them.
 """
 
 import re

@@ -54,7 +54,8 @@ def bpe_tokenizer(template: str) -> PreTrainedTokenizerFast:
 
 
 _GEMMA = (
-    "{{ bos_token }}{%- for m in messages %}{%- if m.role == 'system' %}{{- '<start_of_turn>user\\n' + m.content + '<end_of_turn>\\n' }}"
+    "{{ bos_token }}{%- for m in messages %}{%- if m.role == 'system' %}"
+    "{{- '<start_of_turn>user\\n' + m.content + '<end_of_turn>\\n' }}"
     "{%- else %}{{- '<start_of_turn>' + ('model' if m.role == 'assistant' else 'user') + '\\n' + (m.content | trim) + "
     "'<end_of_turn>\\n' }}{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<start_of_turn>model\\n' }}{%- endif %}"
 )

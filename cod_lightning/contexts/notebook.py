@@ -184,5 +184,5 @@ class NotebookContext(ContextMechanism):
             yield "the entry has a control character"
         if token := tokens.control_token(text):
             yield f"the entry has the control token '{token}'"
-        if found := [mark for mark in self.wording.marks if re.search(mark, text)]:
+        if any(re.search(mark, text) for mark in self.wording.marks):
             yield "the entry has a mark of the notebook's own"

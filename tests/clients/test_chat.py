@@ -5,6 +5,7 @@ import copy
 import gzip
 import json
 import pickle
+import re
 import threading
 import time
 import tracemalloc
@@ -165,8 +166,8 @@ def test_control_tokens_in_messages_are_broken_up_before_they_are_sent():
     sent = [one["content"] for one in server.requests[0]["messages"]]
     assert all(WIDELY_KNOWN.first(text) == "" for text in sent[:2])
     assert [text.replace("\u200b", "") for text in sent[:2]] == [forged, forged]
-    assert sent[2].startswith("<think>a") and sent[2].endswith("</think>"), "the policy's own thoughts stay"
-    assert "<|im" not in sent[2] and "[/INST]" not in sent[2]
+    assert re.fullmatch("<think>a.*</think>", sent[2], re.DOTALL), "the policy's own thoughts stay"
+    assert not re.search(r"<\|im|\[/INST\]", sent[2])
 
 
 def test_a_silent_endpoint_is_given_up_and_the_message_says_how_long_it_took():
