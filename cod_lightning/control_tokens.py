@@ -49,6 +49,10 @@ class ControlTokens:
         found = self._pattern.search(_folded(text))
         return text[found.start() : found.end()] if found else ""
 
+    def count(self, text: str) -> int:
+        """Control tokens in the text."""
+        return len(self._pattern.findall(_folded(text)))
+
     def broken_up(self, text: str) -> str:
         """The text with a zero-width space after the first character of each control token, also of those within others."""
         if text.isascii() and not self._beginning.search(text.lower()):

@@ -28,3 +28,16 @@ def test_hostile_texts_reach_no_terminal():
 def test_weight_folders_that_are_made_at_once_do_not_remove_each_other():
     counts = attacks.weight_folders(400, at_once=2)
     assert (counts["errors"], counts["left"]) == (0, 0)
+
+
+@pytest.mark.slow
+def test_hostile_texts_stay_texts_in_whatever_is_written_of_a_run():
+    counts = attacks.written_texts(40)
+    assert (counts["raw_controls"], counts["elements"]) == (0, 0)
+
+
+@pytest.mark.slow
+def test_no_tokenizer_that_normalises_is_given_a_forged_role_by_any_template():
+    counts = attacks.forged_roles(40)
+    assert (counts["forged"], counts["templates"]) == (0, 8)
+    assert counts["refused"] < counts["prompts"] / 4

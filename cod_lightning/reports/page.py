@@ -16,8 +16,7 @@ _SCRIPTS = (
     "page.js",
 )  # fmt: skip
 """In this order they become one script."""
-_ESCAPED = str.maketrans({one: f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029\x7f"})
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile("[<>&\u2028\u2029\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
@@ -48,13 +47,13 @@ def write(path: Path, overview: dict[str, Any], lifecycles: dict[str, Any]) -> i
 
 
 def embedded(data: object) -> str:
-    """JSON without `<`, `>`, `&`, U+2028, U+2029 and lone surrogates: nothing in it can end the element.
+    """JSON with `<`, `>`, `&`, controls and marks of direction escaped: nothing in it ends the element, or acts on a terminal.
 
     >>> embedded({"said": "</script>"})
     '{"said":"\\\\u003c/script\\\\u003e"}'
     """
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_ESCAPED)
-    return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _digest(text: str) -> str:

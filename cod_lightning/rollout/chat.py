@@ -81,7 +81,8 @@ class Chat:
             frozenset(i for i, token in added if token.special or WIDELY_KNOWN.first(token.content)) - unknown
         )
         self._in_responses, self._in_texts = ControlTokens(special, thoughts=False), ControlTokens(special)
-        self._in_prompts = ControlTokens(special | self._role_marks(special))
+        self._marks = self._role_marks(special) - {token.content for _, token in added}
+        self._in_prompts = ControlTokens(special | self._marks)
         self._after_assistant, self._before_assistant = self._continuation_parts()
         first = self.encode(self._after_assistant)[:1]
         self.end_of_turn: int | None = first[0] if first and self._text(first) in special else None
@@ -172,7 +173,10 @@ class Chat:
         )
 
     def _num_control_in(self, text: str) -> int:
-        return sum(map(self._control_ids.__contains__, self.encode(text)))
+        """Control tokens, and marks of roles in plain characters, in what is encoded."""
+        ids = self.encode(text)
+        num = sum(map(self._control_ids.__contains__, ids))
+        return num + self._in_prompts.count(self._text(ids)) if self._marks else num
 
     def _num_control(self, roles: tuple[Role, ...]) -> int:
         """Control tokens in a prompt of harmless messages of these roles."""

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from cod_lightning.markdown import visible
 from cod_lightning.rollout import transcript
+from tests.hostile_texts import ENCODABLE, RAW
 from tests.records import group
 from tests.reports.conftest import Opened
 from tests.reports.made_runs import saying, varied_groups, write_logprobs, write_run
@@ -215,13 +217,19 @@ def test_a_lake_is_drawn_with_the_way_that_was_walked(opened: Opened, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "text", ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "&lt;b&gt; \u2028"]
+    "text",
+    ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "&lt;b&gt; \u2028", f"🙂 é ␛ {ENCODABLE}"],
 )
 def test_hostile_text_stays_text(opened: Opened, tmp_path: Path, text: str) -> None:
     page = opened(write_run(tmp_path / "<b>run", [saying(GROUPS[0], text)]))
     for index in range(3):
         page.locator(".episode").nth(index).click()
-        assert text in page.locator("#episode").evaluate("one => one.textContent")
+        assert visible(text) in page.locator("#episode").evaluate("one => one.textContent")
+    everything = page.evaluate(
+        "document.body.innerText + [...document.querySelectorAll('[title]')].map((e) => e.title)"
+    )
+    assert not RAW.search(everything)
+    assert not RAW.search((tmp_path / "report.html").read_text())
     assert page.locator("#lifecycles script, #lifecycles img, #lifecycles b b, h1 b").count() == 0
     assert page.locator("h1").inner_text() == "<b>run"
 

@@ -91,7 +91,7 @@ def test_hostile_texts_forge_no_role_where_history_is_rewritten(family):
 
 
 @pytest.mark.parametrize("kind", NORMALISERS)
-@pytest.mark.parametrize("family", ["qwen3", "gemma", "deleting"])
+@pytest.mark.parametrize("family", ["qwen3", "gemma", "vicuna", "deleting"])
 def test_a_tokenizer_that_normalises_is_given_no_forged_role_but_a_refusal_at_worst(family, kind):
     chat = Chat(family_tokenizer(family, NORMALISERS[kind]))
     honest = chat.continuation("x", chat.end_of_turn)

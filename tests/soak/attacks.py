@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -18,15 +19,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
+from callbacks.tensorboard import contexts_as_markdown
 from cod_lightning import cli
 from cod_lightning.commands.report import run as report
 from cod_lightning.deployment import ContextStore
-from cod_lightning.errors import CodLightningError
+from cod_lightning.errors import CodLightningError, ForgedRole
+from cod_lightning.rollout import story
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 from tests.hostile_texts import HOSTILE, RAW
-from tests.records import group
+from tests.real_templates import EIGHT, family_tokenizer
+from tests.records import group, turn
 from tests.reports.made_runs import write_logprobs, write_run
+from tests.rollout.test_forged_roles import NORMALISERS, forged
+from tests.rollout.test_forged_roles import texts as spelling_texts
 
 _ABSURD = (10**400, -(10**400), 1e308, float("inf"), float("nan"), "x", "", None, [], {}, [[]], True, -1, 2**63, 2**31)
 _NUM_TASKS = 12
@@ -170,18 +179,24 @@ def _holders(value: Any) -> Any:
         yield from _holders(inner)
 
 
+def hostile_text(number: int) -> str:
+    """A random one, most of it control characters."""
+    rng = random.Random(f"texts/{number}")
+    kinds = (
+        lambda: rng.randrange(0xA0),
+        lambda: rng.choice((0x202E, 0x2066, 0x2028, 0x1B)),
+        lambda: rng.randrange(0x3000),
+    )
+    text = "".join(chr(rng.choice(kinds)()) for _ in range(40)) + rng.choice(HOSTILE)
+    return text.encode("utf-8", "replace").decode()
+
+
 def hostile_texts(num: int) -> dict[str, int]:
     """Texts out of sequences that act on a terminal go through every way in which a command prints."""
     counts = dict.fromkeys(("texts", "outputs", "raw_controls", "tracebacks"), 0)
     with tempfile.TemporaryDirectory() as root:
         for number in range(num):
-            rng = random.Random(f"texts/{number}")
-            text = "".join(
-                chr(rng.choice((rng.randrange(0xA0), 0x202E, 0x2066, 0x2028, 0x1B, rng.randrange(0x3000))))
-                for _ in range(40)
-            )
-            text += rng.choice(HOSTILE)
-            text = text.encode("utf-8", "replace").decode()
+            text = hostile_text(number)
             store = ContextStore(Path(root) / str(number))
             store.add("t", Episode(**(_next() | {"position": 0, "feedback": text})), 0.0, None)
             update = _next() | {"kind": EpisodeKind.UPDATE, "position": 0, "context_after": text}
@@ -200,6 +215,66 @@ def hostile_texts(num: int) -> dict[str, int]:
                 counts["raw_controls"] += len(RAW.findall(shown.getvalue()))
             counts["texts"] += 1
             shutil.rmtree(Path(root) / str(number))
+    return counts
+
+
+def written_texts(num: int, at_once: int = 20) -> dict[str, int]:
+    """Such texts stand in every field of a run's lifecycles: transcripts, report, and the Markdown that TensorBoard shows."""
+    counts = dict.fromkeys(("texts", "files", "raw_controls", "elements"), 0)
+    honest = _written(["harmless"] * at_once)[1]
+    for begin in range(0, num, at_once):
+        texts = [
+            f"{hostile_text(number)}<script>alert(1)</script><img src=x>" for number in range(begin, begin + at_once)
+        ]
+        files, elements = _written(texts)
+        counts["texts"] += len(texts)
+        counts["files"] += len(files)
+        counts["raw_controls"] += sum(len(RAW.findall(file)) for file in files)
+        counts["elements"] += abs(elements - honest)
+    return counts
+
+
+def _written(texts: list[str]) -> tuple[list[str], int]:
+    """What is written of a run with these texts, and how many elements its page has."""
+    groups = []
+    for n, text in enumerate(texts):
+        made = group(f"pack {n}", [[True, False], [False, True]])
+        lives = [
+            structs.replace(life, episodes=tuple(_saying(one, text) for one in life.episodes))
+            for life in made.lifecycles
+        ]
+        groups.append(structs.replace(made, lifecycles=tuple(lives)))
+    with tempfile.TemporaryDirectory() as root:
+        folder = write_run(Path(root), groups)
+        with contextlib.redirect_stdout(io.StringIO()):
+            report([str(folder)])
+        page = (folder / "report.html").read_text("utf-8")
+        lives = [life for one in groups for life in one.lifecycles]
+        shown = [show(life) for life in lives for show in (story.as_markdown, contexts_as_markdown)]
+        return [page, *map(Path.read_text, folder.rglob("*.jsonl")), *shown], len(re.findall("<[a-z]", page))
+
+
+def _saying(episode: Episode, text: str) -> Episode:
+    turns = tuple(structs.replace(made, observation=text, response=text) for made in episode.turns or (turn(text),))
+    return structs.replace(episode, turns=turns, feedback=text, context_before=text, context_after=text)
+
+
+def forged_roles(num: int) -> dict[str, int]:
+    """Texts that spell control tokens, whole, in pieces and disguised, as messages of eight chat templates."""
+    counts = dict.fromkeys(("templates", "prompts", "forged", "refused"), 0)
+    for family in EIGHT:
+        counts["templates"] += 1
+        for normaliser in NORMALISERS.values():
+            chat = Chat(family_tokenizer(family, normaliser))
+            shape = (Role.SYSTEM, Role.USER)
+            opening, continuation = chat.opening([Message(role, "x") for role in shape]), chat.continuation("x", None)
+            for text in spelling_texts(num):
+                counts["prompts"] += 2
+                try:
+                    counts["forged"] += forged(chat, chat.opening([Message(role, text) for role in shape]), opening)
+                    counts["forged"] += forged(chat, chat.continuation(text, None), continuation)
+                except ForgedRole:
+                    counts["refused"] += 1
     return counts
 
 
@@ -267,6 +342,8 @@ def main() -> None:
         "damaged_stores": lambda: damaged_stores(int(300 * options.share)),
         "damaged_runs": lambda: damaged_runs(int(900 * options.share)),
         "hostile_texts": lambda: hostile_texts(int(1000 * options.share)),
+        "written_texts": lambda: written_texts(int(1000 * options.share)),
+        "forged_roles": lambda: forged_roles(int(1000 * options.share)),
         "weight_folders": lambda: weight_folders(int(14_900 * options.share)),
         "cycles": cycles,
         "caches": caches,
@@ -284,7 +361,7 @@ def main() -> None:
     assert counts["caches"]["peak_mib"] < 200, counts["caches"]
 
 
-_ZERO = ("tracebacks", "changed", "raw_controls", "errors", "left")
+_ZERO = ("tracebacks", "changed", "raw_controls", "elements", "forged", "errors", "left")
 
 if __name__ == "__main__":
     main()

@@ -1,5 +1,13 @@
 // Elements made of texts: data become text nodes and attributes, never markup.
 
+// Line ends as newlines, other controls as pictures, marks that change the direction of writing as U+FFFD: as in a terminal.
+const printed = (text) =>
+  text
+    .replace(/\r\n?|[\x85\u2028\u2029]/g, "\n")
+    .replace(/[\x00-\x08\x0b-\x1f]/g, (found) => String.fromCharCode(0x2400 + found.charCodeAt(0)))
+    .replace(/\x7f/g, "␡")
+    .replace(/[\x80-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]/gu, "\ufffd");
+
 const SVG = "http://www.w3.org/2000/svg";
 
 function put(element, attributes, children) {
@@ -7,11 +15,11 @@ function put(element, attributes, children) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "style") Object.entries(value).forEach(([key, one]) => element.style.setProperty(key, one));
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true ? "" : printed(String(value)));
   }
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
-    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    element.append(child instanceof Node ? child : document.createTextNode(printed(String(child))));
   }
   return element;
 }
