@@ -44,13 +44,13 @@ class Row:
     def mean(self) -> float | None:
         """Success in the mean over positions; None where one is missing."""
         present = [p["success"] for p in self.positions if p["success"] is not None]
-        return sum(present) / len(present) if len(present) == len(self.positions) else None
+        return sum(present) / len(present) if 0 < len(present) == len(self.positions) else None
 
     @property
     def gain(self) -> float | None:
         """Success at the last minus the first position."""
-        first, last = self.positions[0]["success"], self.positions[-1]["success"]
-        return None if first is None or last is None else last - first
+        ends = (self.positions[0]["success"], self.positions[-1]["success"]) if self.positions else (None, None)
+        return None if ends[0] is None or ends[1] is None else ends[1] - ends[0]
 
 
 def rows(record: SuiteRecord) -> list[Row]:

@@ -42,9 +42,9 @@ class Credit:
         from cod_lightning.objective.batch import credit_table
         from cod_lightning.objective.credited import credited
 
-        lengths = {len(life.episodes) for life in group.lifecycles}
+        plans = {tuple((one.kind, one.position) for one in life.episodes) for life in group.lifecycles}
         complete = [life.sibling for life in group.lifecycles] == list(range(self.group_size))
-        if not complete or lengths != {2 * len(group.pack) - 1}:
+        if not complete or len(plans) != 1 or len(group.lifecycles[0].solves) != len(group.pack):
             return None
         table = credit_table([group])
         returns = self.rule(table)

@@ -72,14 +72,14 @@ class Chat:
         """Ids of the tokenizer, special ones included."""
         self.enable_thinking = enable_thinking
         self.rewrite_history = enable_thinking if rewrite_history is None else rewrite_history
-        special = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
-        special |= set(tokenizer.all_special_tokens)
-        unknown = {tokenizer.unk_token_id} - {tokenizer.bos_token_id, tokenizer.eos_token_id}
-        """What stands for any unknown word begins no message."""
         added = tokenizer.added_tokens_decoder.items()
-        self._control_ids = (
-            frozenset(i for i, token in added if token.special or WIDELY_KNOWN.first(token.content)) - unknown
-        )
+        special = {token.content for _, token in added if token.special} | set(tokenizer.all_special_tokens)
+        ends: list[Any] = [tokenizer.bos_token_id, tokenizer.eos_token_id]
+        unknown = (
+            None if tokenizer.unk_token_id in ends else tokenizer.unk_token_id
+        )  # for any other word: no control token
+        control = (i for i, token in added if token.special or WIDELY_KNOWN.first(token.content))
+        self._control_ids = frozenset(i for i in control if i != unknown)
         self._in_responses, self._in_texts = ControlTokens(special, thoughts=False), ControlTokens(special)
         self._marks = self._role_marks(special) - {token.content for _, token in added}
         self._in_prompts = ControlTokens(special | self._marks)

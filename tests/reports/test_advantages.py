@@ -33,6 +33,19 @@ def test_they_equal_those_of_the_objective(tmp_path):
     assert credited.returns[0][0] == pytest.approx(2 / 3)
 
 
+def test_they_are_there_for_a_plan_with_fewer_updates_and_missing_where_a_siblings_plan_is_another(tmp_path):
+    whole = [(*life.episodes[:1], *life.episodes[2:]) for life in GROUP.lifecycles]  # no update after task 0
+    lives = [structs.replace(life, episodes=some) for life, some in zip(GROUP.lifecycles, whole, strict=True)]
+    sparse = structs.replace(GROUP, lifecycles=tuple(lives))
+    found = _credit(tmp_path).of(sparse)
+    assert found is not None
+    expected = GroupMean()(EpisodeCredit()(credit_table([sparse])))
+    torch.testing.assert_close(torch.tensor([found.advantages]), expected.values)
+    assert _credit(tmp_path).of(structs.replace(GROUP, lifecycles=(lives[0], GROUP.lifecycles[1]))) is None
+    torn = [structs.replace(life, episodes=life.episodes[:3]) for life in GROUP.lifecycles]
+    assert _credit(tmp_path).of(structs.replace(GROUP, lifecycles=tuple(torn))) is None
+
+
 def test_an_episode_without_a_reward_has_none(tmp_path):
     credited = _credit(tmp_path).of(group("a", [[True, None, True], [False, False, True]]))
     assert credited is not None

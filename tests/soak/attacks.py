@@ -27,7 +27,6 @@ from cod_lightning.commands.report import run as report
 from cod_lightning.deployment import ContextStore
 from cod_lightning.errors import CodLightningError, ForgedRole
 from cod_lightning.rollout import story
-from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 from tests.hostile_texts import HOSTILE, RAW
@@ -98,7 +97,7 @@ def damage(path: Path, rng: random.Random) -> None:
 
 def damaged_stores(num: int) -> dict[str, int]:
     """A store's file is damaged; it is then refused in one line, or says exactly what it said."""
-    counts = dict.fromkeys(("damages", "refused", "unchanged", "tracebacks", "changed"), 0)
+    counts: dict[str, int] = dict.fromkeys(("damages", "refused", "unchanged", "tracebacks", "changed"), 0)
     with tempfile.TemporaryDirectory() as root:
         store = lived(Path(root) / "whole")
         expected = told(store)
@@ -133,7 +132,7 @@ def _next() -> dict[str, Any]:
 
 def damaged_runs(num: int) -> dict[str, int]:
     """A file of a run is damaged, or a value in it becomes absurd; the report is written, or refused in one line."""
-    counts = dict.fromkeys(("damages", "reports", "refused", "tracebacks"), 0)
+    counts: dict[str, int] = dict.fromkeys(("damages", "reports", "refused", "tracebacks"), 0)
     groups = [group(name, [[True, False], [False, True]]) for name in "abc"]
     with tempfile.TemporaryDirectory() as root:
         whole = write_run(Path(root) / "whole", groups)
@@ -193,7 +192,7 @@ def hostile_text(number: int) -> str:
 
 def hostile_texts(num: int) -> dict[str, int]:
     """Texts out of sequences that act on a terminal go through every way in which a command prints."""
-    counts = dict.fromkeys(("texts", "outputs", "raw_controls", "tracebacks"), 0)
+    counts: dict[str, int] = dict.fromkeys(("texts", "outputs", "raw_controls", "tracebacks"), 0)
     with tempfile.TemporaryDirectory() as root:
         for number in range(num):
             text = hostile_text(number)
@@ -220,7 +219,7 @@ def hostile_texts(num: int) -> dict[str, int]:
 
 def written_texts(num: int, at_once: int = 20) -> dict[str, int]:
     """Such texts stand in every field of a run's lifecycles: transcripts, report, and the Markdown that TensorBoard shows."""
-    counts = dict.fromkeys(("texts", "files", "raw_controls", "elements"), 0)
+    counts: dict[str, int] = dict.fromkeys(("texts", "files", "raw_controls", "elements"), 0)
     honest = _written(["harmless"] * at_once)[1]
     for begin in range(0, num, at_once):
         texts = [
@@ -261,7 +260,7 @@ def _saying(episode: Episode, text: str) -> Episode:
 
 def forged_roles(num: int) -> dict[str, int]:
     """Texts that spell control tokens, whole, in pieces and disguised, as messages of eight chat templates."""
-    counts = dict.fromkeys(("templates", "prompts", "forged", "refused"), 0)
+    counts: dict[str, int] = dict.fromkeys(("templates", "prompts", "forged", "refused"), 0)
     for family in EIGHT:
         counts["templates"] += 1
         for normaliser in NORMALISERS.values():
@@ -323,10 +322,10 @@ def cycles() -> dict[str, int]:
 
 def caches() -> dict[str, int]:
     """Prompts of 1,100 tokens, all different: what is kept of them, in MiB."""
-    chat = byte_chat()
+    chat = Chat(family_tokenizer("qwen3"))
     tracemalloc.start()
     for number in range(20_000):
-        chat.encode(f"{number} " + "up " * 366)
+        chat.continuation(f"{number} " + "up " * 366, None)
     kept = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return {"prompts": 20_000, "peak_mib": kept // 2**20}
@@ -358,7 +357,7 @@ def main() -> None:
     bad = {f"{a}.{k}": v for a, of in counts.items() for k, v in of.items() if k in _ZERO and v}
     assert not bad, bad
     assert counts["cycles"]["peak_mib"] < 600, counts["cycles"]
-    assert counts["caches"]["peak_mib"] < 200, counts["caches"]
+    assert 10 < counts["caches"]["peak_mib"] < 200, counts["caches"]
 
 
 _ZERO = ("tracebacks", "changed", "raw_controls", "elements", "forged", "errors", "left")
