@@ -17,6 +17,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.plans import planned
 from cod_lightning.ranks import share
+from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import run_solve_episode, run_update_episode
@@ -127,7 +128,12 @@ class DemonstrationDataModule(ItemDataModule):
 
     def _sampler(self, player: Player) -> Sampler:
         chat = self.chat
-        engine = ScriptedEngine(player.reply, lambda text: list(chat.encode(text)), chat.stop_id)
+
+        def encode(text: str) -> tuple[int, ...]:
+            see_known(text, chat, self.env, "demonstrator()")
+            return chat.encode(text)
+
+        engine = ScriptedEngine(player.reply, encode, chat.stop_id)
         return Sampler(
             engine=engine,
             chat=chat,

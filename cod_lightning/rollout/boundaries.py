@@ -15,6 +15,7 @@ from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepare
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import (
     CodLightningError,
+    ConfigError,
     ContextFailure,
     EngineFailure,
     EngineRefused,
@@ -24,6 +25,8 @@ from cod_lightning.errors import (
     OutOfTime,
     Stopped,
 )
+from cod_lightning.markdown import visible
+from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Episode, EpisodeStatus, Message
 
 _T = TypeVar("_T")
@@ -88,6 +91,17 @@ def checked_text(text: object, who: object, kind: type[CodLightningError] = Envi
     if not text.isascii():
         text.encode()
     return text
+
+
+def see_known(text: str, chat: Chat, who: TextEnv | ContextMechanism, method: str) -> None:
+    """Raise `ConfigError` for a word that a policy with a closed vocabulary would read as an unknown one."""
+    if word := chat.unknown_word(text):
+        raise ConfigError(
+            "data.env" if isinstance(who, TextEnv) else "data.context",
+            f"{type(who).__name__}, whose {method} says the word '{visible(word):.100}'",
+            "only words that the words() of the environment or the context list, since the policy reads any other as <unk>",
+            f"Add it to {type(who).__name__}.words(), or choose a model whose vocabulary is open.",
+        )
 
 
 def checked_opening(found: object, mechanism: ContextMechanism) -> tuple[Message, ...]:

@@ -21,6 +21,7 @@ class ByteChat(Chat):
         self.num_ids = 256 + len(_SPECIAL)
         self.rewrite_history = self.enable_thinking = False
         self._in_prompts = self._in_texts = ControlTokens(_SPECIAL)
+        self._vocabulary = None
         self._control_ids = frozenset(_SPECIAL.values())
         self.end_of_turn, self.stop_ids, self.stop_id, self.pad_id = _END, frozenset({_END}), _END, 0
 

@@ -66,6 +66,8 @@ class Chat:
         self._backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
         self._word_ids = word_ids(self._backend)
+        self._vocabulary = frozenset(tokenizer.get_vocab()) if self._word_ids else None
+        """All words, where any other one would be read as an unknown one."""
         self._plain = self._backend is not None and not tokenizer.clean_up_tokenization_spaces
         """Whether decoding is the backend's alone."""
         self.num_ids = len(tokenizer)
@@ -156,6 +158,12 @@ class Chat:
     def neutral(self, text: str) -> str:
         """The text with every control token spelled in it, and all that marks a role, broken up by a zero-width space."""
         return self._in_prompts.broken_up(text)
+
+    def unknown_word(self, text: str) -> str:
+        """The first word that a closed vocabulary does not have; empty if there is none."""
+        if self._vocabulary is None:
+            return ""
+        return next((word for word in text.split() if word not in self._vocabulary), "")
 
     def control_token(self, text: str) -> str:
         """The first control token that the text spells, or that the tokenizer reads in it; empty if there is none."""

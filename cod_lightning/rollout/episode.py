@@ -9,7 +9,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import Answer, ContextMechanism, TokenView
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout
+from cod_lightning.errors import ConfigError, ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout
 from cod_lightning.rollout.boundaries import (
     FAULTS,
     blame,
@@ -19,6 +19,7 @@ from cod_lightning.rollout.boundaries import (
     checked_opening,
     checked_text,
     crossing,
+    see_known,
 )
 from cod_lightning.rollout.deadlines import episode_limit
 from cod_lightning.rollout.dialogue import Dialogue
@@ -68,6 +69,8 @@ async def run_solve_episode(
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
             observation, system = await _begun(env, task)
+            see_known(observation, sampler.chat, env, "reset()")
+            see_known(system, sampler.chat, env, "rules")
             on_turn = None
             try:
                 context = context_after = mechanism.text(state)
@@ -81,6 +84,7 @@ async def run_solve_episode(
                         state, on_turn = prepared.state, _hook(mechanism)
             except BaseException as error:
                 blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
+            see_known(system, sampler.chat, mechanism, "prepare()")
             dialogue = sampler.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
             try:
                 while True:
@@ -94,9 +98,11 @@ async def run_solve_episode(
                             mechanism, state, context_after, turn.response, sampler.chat
                         )
                         if reply is not None:
+                            see_known(reply, sampler.chat, mechanism, "on_turn()")
                             dialogue.say(reply)
                             continue
                     observation, reward, over = await _stepped(env, turn.response)
+                    see_known(observation, sampler.chat, env, "step()")
                     if over:
                         return crossing(EnvironmentFailure, partial(ended, None, reward, observation))
                     dialogue.say(observation)
@@ -182,6 +188,8 @@ async def run_update_episode(
                 opening = checked_opening(next(asking), mechanism)
             except BaseException as error:
                 blame(ContextFailure, error, who)
+            for message in opening:
+                see_known(message.content, sampler.chat, mechanism, "update()")
             dialogue = sampler.open(identity, opening)
             try:
                 while True:
@@ -200,8 +208,9 @@ async def run_update_episode(
                         check_update(found, mechanism)
                         after = mechanism.text(found.state)
                         break
+                    see_known(asked, sampler.chat, mechanism, "update()")
                     dialogue.say(asked)
-            except FAULTS:
+            except (*FAULTS, ConfigError):
                 raise
             except BaseException as error:
                 blame(ContextFailure, error, who)
@@ -257,6 +266,8 @@ async def _sampled(dialogue: Dialogue) -> Turn:
     sampler.liveness.at(dialogue.identity, "engine")
     try:
         turn = await dialogue.turn()
+    except ConfigError:
+        raise
     except BaseException as error:
         blame(EngineFailure, error, f"{type(sampler.engine).__name__} raised ")
     sampler.liveness.at(dialogue.identity, "environment")

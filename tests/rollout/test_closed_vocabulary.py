@@ -1,0 +1,107 @@
+"""A policy with a closed vocabulary is shown its own words only, and whoever says another one is named."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonargparse import ArgumentParser
+
+from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts.base import ContextMechanism, Intervention, Prepared
+from cod_lightning.engines.scripted import ScriptedEngine
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Split
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "env"
+
+
+def built(path: Path) -> TextEnv:
+    parser = ArgumentParser()
+    parser.add_argument("--env", type=TextEnv)
+    spec: dict[str, Any] = yaml.safe_load(path.read_text())
+    return parser.instantiate_classes(parser.parse_object({"env": spec})).env
+
+
+COMPACT = [path.stem for path in sorted(CONFIGS.glob("*.yaml")) if "defaults" not in yaml.safe_load(path.read_text())]
+COMPACT = [name for name in COMPACT if built(CONFIGS / f"{name}.yaml").words()]
+
+
+def live(world: TextEnv, mechanism: ContextMechanism, num_packs: int = 1) -> None:
+    words = world.words() + mechanism.words()
+    chat = Chat(TinyPolicy().tokenizer(words))
+    said = [*words, *chat.tokenizer.all_special_tokens]
+    engine = ScriptedEngine(
+        lambda messages, random: " ".join(random.choices(said, k=random.randrange(8))), chat.encode, chat.stop_id
+    )
+    sampler = Sampler(engine=engine, chat=chat, window=4000, max_new_tokens=50)
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=2) for i in range(num_packs)]
+    run_groups(packs, 4, Setting(env=world, mechanism=mechanism, sampler=sampler))
+
+
+@pytest.mark.parametrize("mechanism", [HintContext("compact"), NotebookContext("compact")])
+@pytest.mark.parametrize("name", COMPACT)
+def test_a_shipped_world_says_its_own_words_only_whatever_it_is_answered(name, mechanism):
+    live(built(CONFIGS / f"{name}.yaml"), mechanism, num_packs=8)
+
+
+class Begins(Levers):
+    def reset(self, *, seed=None, options=None):
+        return "once upon", super().reset(seed=seed, options=options)[1]
+
+
+class Rules(Levers):
+    rules = property(lambda self: "jackpot")  # type: ignore[assignment]
+
+
+class Steps(Levers):
+    def step(self, action):
+        return ("jackpot", *super().step(action)[1:])
+
+
+class Prepares(HintContext):
+    def prepare(self, state, rules, observation):
+        return Prepared(f"{rules} jackpot", state)
+
+
+class Replies(HintContext):
+    def on_turn(self, state, response, tokens):
+        return Intervention(state, "jackpot")
+
+
+class Asks(HintContext):
+    def update(self, state, rules, episode, tokens):
+        opening = next(asking := super().update(state, rules, episode, tokens))
+        answer = yield opening
+        del answer, asking
+        yield "jackpot"
+
+
+@pytest.mark.parametrize(
+    ("world", "mechanism", "said"),
+    [
+        (Begins, HintContext, "data.env is Begins, whose reset() says the word 'once'"),
+        (Rules, HintContext, "data.env is Rules, whose rules says the word 'jackpot'"),
+        (Steps, HintContext, "data.env is Steps, whose step() says the word 'jackpot'"),
+        (Levers, Prepares, "data.context is Prepares, whose prepare() says the word 'jackpot'"),
+        (Levers, Replies, "data.context is Replies, whose on_turn() says the word 'jackpot'"),
+        (Levers, Asks, "data.context is Asks, whose update() says the word 'jackpot'"),
+    ],
+)
+def test_whoever_says_an_unknown_word_is_named_and_ends_the_run(world, mechanism, said):
+    with pytest.raises(ConfigError, match="expected only words that the words") as error:
+        live(world(protocol="compact"), mechanism("compact"))
+    assert str(error.value).startswith(said)
+
+
+def test_an_open_vocabulary_knows_every_word():
+    assert Chat(TinyPolicy().tokenizer(["a"])).unknown_word("a b") == "b"
+    assert byte_chat().unknown_word("naïve ✓") == ""
