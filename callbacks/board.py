@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cod_lightning.evaluation.metrics import by_position
-from cod_lightning.types import Episode, EpisodeKind
+from cod_lightning.types import Lifecycle
 
 _BAR_WIDTH = 24
 
@@ -28,24 +28,27 @@ class Tally:
     finished: int = 0
     failed: int = 0
     solved: list[int] = field(init=False)
-    """[N] successes so far, by position."""
+    """[N] successes by position, of lifecycles that have ended: the same ones at every position, or short ones would count more."""
     tried: list[int] = field(init=False)
-    """[N] solve episodes so far that have an outcome."""
+    """[N] solve episodes of theirs that have an outcome."""
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
 
     def __post_init__(self) -> None:
         self.solved, self.tried = [0] * self.num_tasks, [0] * self.num_tasks
 
-    def count(self, episode: Episode) -> None:
-        """Add one episode; update episodes and those without an outcome count for nothing."""
-        if episode.kind is EpisodeKind.SOLVE and episode.success is not None:
-            self.tried[episode.position] += 1
-            self.solved[episode.position] += episode.success
+    def count(self, lifecycle: Lifecycle) -> None:
+        """Add one lifecycle that has ended; solve episodes without an outcome count for nothing."""
+        self.finished += 1
+        self.failed += lifecycle.failed
+        for episode in lifecycle.solves:
+            if episode.success is not None:
+                self.tried[episode.position] += 1
+                self.solved[episode.position] += episode.success
 
     @property
     def success(self) -> list[float | None]:
-        """[N] share solved so far; None where no episode has ended."""
+        """[N] share solved so far; None where no lifecycle has ended."""
         return [solved / tried if tried else None for solved, tried in zip(self.solved, self.tried, strict=True)]
 
     @property

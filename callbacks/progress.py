@@ -14,7 +14,7 @@ from callbacks.board import Board, Tally, success_text, train_summary, validatio
 from callbacks.runner import find_runner
 from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.terminal import Screen
-from cod_lightning.types import Episode, Lifecycle
+from cod_lightning.types import Lifecycle
 
 _SNAPSHOT_S = 0.2
 """Seconds between two looks at the Trainer's metrics, which cost more than a count."""
@@ -23,7 +23,7 @@ _SNAPSHOT_S = 0.2
 class Progress(ProgressBar, RolloutMonitor):
     """Takes the place of Lightning's own bar, and watches the DataModule's rollouts.
 
-    An episode only raises two counts; a thread of its own draws them. Where the output is no terminal (a log file, CI)
+    A lifecycle that ends only raises counts; a thread of its own draws them. Where the output is no terminal (a log file, CI)
     it prints one plain line for each epoch, validation and test condition instead.
 
     Args:
@@ -137,14 +137,9 @@ class Progress(ProgressBar, RolloutMonitor):
         if self.board is not None:
             self.board.tally = Tally(label, num_lifecycles, num_tasks)
 
-    def episode(self, episode: Episode) -> None:
-        if self.board is not None and self.board.tally is not None:
-            self.board.tally.count(episode)
-
     def lifecycle(self, lifecycle: Lifecycle) -> None:
         if self.board is not None and self.board.tally is not None:
-            self.board.tally.finished += 1
-            self.board.tally.failed += lifecycle.failed
+            self.board.tally.count(lifecycle)
 
     def end(self) -> None:
         if self.board is not None and self.board.tally is not None:

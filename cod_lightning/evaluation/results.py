@@ -156,6 +156,7 @@ def _warm_start_difference(
     mean, gain = mean_estimate(difference, seed=seed), gain_estimate(difference, seed=seed)
     return WarmStartDifference(
         best_temperature=best.condition.temperature,
+        temperatures=[one.condition.temperature for one in warm_starts],
         mean_difference=mean.known,
         ci95=mean.ci95,
         gain_difference=gain.known,

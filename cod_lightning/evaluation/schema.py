@@ -25,6 +25,8 @@ class WarmStartDifference(TypedDict):
 
     best_temperature: float
     """The one at which the warm start's success, averaged over positions, is highest on these very packs."""
+    temperatures: NotRequired[list[float]]
+    """All at which it was played; missing in records of versions before."""
     mean_difference: float | None
     """In the mean over positions."""
     ci95: Interval

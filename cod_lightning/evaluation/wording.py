@@ -56,7 +56,8 @@ def _warm_start(difference: WarmStartDifference) -> list[str]:
     temperature, mean, ci95 = difference["best_temperature"], difference["mean_difference"], difference["ci95"]
     if mean is None or ci95 is None:
         return ["The trained policy and the warm start could not be compared."]
-    best = f"its best temperature (T={temperature:g}, marked *)"
+    others = [f"{one:g}" for one in difference.get("temperatures", []) if one != temperature]
+    best = f"its best temperature (T={temperature:g}, marked *{'; also tried: ' + ', '.join(others) if others else ''})"
     verdict = {
         1: f"The trained policy solves more than the warm start does at {best}.",
         0: f"No difference from the warm start at {best} was shown.",

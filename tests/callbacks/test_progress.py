@@ -12,7 +12,7 @@ from rich.console import Console
 from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
 from callbacks.progress import Progress
 from tests.played_run import PlayedData, PlayedModule, trainer
-from tests.records import lifecycle, solve, update
+from tests.records import lifecycle
 
 
 def progress(*, terminal: bool, width: int = 80) -> tuple[Progress, io.StringIO]:
@@ -88,8 +88,6 @@ def test_the_display_moves_while_a_rollout_runs(tmp_path: Path) -> None:
     callback.begin("train", 4, 2)
     for finished in range(1, 5):
         one = lifecycle("p", (True, True))
-        for episode in one.episodes:
-            callback.episode(episode)
         callback.lifecycle(one)
         deadline = time.monotonic() + 5
         while f"{finished}/4 lifecycles" not in file.getvalue() and time.monotonic() < deadline:
@@ -98,14 +96,14 @@ def test_the_display_moves_while_a_rollout_runs(tmp_path: Path) -> None:
     callback.teardown(None, None, "fit")  # pyright: ignore
 
 
-def test_an_episode_costs_less_than_5_microseconds() -> None:
+def test_a_lifecycle_costs_less_than_10_microseconds() -> None:
     callback, _ = progress(terminal=False)
     callback._start(Board("fit", "updates", 8))
     callback.begin("train", 1, 3)
-    episode, start = solve(2, True), time.process_time()
+    one, start = lifecycle("p", (True, True, False)), time.process_time()
     for _ in range(20_000):
-        callback.episode(episode)
-    assert (time.process_time() - start) / 20_000 < 5e-6
+        callback.lifecycle(one)
+    assert (time.process_time() - start) / 20_000 < 1e-5
 
 
 def test_a_rank_above_0_shows_and_watches_nothing(tmp_path: Path) -> None:
@@ -134,8 +132,7 @@ def test_time_left_is_reckoned_from_where_this_process_began() -> None:
 @pytest.mark.parametrize("width", [80, 100])
 def test_a_full_board_needs_one_line_for_each_thing(width: int) -> None:
     tally = Tally("test_heldout_blanked_context", 2048, 4)
-    for position in range(4):
-        tally.count(solve(position, True))
+    tally.count(lifecycle("p", (True, True, True, True)))
     tally.finished, tally.failed = 1999, 3
     board = Board("fit", "updates", 1200, done=1000, began=time.monotonic() - 4000, tally=tally)
     board.train = train_summary({f"train/reward/position_{n}": 0.5 for n in range(4)} | {"train/logprob_gap": 1e-6})
@@ -147,12 +144,20 @@ def test_a_full_board_needs_one_line_for_each_thing(width: int) -> None:
     assert "1,000/1,200 updates  1:06:40, 13:20 left" in lines[0]
 
 
-def test_only_solve_episodes_with_an_outcome_count() -> None:
-    tally = Tally("train", 2, 3)
-    for episode in (solve(0, True), solve(0, False), update(0), solve(1, None)):
-        tally.count(episode)
-    assert tally.success == [0.5, None, None]
-    assert success_text(tally.success) == "pos0 .50  pos1  -   pos2  - "
+def test_success_is_that_of_the_same_lifecycles_at_every_position() -> None:
+    callback, _ = progress(terminal=False)
+    callback._start(Board("fit", "updates", 8))
+    callback.begin("train", 3, 3)
+    tally = callback.board.tally  # pyright: ignore
+    ended, cut_short = lifecycle("p", (True, False, True)), lifecycle("p", (False, None, None))
+    for episode in (*ended.episodes, *lifecycle("p", (True, True, True)).episodes[:1]):  # the second is still under way
+        callback.episode(episode)
+    assert tally.success == [None, None, None]
+    callback.lifecycle(ended)
+    callback.lifecycle(cut_short)
+    assert tally.success == [0.5, 0.0, 1.0]
+    assert tally.tried == [2, 1, 1]
+    assert success_text([0.5, None]) == "pos0 .50  pos1  - "
 
 
 def test_numbers_keep_all_that_matters_of_them() -> None:

@@ -37,6 +37,7 @@ def test_the_trained_policy_is_compared_with_the_warm_start_at_its_best_temperat
     difference = record["paired"]["trained_minus_best_warm_start"]
     assert difference is not None
     assert difference["best_temperature"] == 0.5
+    assert difference["temperatures"] == [0.0, 0.3, 0.5, 0.7, 1.0]
     means = [np.mean([p["success"] for p in ps]) for ps in (record["positions"], record["controls"]["warm_start_t0.5"])]
     assert difference["mean_difference"] == pytest.approx(means[0] - means[1])
     low, high = difference["ci95"]
