@@ -23,7 +23,7 @@ def locked(folder: Path, key: str, what: str) -> Iterator[None]:
     Args:
         what: What runs there alone, as in `fit`.
     """
-    if any(os.environ.get(name, "0") not in ("", "0") for name in _RANKS):
+    if _later_rank():
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,3 +42,18 @@ def locked(folder: Path, key: str, what: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def held(folder: Path) -> bool:
+    """Whether another process holds the folder; ranks above the first do not ask."""
+    if _later_rank() or not (folder / LOCK).exists():
+        return False
+    try:
+        with FileLock(folder / LOCK, timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _later_rank() -> bool:
+    return any(os.environ.get(name, "0") not in ("", "0") for name in _RANKS)

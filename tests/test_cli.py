@@ -12,6 +12,7 @@ from callbacks.checkpoints import RunConfig
 from cod_lightning import cli
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.train import TrainCLI
+from cod_lightning.folder_lock import locked
 
 pytestmark = pytest.mark.slow
 
@@ -244,6 +245,23 @@ def test_the_config_that_a_run_keeps_can_be_given_to_it_again(tmp_path, monkeypa
     again = stopped_trainer(monkeypatch, "fit", "--config", "kept.yaml", "--trainer.default_root_dir", "again")
     text_again = next(c for c in again.callbacks if isinstance(c, RunConfig)).text
     assert text_again.replace("default_root_dir: again", "default_root_dir: runs/smoke") == text
+
+
+def test_a_folder_is_taken_by_a_checkpoint_an_evaluation_or_a_fit_that_runs_there(monkeypatch, capsys):
+    runs = {name: Path("runs") / name for name in ("smoke", "smoke-2", "smoke-3", "smoke-4")}
+    (runs["smoke"] / "checkpoints").mkdir(parents=True)
+    (runs["smoke"] / "checkpoints" / "last.ckpt").touch()
+    runs["smoke-2"].mkdir()
+    (runs["smoke-2"] / "evaluation.json").touch()
+    runs["smoke-4"].mkdir()
+    (runs["smoke-4"] / "config.yaml").touch()  # stopped before its first checkpoint
+    with locked(runs["smoke-3"], "trainer.default_root_dir", "fit"):
+        trainer = stopped_trainer(monkeypatch, "fit", "--config", "smoke")
+    assert Path(trainer.default_root_dir).resolve() == runs["smoke-4"].resolve()
+    named = ("fit", "--config", "smoke", "--trainer.default_root_dir")
+    assert cli.main([*named, "runs/smoke"]) == cli.main([*named, "runs/smoke-2"]) == 2
+    assert capsys.readouterr().err.count("expected a folder without a run.") == 2
+    assert Path(stopped_trainer(monkeypatch, *named, "runs/smoke-4").default_root_dir) == runs["smoke-4"]
 
 
 @pytest.mark.parametrize("command", ["fit", "test"])

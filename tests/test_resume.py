@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from callbacks.checkpoints import RunCheckpoint
+from cod_lightning.forward.packed import PackedForward
 from modules import GRPOModule
 from tests.forked_fit import (
     EVERY,
@@ -178,6 +179,28 @@ def test_a_second_signal_ends_a_run_at_once(tmp_path):
     assert fit(folder, before=in_update(1, twice)) == -signal.SIGTERM
     assert "SIGTERM: stopping after this update; once more stops at once" in said(folder)
     assert not list((folder / "checkpoints").glob("*"))
+
+
+def test_a_first_rollout_that_is_stopped_within_the_engine_says_two_lines_and_the_same_command_begins_again(tmp_path):
+    def stopped_in_a_pass() -> None:
+        passes, num = PackedForward.__call__, [0]
+
+        def stopping(self, *arguments, **options):
+            num[0] += 1
+            if num[0] == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+            return passes(self, *arguments, **options)
+
+        PackedForward.__call__ = stopping
+
+    folder = tmp_path / "run"
+    assert fit(folder, before=stopped_in_a_pass) == 130
+    assert said(folder).splitlines()[-2:] == [
+        "SIGINT: stopping now; once more stops at once",
+        "Stopped by SIGINT. To go on: the same command again.",
+    ]
+    assert "Traceback" not in said(folder)
+    assert fit(folder) == 0, said(folder)
 
 
 def test_a_damaged_checkpoint_costs_an_update_and_a_warning(whole, tmp_path):

@@ -34,7 +34,7 @@ from cod_lightning.commands.trainer_settings import (
     settle_strategy,
 )
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import locked
+from cod_lightning.folder_lock import held, locked
 
 _NOISE = (
     ".*isinstance\\(treespec, LeafSpec\\).*",
@@ -198,12 +198,15 @@ def quieten() -> None:
 
 
 def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
-    """Where the run writes: as configured, else where its checkpoint lies, else runs/NAME, numbered on if taken."""
+    """Where the run writes: as configured, else where its checkpoint lies, else runs/NAME, numbered on if taken.
+
+    A folder in which a run was refused, or stopped before its first checkpoint, is free.
+    """
     folder = config.trainer.default_root_dir
     resuming = bool(config.get("ckpt_path"))
     if folder is not None:
         root = Path(folder)
-        if fitting and (root / "config.yaml").exists() and not (config.overwrite or resuming):
+        if fitting and _holds_a_run(root) and not (config.overwrite or resuming):
             remedy = "Name another one, or add --overwrite true."
             raise ConfigError("trainer.default_root_dir", folder, "a folder without a run", remedy)
         return root
@@ -214,4 +217,8 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     if not fitting or config.overwrite or resuming:
         return root
     names = (name, *(f"{name}-{i}" for i in range(2, 1_000_000)))
-    return next(folder for folder in map(Path("runs").joinpath, names) if not (folder / "config.yaml").exists())
+    return next(one for one in map(Path("runs").joinpath, names) if not (_holds_a_run(one) or held(one)))
+
+
+def _holds_a_run(folder: Path) -> bool:
+    return (folder / "evaluation.json").exists() or any((folder / "checkpoints").glob("*"))

@@ -5,7 +5,9 @@ import contextlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+from cod_lightning.errors import Stopped
 from cod_lightning.rollout.attempts import Branching
 from cod_lightning.rollout.collector import collected_by_growth
 from cod_lightning.rollout.lifecycle import run_lifecycle
@@ -29,6 +31,12 @@ async def run_group(
     return Group(pack=pack, lifecycles=tuple(await asyncio.gather(*started)))
 
 
+def _unless_stopped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what a task raised after nobody waited for it; a signal that ends the run is its own message."""
+    if not isinstance(context.get("exception"), Stopped | KeyboardInterrupt):
+        loop.default_exception_handler(context)
+
+
 def run_groups(
     packs: Sequence[Pack],
     num_siblings: int,
@@ -43,7 +51,9 @@ def run_groups(
     groups: list[Group] = []
 
     async def run_all() -> None:  # returns nothing: asyncio puts a result of `run` into words when it is over
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
+        loop.set_exception_handler(_unless_stopped)
         started = (
             run_group(pack, num_siblings, setting, contexts=source, branching=branching)
             for pack, source in zip(packs, sources, strict=True)
