@@ -29,6 +29,7 @@ from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.trainer_settings import (
     check_devices,
     check_shards,
+    ending_together,
     on_loopback,
     refuse_trainer_flags,
     settle_strategy,
@@ -137,6 +138,7 @@ class CodCLI(LightningCLI):
             ]
         if not fitting:
             tester: Any = super().instantiate_trainer(logger=logger, callbacks=[*own, *extra, StopSignals()], **kwargs)
+            self._held.enter_context(ending_together(tester))
             if type(tester.strategy.checkpoint_io) is TorchCheckpointIO:
                 tester.strategy.checkpoint_io = ShardReader()
             return tester
@@ -146,6 +148,7 @@ class CodCLI(LightningCLI):
         checkpoint = RunCheckpoint(self.root, self._own().checkpoint_every, self._own().keep_checkpoints)
         extra += [RunConfig(resolved, self.root), checkpoint, StopSignals(checkpoint)]
         trainer: Any = super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
+        self._held.enter_context(ending_together(trainer))
         if path := self._own().ckpt_path:
             count = trainer.num_devices * trainer.num_nodes
             check_changes(read_checkpoint(path), resolved, count, accepted=self._own().accept_changes)

@@ -3,17 +3,21 @@
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 import torch
+from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
-from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed import DistNetworkError, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, Stopped
 
 _SIZES = "trainer.strategy.init_args"
+_LAST_WORDS_S = 5.0
+"""For a rank to end by itself, once the first one has failed."""
 _LOOPBACK, _GLOO = "127.0.0.1", "GLOO_SOCKET_IFNAME"
 
 
@@ -95,6 +99,30 @@ def on_loopback(trainer: Any) -> Iterator[None]:
         for name in settings:
             os.environ.pop(name, None)
         del store
+
+
+@contextmanager
+def ending_together(trainer: Trainer) -> Iterator[None]:
+    """Where this process fails, end the ranks that it has started, some of which may wait for it without end."""
+    try:
+        yield
+    except Stopped:  # all ranks have agreed to
+        raise
+    except BaseException as error:
+        started: list[Popen[bytes]] = getattr(trainer.strategy.launcher, "procs", [])
+        ranks = list(started)
+        started.clear()  # Lightning's observer would kill this process for what comes next
+        for rank in ranks:
+            with suppress(TimeoutExpired):
+                rank.wait(_LAST_WORDS_S)
+                continue
+            rank.kill()
+        if isinstance(error, DistNetworkError) and "EADDRINUSE" in str(error):
+            port = os.environ.get("MASTER_PORT")
+            raise ConfigError(
+                "MASTER_PORT", port, "a port that no other process listens at", "Name another."
+            ) from error
+        raise
 
 
 def check_shards(path: str, strategy: Any) -> None:

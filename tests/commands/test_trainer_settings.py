@@ -1,6 +1,8 @@
 """Device meshes are filled in or refused before anything is built."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 import torch
 from jsonargparse import Namespace
 
+from cod_lightning.commands import trainer_settings
 from cod_lightning.commands.trainer_settings import check_devices, num_processes, on_loopback, settle_strategy
 from cod_lightning.errors import ConfigError
 
@@ -83,6 +86,7 @@ LISTENS = """
 import os, subprocess, sys
 from types import SimpleNamespace
 import torch, torch.distributed as dist
+from cod_lightning.commands import trainer_settings
 from cod_lightning.commands.trainer_settings import on_loopback
 
 def listening():
@@ -94,7 +98,7 @@ def work(rank):
     dist.init_process_group("gloo", rank=rank, world_size=2)
     told = torch.ones(2) * (rank + 1)
     dist.all_reduce(told)
-    print(rank, told.tolist(), sorted(listening()), flush=True)
+    os.write(1, f"{rank} {told.tolist()} {sorted(listening())}\\n".encode())  # at once: both write to one pipe
     dist.barrier()
 
 if len(sys.argv) > 1:
@@ -140,3 +144,33 @@ def test_where_the_ranks_meet_is_left_to_who_has_placed_them(monkeypatch, enviro
     before = dict(os.environ)
     with on_loopback(SimpleNamespace(**trainer)):
         assert dict(os.environ) == before
+
+
+@pytest.mark.slow
+def test_a_rank_that_cannot_listen_ends_all_ranks_in_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "--warm_start", "null"]
+        line += ["strategy=ddp", "--trainer.devices", "2", "--trainer.default_root_dir", str(tmp_path / "run")]
+        meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(  # ends when the last rank has closed its output
+            line, env=os.environ | meet, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
+    said = done.stderr.strip().splitlines()
+    assert (done.returncode, len(said)) == (2, 1), done.stderr[-2000:]
+    assert said[0].startswith(f"error: MASTER_PORT is {port}; expected a port that no other process listens at.")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), KeyboardInterrupt()])
+def test_ranks_that_this_process_started_end_with_it_after_their_last_words(monkeypatch, error):
+    monkeypatch.setattr(trainer_settings, "_LAST_WORDS_S", 0.3)
+    quick, stuck = (subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({s})"]) for s in (0, 600))
+    launcher = SimpleNamespace(procs=[quick, stuck])
+    with (
+        pytest.raises(type(error)),
+        trainer_settings.ending_together(
+            SimpleNamespace(strategy=SimpleNamespace(launcher=launcher))  # type: ignore[arg-type]
+        ),
+    ):
+        raise error
+    assert (quick.wait(5), stuck.wait(5), launcher.procs) == (0, -signal.SIGKILL, [])
