@@ -19,8 +19,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from cod_lightning.clients.access import key_of
-from cod_lightning.clients.failure import EndpointFailure, without
-from cod_lightning.clients.http import Reply, post
+from cod_lightning.clients.http import Connections, ask, ask_once
 from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.models.pretrained import read_tokenizer
 from cod_lightning.objective.batch import Batch
@@ -129,22 +128,16 @@ class VLLMScorer(Scorer):
                 "model.scorers.url", url, "an address that begins with http:// or https://", "As in http://host:8000."
             )
         self.url, self.model, self.api_key_variable = url.rstrip("/"), model, api_key_variable
-        self.timeout_s, self.max_concurrent, self.max_bytes = timeout_s, max_concurrent, max_bytes
+        self.timeout_s, self.max_bytes = timeout_s, max_bytes
+        self._connections = Connections(max_concurrent, timeout_s)
 
     def check(self, key: str, vocabulary: dict[str, int]) -> None:
         """The server is there, and the tokens that it makes of a sample of the vocabulary have the same ids here."""
-        import httpx2
-
         tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
         sample = " ".join(tokens[:: max(1, len(tokens) // _MOST_SAMPLED)])
         body = {"prompt": sample, "add_special_tokens": False, "return_token_strs": True}
-
-        async def ask() -> Any:
-            async with httpx2.AsyncClient(timeout=self.timeout_s, follow_redirects=False) as http:
-                return await self._posted(http, "/tokenize", body)
-
         try:
-            answer = asyncio.run(ask())
+            answer = json.loads(ask_once("POST", f"{self.url}/tokenize", self._content(body), **self._bounds()))
             pairs = list(zip(answer["token_strs"], answer["tokens"], strict=True))
             assert pairs, "no tokens"
         except ConfigError:
@@ -172,35 +165,25 @@ class VLLMScorer(Scorer):
         return scores.to(rows.behaviour_logprobs).masked_fill(~rows.action_mask, 0.0)
 
     async def _all(self, ids: Sequence[list[int]]) -> list[list[float] | None]:
-        import httpx2
+        line, bounds, url = await self._connections.line(self.url), self._bounds(), f"{self.url}/v1/completions"
 
-        places = asyncio.Semaphore(self.max_concurrent)
-        async with httpx2.AsyncClient(timeout=self.timeout_s, follow_redirects=False) as http:
+        async def one(row: list[int]) -> list[float] | None:
+            async with line.slots:
+                try:
+                    answer = await ask(line.http, "POST", url, self._content(_SCORED | {"prompt": row}), **bounds)
+                    return _prompt_logprobs(json.loads(answer), row)
+                except Exception:  # whatever an answer does to the code that reads it costs its row
+                    return None
 
-            async def one(row: list[int]) -> list[float] | None:
-                async with places:
-                    try:
-                        return _prompt_logprobs(
-                            await self._posted(http, "/v1/completions", _SCORED | {"prompt": row}), row
-                        )
-                    except ConfigError:
-                        raise
-                    except Exception:  # whatever an answer does to the code that reads it costs its row
-                        return None
+        return list(await asyncio.gather(*map(one, ids)))
 
-            return list(await asyncio.gather(*map(one, ids)))
+    def _content(self, body: dict[str, Any]) -> bytes:
+        return json.dumps({"model": self.model} | body).encode()
 
-    async def _posted(self, http: Any, route: str, body: dict[str, Any]) -> Any:
-        """What the server answers, as JSON."""
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
-        if key := key_of(self.api_key_variable, "model.scorers.api_key_variable"):
-            headers["Authorization"] = f"Bearer {key}"
-        content = json.dumps({"model": self.model} | body).encode()
-        async with asyncio.timeout(self.timeout_s):
-            reply: Reply = await post(http, self.url + route, content, headers, self.max_bytes)
-        if reply.status != 200:
-            raise EndpointFailure(f"HTTP {reply.status}", without(key, reply.body.decode("utf-8", "replace")[:200]))
-        return json.loads(reply.body)
+    def _bounds(self) -> dict[str, Any]:
+        """What a request is sent with."""
+        key = key_of(self.api_key_variable, "model.scorers.api_key_variable")
+        return {"key": key, "timeout_s": self.timeout_s, "max_bytes": self.max_bytes}
 
 
 def _prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:

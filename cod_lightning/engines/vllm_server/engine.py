@@ -8,7 +8,6 @@ import secrets
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +21,6 @@ from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
-from cod_lightning.engines.vllm_server.lines import Lines
 from cod_lightning.engines.vllm_server.process import LocalServers, check_local
 from cod_lightning.engines.vllm_server.start import (
     check_facts,
@@ -124,9 +122,7 @@ class VLLMServerEngine(Engine):
 
     def check(self, served: Served) -> None:
         """Ask the servers that run already who they are; see that others could be started."""
-        if find_spec("openai") is None:
-            raise ConfigError("data.engine", type(self).__name__, "the library openai", "pip install openai.")
-        key_of(self.api_key_variable, "data.engine.api_key_variable")
+        key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         if self.start:
             check_local(self.start, self.local)
             if self.takes_adapters and served.adapter_rank:
@@ -135,7 +131,7 @@ class VLLMServerEngine(Engine):
                 check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
         if self.weights == "nccl":
             NCCLTransfer.check()
-        on_all([self._client(url) for url in self.urls], see_reachable)
+        on_all([self._client(url, key) for url in self.urls], see_reachable)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
@@ -152,9 +148,10 @@ class VLLMServerEngine(Engine):
         longest = window or int(model.config.get_text_config().max_position_embeddings)
         self._run = gathered(self._run)[0]
         self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted)
-        servers = [Server(self._client(url)) for url in own_order(self.urls)]
+        key = key_of(self.api_key_variable, "data.engine.api_key_variable")
+        servers = [Server(self._client(url, key)) for url in own_order(self.urls)]
         if self.start:
-            key = key_of(self.api_key_variable, "data.engine.api_key_variable") or secrets.token_urlsafe(32)
+            key = key or secrets.token_urlsafe(32)
             servers += start_all(
                 self.local,
                 self.start,
@@ -162,7 +159,7 @@ class VLLMServerEngine(Engine):
                 dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
                 window=longest,
                 logs=self.log_folder or Path(),
-                client=lambda url: ServerClient(url, key, self.sync_timeout_s),
+                client=lambda url: self._client(url, key),
                 transfer=self.weights == "nccl",
                 sleep=self.sleeps,
                 adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
@@ -171,12 +168,7 @@ class VLLMServerEngine(Engine):
         self._fleet = Fleet(servers)
         facts = on_all(servers, lambda server: server.client.facts())
         self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest, rank_needed)
-        self._watch = Watch(
-            self._fleet,
-            self._supply.bring_back,
-            Lines(self.max_concurrent, self.timeout_s, self.max_retries),
-            return_s=self.return_s,
-        )
+        self._watch = Watch(self._fleet, self._supply.bring_back, return_s=self.return_s)
 
     def close(self) -> None:
         """End the servers that were started here, and remove the weights."""
@@ -319,5 +311,12 @@ class VLLMServerEngine(Engine):
         )
         return await self._watch.ask(request.dialogue, body, self.label)
 
-    def _client(self, url: str) -> ServerClient:
-        return ServerClient(url, key_of(self.api_key_variable, "data.engine.api_key_variable"), self.sync_timeout_s)
+    def _client(self, url: str, key: str) -> ServerClient:
+        return ServerClient(
+            url,
+            key,
+            self.sync_timeout_s,
+            max_concurrent=self.max_concurrent,
+            timeout_s=self.timeout_s,
+            max_retries=self.max_retries,
+        )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from cod_lightning.clients.http import MOST_CONNECTIONS
 from cod_lightning.engines.vllm_server.client import REMEDY, ServerClient, ServerFacts
 from cod_lightning.engines.vllm_server.fleet import Server
 from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess
@@ -15,8 +16,6 @@ from cod_lightning.ranks import rank
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_MOST_CONNECTIONS = 1000
-"""Of the HTTP library, to one server."""
 
 
 def checked_url(url: str) -> str:
@@ -53,8 +52,8 @@ def check_settings(
         raise ConfigError("data.engine.urls", urls, "all http or all https", "Change some.")
     if len(set(urls)) != len(urls):
         raise ConfigError("data.engine.urls", urls, "different servers", "Name each once.")
-    if not 1 <= max_concurrent <= _MOST_CONNECTIONS:
-        expected = f"from 1 to {_MOST_CONNECTIONS}"
+    if not 1 <= max_concurrent <= MOST_CONNECTIONS:
+        expected = f"from 1 to {MOST_CONNECTIONS}"
         raise ConfigError("data.engine.max_concurrent", max_concurrent, expected, "256 is the default.")
     if max_retries < 0:
         raise ConfigError("data.engine.max_retries", max_retries, "at least 0", "2 is the default.")
