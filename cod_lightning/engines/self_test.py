@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.errors import EngineMismatch
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.ranks import gathered
 
 Inside = Callable[[PreTrainedModel, Callable[[], Tensor]], Tensor]
@@ -140,7 +141,7 @@ def _score(
         rows = [[*prompt, *action, *[0] * (longest - len(action))] for action in actions]
         ids = torch.tensor(rows, device=model.device)
         hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, len(prompt) - 1 : -1]
-        return model.get_output_embeddings()(hidden)  # pyright: ignore[reportOptionalCall]
+        return output_layer(model)(hidden)
 
     try:
         logits = inside(model, forward)

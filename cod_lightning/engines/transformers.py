@@ -23,6 +23,7 @@ from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import PackedForward
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.rows import Rows, width_class
@@ -280,7 +281,7 @@ class TransformersEngine(Engine):
     def _logits(self, rows: Rows) -> Tensor:
         """Of what follows each row over the slots' caches: [b, V]."""
         forward = self._bound()
-        return output_logits(forward.model, forward(rows, self._cache))
+        return output_layer(forward.model)(forward(rows, self._cache))
 
     def _decode_on(self) -> None:
         """Set aside what is over; while that is little, the others get some more tokens first."""
@@ -315,11 +316,6 @@ class TransformersEngine(Engine):
                 )
             )
         self._over = []
-
-
-def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:
-    """Vocabulary logits of hidden states, by the model's own output layer."""
-    return model.get_output_embeddings()(hidden)  # type: ignore[operator]
 
 
 def _opened_alike(turns: Sequence[_TurnInFlight]) -> tuple[list[int], list[int]]:

@@ -17,27 +17,16 @@ class QLoRAPolicy(LoRAPolicy):
 
     Args:
         path: Folder or hub name of the base, for example Qwen/Qwen3-8B; null: the warm start's.
-        rank: Rank of the adapter.
-        alpha: The adapter counts alpha / rank times.
-        targets: Names of the layers that get one, for example [q_proj, v_proj]; null: every linear layer but the output layer.
         dtype: Precision of what is not in 4 bits, and of the computation.
-        window: Most tokens of a prompt and its response together; at most what the model was made for.
-        gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
+        settings: Those of `LoRAPolicy`.
     """
 
     four_bit = True
 
     def __init__(
-        self,
-        path: str | None = None,
-        rank: int = 32,
-        alpha: int = 64,
-        targets: list[str] | None = None,
-        dtype: Literal["float32", "bfloat16"] = "bfloat16",
-        window: int = 12_000,
-        gradient_checkpointing: bool = False,
+        self, path: str | None = None, *, dtype: Literal["float32", "bfloat16"] = "bfloat16", **settings: Any
     ) -> None:
-        super().__init__(path, rank, alpha, targets, dtype, window, gradient_checkpointing)
+        super().__init__(path, dtype=dtype, **settings)
         require("bitsandbytes", "model.policy", type(self).__name__)
 
     def load_options(self) -> dict[str, Any]:

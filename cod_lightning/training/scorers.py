@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from cod_lightning.clients.access import key_of
+from cod_lightning.clients.access import checked_address, key_of
 from cod_lightning.clients.http import Connections, ask, ask_once
 from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.models.pretrained import read_tokenizer
@@ -34,6 +34,7 @@ _MOST_SAMPLED = 1000
 """Tokens of the vocabulary whose ids a server is asked for."""
 _SCORED = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
 """What makes a completion the log-probs of its prompt."""
+_SAME_TOKENIZER = "Choose a teacher of the same family, or of the same run."
 
 
 class Scorer(ABC):
@@ -70,16 +71,13 @@ class CheckpointScorer(Scorer):
             remedy = f"Make one: python -m cod_lightning export --ckpt_path {self.path} --out policies/teacher"
             raise ConfigError(f"{key}.path", self.path, expected, remedy)
         own = read_tokenizer(self.path, f"{key}.path").get_vocab()
-        if own != vocabulary:
-            differing = sorted(set(own.items()) ^ set(vocabulary.items()))
-            example = differing[0][0]
+        if differing := sorted(set(own.items()) ^ set(vocabulary.items())):
+            token = differing[0][0]
+            example = f"{token!r:.40} (id {vocabulary.get(token)} here, {own.get(token)} there)"
             expected = (
-                f"a checkpoint with the policy's tokenizer; {len(differing):,} tokens differ, for example {example!r:.40} "
-                f"(id {vocabulary.get(example)} here, {own.get(example)} there)"
+                f"a checkpoint with the policy's tokenizer; {len(differing):,} tokens differ, for example {example}"
             )
-            raise ConfigError(
-                f"{key}.path", self.path, expected, "Choose a teacher of the same family, or of the same run."
-            )
+            raise ConfigError(f"{key}.path", self.path, expected, _SAME_TOKENIZER)
 
     def num_weight_bytes(self) -> int:
         """Of the files in its folder; 0 where that is not on this machine."""
@@ -120,14 +118,11 @@ class VLLMScorer(Scorer):
     ) -> None:
         for name, value in (("timeout_s", timeout_s), ("max_concurrent", max_concurrent), ("max_bytes", max_bytes)):
             if not 0 < value < math.inf:
-                raise ConfigError(
-                    f"model.scorers.{name}", value, "a finite number above 0", "Leave it out for the default."
-                )
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(
-                "model.scorers.url", url, "an address that begins with http:// or https://", "As in http://host:8000."
-            )
-        self.url, self.model, self.api_key_variable = url.rstrip("/"), model, api_key_variable
+                expected = "a finite number above 0"
+                raise ConfigError(f"model.scorers.{name}", value, expected, "Leave it out for the default.")
+        expected = "an address that begins with http:// or https://, without credentials"
+        self.url = checked_address(url, "model.scorers.url", expected, "As in http://host:8000.")
+        self.model, self.api_key_variable = model, api_key_variable
         self.timeout_s, self.max_bytes = timeout_s, max_bytes
         self._connections = Connections(max_concurrent, timeout_s)
 
@@ -147,13 +142,10 @@ class VLLMScorer(Scorer):
             raise ConfigError(f"{key}.url", self.url, expected, "Start it: vllm serve MODEL.") from None
         if differing := [(token, number) for token, number in pairs if vocabulary.get(token) != number]:
             token, number = differing[0]
-            expected = (
-                f"a model with the policy's tokenizer; {len(differing):,} of {len(pairs):,} tokens differ, for example "
-                f"{token!r:.40} (id {vocabulary.get(token)} here, {number} there)"
-            )
-            raise ConfigError(
-                f"{key}.model", self.model, expected, "Choose a teacher of the same family, or of the same run."
-            )
+            differ = f"{len(differing):,} of {len(pairs):,} tokens differ"
+            example = f"{token!r:.40} (id {vocabulary.get(token)} here, {number} there)"
+            expected = f"a model with the policy's tokenizer; {differ}, for example {example}"
+            raise ConfigError(f"{key}.model", self.model, expected, _SAME_TOKENIZER)
 
     def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
         """Row by row, as many at a time as may be; a row whose answer is late, broken or of other tokens has none."""
