@@ -11,6 +11,7 @@ from typing import Any, Literal
 from cod_lightning.clients.answer import completion_of
 from cod_lightning.clients.failure import TIMEOUT, UNREACHABLE, EndpointFailure
 from cod_lightning.clients.http import Connections, ask, ask_once, pause_s
+from cod_lightning.engines.base import Request
 from cod_lightning.engines.vllm_server.turn import ServerAnswer, ServerLost, ServerRefused, answer_of, turn_body
 from cod_lightning.errors import ConfigError, EngineFailure
 
@@ -18,6 +19,7 @@ FLAGS = "--logprobs-mode processed_logprobs --enable-scale-out --skip-tokenizer-
 """What a server has to be started with, beside its model."""
 REMEDY = f"Start it with VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server --model ... {FLAGS}"
 GENERATE = "/inference/v1/generate"
+_PROBE = Request(dialogue="", prompt_ids=[0], messages=(), max_new_tokens=1, noise_seed=0)
 _RESET_S = 10.0
 """Most time for blocks of aborted requests to be given up, before a prefix cache counts as stuck."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 8.0
@@ -85,7 +87,7 @@ class ServerClient:
             )
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY)
         try:
-            self.post(GENERATE, turn_body([0], max_new_tokens=1, seed=0, temperature=1.0, top_p=1.0, stop_ids=[]))
+            self.post(GENERATE, turn_body(_PROBE, stop_ids=[]))
         except ServerRefused as refusal:
             expected = f"a server that takes token ids at {GENERATE}; it said: {refusal}"
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY) from None

@@ -16,16 +16,16 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, plain_names
 from cod_lightning.clients.access import key_of
+from cod_lightning.clients.http import MOST_CONNECTIONS
 from cod_lightning.engines.base import Completion, Engine, Request, Served
 from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
-from cod_lightning.engines.vllm_server.process import LocalServers, check_local
+from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import (
     check_facts,
-    check_settings,
-    checked_url,
+    checked_urls,
     on_all,
     own_order,
     see_reachable,
@@ -35,11 +35,8 @@ from cod_lightning.engines.vllm_server.turn import ServerAnswer, turn_body
 from cod_lightning.engines.vllm_server.watch import Watch
 from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.engines.vllm_server.weights import WeightSupply
-from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
+from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranks import gathered, rank
-
-_COLDEST = 0.01
-"""Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
 
 
 class VLLMServerEngine(Engine):
@@ -88,17 +85,19 @@ class VLLMServerEngine(Engine):
         dequantise: bool = False,
         sleep: bool = False,
     ) -> None:
-        self.urls = [checked_url(url) for url in urls or ()]
+        self.urls = checked_urls(urls or ())
         self.start = (0 if self.urls else 1) if start is None else start
-        check_settings(
-            self.urls,
-            self.start,
-            max_concurrent=max_concurrent,
-            max_retries=max_retries,
-            timeout_s=timeout_s,
-            return_s=return_s,
-            sync_timeout_s=sync_timeout_s,
-        )
+        if self.start < 0 or not (self.urls or self.start):
+            expected = "at least 1 where data.engine.urls is empty"
+            raise ConfigError("data.engine.start", self.start, expected, "Name servers.")
+        if not 1 <= max_concurrent <= MOST_CONNECTIONS:
+            expected = f"from 1 to {MOST_CONNECTIONS}"
+            raise ConfigError("data.engine.max_concurrent", max_concurrent, expected, "256 is the default.")
+        if max_retries < 0:
+            raise ConfigError("data.engine.max_retries", max_retries, "at least 0", "2 is the default.")
+        for key, value in {"timeout_s": timeout_s, "return_s": return_s, "sync_timeout_s": sync_timeout_s}.items():
+            if not 0 < value < float("inf"):
+                raise ConfigError(f"data.engine.{key}", value, "above 0 and finite", "Leave it out for the default.")
         self.local, self.api_key_variable = local, api_key_variable
         self.weights: Literal["folder", "nccl"] = weights
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
@@ -152,19 +151,22 @@ class VLLMServerEngine(Engine):
         servers = [Server(self._client(url, key)) for url in own_order(self.urls)]
         if self.start:
             key = key or secrets.token_urlsafe(32)
-            servers += start_all(
-                self.local,
-                self.start,
-                model=self._supply.begin(model, four_bit=served.four_bit and not self.dequantise),
-                dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
-                window=longest,
-                logs=self.log_folder or Path(),
-                client=lambda url: self._client(url, key),
-                transfer=self.weights == "nccl",
-                sleep=self.sleeps,
-                adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
-                key=key,
-            )
+            folder = self._supply.begin(model, four_bit=served.four_bit and not self.dequantise)
+            for index in range(self.start * rank(), self.start * (rank() + 1)):
+                process = ServerProcess(
+                    self.local,
+                    index=index,
+                    model=folder,
+                    dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
+                    window=longest,
+                    log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
+                    key=key,
+                    transfer=self.weights == "nccl",
+                    sleep=self.sleeps,
+                    adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
+                )
+                servers.append(Server(self._client(process.url, key), process))
+            start_all(servers)
         self._fleet = Fleet(servers)
         facts = on_all(servers, lambda server: server.client.facts())
         self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest, rank_needed)
@@ -262,11 +264,6 @@ class VLLMServerEngine(Engine):
 
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; at another server where the first is lost."""
-        if 0 < request.temperature < _COLDEST:
-            raise EngineRefused(
-                f"temperature {request.temperature}: between 0 and {_COLDEST} vLLM samples at {_COLDEST} and only logs it. "
-                f"Take 0 (greedy) or at least {_COLDEST}."
-            )
         self.num_live += 1
         try:
             answer = await self._answered(request)
@@ -300,15 +297,7 @@ class VLLMServerEngine(Engine):
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
         if self.asleep:
             raise EngineFailure("the servers sleep; a sync of the weights wakes them")
-        body = turn_body(
-            request.prompt_ids,
-            max_new_tokens=request.max_new_tokens,
-            seed=request.noise_seed,
-            temperature=request.temperature,
-            top_p=request.top_p,
-            stop_ids=self._stop_ids,
-            adapter=self.label if self._adapted else "",
-        )
+        body = turn_body(request, self._stop_ids, self.label if self._adapted else "")
         return await self._watch.ask(request.dialogue, body, self.label)
 
     def _client(self, url: str, key: str) -> ServerClient:
