@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 
 from cod_lightning.engines.vllm_server.guard import KEY, KeyGuard
+from cod_lightning.engines.vllm_start import device_options
 from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranks import num_ranks
 
 _LINES_SHOWN = 3
 _ERROR = re.compile(r"\w(Error|Exception): |error: ")
-_CPU_BATCH_TOKENS = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,17 +155,13 @@ class ServerProcess:
             *("--dtype", self.dtype, "--max-model-len", str(self.window), "--max-num-seqs", str(how.max_num_seqs)),
             *("--uvicorn-log-level", "warning", "--middleware", f"{KeyGuard.__module__}.{KeyGuard.__name__}"),
         ]
-        on_cpu = not torch.cuda.is_available()
-        if how.enforce_eager or (on_cpu and how.enforce_eager is None):
-            arguments += ["--enforce-eager"]
-        if how.kv_cache_gb is not None or on_cpu:
-            arguments += ["--kv-cache-memory-bytes", str(int((how.kv_cache_gb or 1.0) * 2**30))]
-        if on_cpu:  # see `vllm_start._for_cpu`
-            batch = str(max(_CPU_BATCH_TOKENS, self.window))
-            arguments += ["--block-size", "32", "--no-enable-chunked-prefill", "--max-num-batched-tokens", batch]
-        else:
-            arguments += ["--gpu-memory-utilization", str(how.gpu_memory_utilization)]
-            arguments += ["--enable-sleep-mode"] if self.sleep else []
+        options = device_options(how, self.window, sleep=self.sleep, on_cpu=not torch.cuda.is_available())
+        for name, value in options.items():
+            flag = name.replace("_", "-")
+            if isinstance(value, bool):
+                arguments.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                arguments += [f"--{flag}", str(value)]
         if self.transfer:
             arguments += ["--weight-transfer-config", '{"backend": "nccl"}']
         if self.adapter_rank:

@@ -508,7 +508,7 @@ def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brin
 
 
 def test_weights_in_shared_memory_are_for_this_user_alone(tmp_path, model, monkeypatch):
-    monkeypatch.setattr("cod_lightning.engines.vllm_server.weight_folder._memory_folder", lambda: tmp_path)
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.weight_folder.memory_folder", lambda: str(tmp_path))
     own, shared = WeightFolder(), WeightFolder(str(tmp_path / "shared"))
     assert own.root.stat().st_mode & 0o777 == 0o700
     assert shared.root.stat().st_mode & 0o777 == 0o755
