@@ -27,15 +27,6 @@ _MOST_REDIRECTS = 3
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """Status, headers and the decompressed body."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 @dataclass(slots=True)
 class Line:
     """What one event loop has: connections, and the free places for requests."""
@@ -59,7 +50,6 @@ class Connections:
         """By event loop, as long as it runs."""
 
     async def line(self, url: str) -> Line:
-        """The running loop's."""
         loop = asyncio.get_running_loop()
         if (line := self.lines.get(loop)) is None:
             line = self.lines[loop] = Line(_client(url, self._timeout_s), asyncio.Semaphore(self._max_concurrent))
@@ -94,7 +84,7 @@ async def ask(
         headers["Authorization"] = f"Bearer {key}"
     try:
         async with asyncio.timeout(timeout_s):
-            reply = await _reply(http, method, url, content, headers, max_bytes)
+            return await _answer(http, method, url, content, headers, key=key, max_bytes=max_bytes)
     except EndpointFailure:
         raise
     except (TimeoutError, httpx2.TimeoutException):
@@ -104,9 +94,6 @@ async def ask(
         raise EndpointFailure(UNREACHABLE, without(key, f"{type(cause).__name__}: {cause}")) from None
     except Exception as error:
         raise EndpointFailure("broken request", without(key, f"{type(error).__name__}: {error}")) from None
-    if reply.status != 200:
-        raise _status_failure(reply, key)
-    return reply.body
 
 
 def ask_once(
@@ -150,13 +137,14 @@ def _certificates() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-async def _reply(
-    http: "AsyncClient", method: str, url: str, content: bytes, headers: Mapping[str, str], max_bytes: int
-) -> Reply:
-    """The endpoint's answer; follows redirects (307, 308) that stay at its own host.
+async def _answer(
+    http: "AsyncClient", method: str, url: str, content: bytes, headers: Mapping[str, str], *, key: str, max_bytes: int
+) -> bytes:
+    """The decompressed body; follows redirects (307, 308) that stay at the endpoint's own host.
 
     Raises:
-        EndpointFailure: `too long` for a body above `max_bytes`, compressed or not; `redirect` for another place.
+        EndpointFailure: `too long` for a body above `max_bytes`, compressed or not; `redirect` for another place; `HTTP 503` and
+            the like for a status other than 200.
     """
     for _ in range(_MOST_REDIRECTS + 1):
         async with http.stream(method, url, content=content, headers=dict(headers)) as response:
@@ -165,22 +153,24 @@ async def _reply(
                 continue
             failed = response.status_code >= 400
             body = await _body(response, min(max_bytes, _MOST_ERROR_BYTES) if failed else max_bytes, cut=failed)
-            return Reply(status=response.status_code, headers=response.headers, body=body)
+            if response.status_code != 200:
+                raise _status_failure(response, body, key)
+            return body
     raise EndpointFailure("redirect", f"more than {_MOST_REDIRECTS} redirects")
 
 
-def _status_failure(reply: Reply, key: str) -> EndpointFailure:
+def _status_failure(response: "Response", body: bytes, key: str) -> EndpointFailure:
     """What a status other than 200 means, in the endpoint's own words where its error is of the usual form."""
-    kind, message, code = f"HTTP {reply.status}", reply.body.decode("utf-8", "replace"), None
+    kind, message, code = f"HTTP {response.status_code}", body.decode("utf-8", "replace"), None
     try:
-        error = json.loads(reply.body)["error"]
+        error = json.loads(body)["error"]
         message, code = str(error["message"]), error.get("code")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
-    if reply.status == 429 and code == "insufficient_quota":
+    if response.status_code == 429 and code == "insufficient_quota":
         kind = NO_CREDIT
     try:
-        asked = float(reply.headers.get("retry-after", ""))
+        asked = float(response.headers.get("retry-after", ""))
     except ValueError:
         asked = -1.0
     return EndpointFailure(kind, without(key, message), asked if 0 <= asked <= _LONGEST_ASKED_PAUSE_S else None)

@@ -230,11 +230,15 @@ class TransformersEngine(Engine):
 
     def _passes(self) -> Iterable[tuple[Slots, list[_TurnInFlight]]]:
         """Turns to feed in one pass each: those in flight and the narrowest of those that join, then what is left of these."""
+
+        def shape(turn: _TurnInFlight) -> tuple[int, int, int]:
+            return width_class(len(turn.new_ids)), len(turn.request.prompt_ids), turn.dialogue.slot
+
         for turn in self._joining:
             turn.new_ids = turn.request.prompt_ids[turn.dialogue.num_cached :]
         joining: list[_TurnInFlight] = []
         in_flight, num_ids = self._in_flight(), 0
-        for turn in sorted(self._joining, key=_shape):
+        for turn in sorted(self._joining, key=shape):
             num_new = len(turn.new_ids)
             num_ids += num_new
             if joining and num_ids > self.prefill_tokens:
@@ -332,11 +336,6 @@ def _opened_alike(turns: Sequence[_TurnInFlight]) -> tuple[list[int], list[int]]
 
 def _slots(turns: Sequence[_TurnInFlight]) -> Slots:
     return np.array([turn.dialogue.slot for turn in turns], np.int64)
-
-
-def _shape(turn: _TurnInFlight) -> tuple[int, int, int]:
-    """By which turns join a pass."""
-    return width_class(len(turn.new_ids)), len(turn.request.prompt_ids), turn.dialogue.slot
 
 
 def _derived(model: nn.Module) -> set[str]:

@@ -142,7 +142,6 @@ class VLLMEngine(Engine):
             self.asleep = not self._bound().llm.wake_up([part])
 
     async def generate(self, request: Request) -> Completion:
-        """Sample one turn."""
         driver = self._bound()
         if self.asleep:
             raise EngineFailure("the engine sleeps; a sync of the weights wakes it")

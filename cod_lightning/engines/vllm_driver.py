@@ -44,7 +44,6 @@ class Driver:
 
     @property
     def num_live(self) -> int:
-        """Requests in flight."""
         return sum(not turn.future.done() for turn in (*self._waiting, *self._in_flight.values()))
 
     async def sample(self, request: Request) -> Any:

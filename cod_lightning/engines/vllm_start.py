@@ -62,6 +62,8 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
         on_cpu = current_platform.is_cpu()
         _check(model, how, on_cpu=on_cpu)
         (write_four_bit if how.four_bit else write_config)(model, Path(folder))
+        lora = {"enable_lora": True, "max_lora_rank": how.lora_rank, "max_loras": 1, "max_cpu_loras": 1}
+        adapter: dict[str, Any] = {} if how.lora_rank is None else lora
         try:
             return LLMEngine.from_engine_args(
                 EngineArgs(
@@ -76,7 +78,7 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
                     logprobs_mode="processed_logprobs",  # after temperature and top-p: what was sampled from
                     disable_log_stats=True,
                     seed=0,  # every request brings its own
-                    **_for_adapter(how),
+                    **adapter,
                     **device_options(how, how.window, sleep=how.sleep, on_cpu=on_cpu),
                 )
             )
@@ -101,12 +103,6 @@ def device_options(how: "Start | LocalServers", window: int, *, sleep: bool, on_
         return options | {"gpu_memory_utilization": how.gpu_memory_utilization, "enable_sleep_mode": sleep}
     batch = max(_CPU_BATCH_TOKENS, window)
     return options | {"block_size": 32, "enable_chunked_prefill": False, "max_num_batched_tokens": batch}
-
-
-def _for_adapter(how: Start) -> dict[str, Any]:
-    if how.lora_rank is None:
-        return {}
-    return {"enable_lora": True, "max_lora_rank": how.lora_rank, "max_loras": 1, "max_cpu_loras": 1}
 
 
 def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:

@@ -38,9 +38,8 @@ class LoRAPolicy(PretrainedPolicy):
     ) -> None:
         super().__init__(path or "", **settings)
         require("peft", "model.policy", type(self).__name__)
-        logging.getLogger("bitsandbytes").setLevel(
-            logging.ERROR
-        )  # peft loads it; it names a package that it can do without
+        # peft loads bitsandbytes, which names a package that it can do without
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         for key, value in {"rank": rank, "alpha": alpha}.items():
             if value < 1:
                 raise ConfigError(f"model.policy.{key}", value, "at least 1", "32 and alpha=64 are the defaults.")
@@ -58,7 +57,6 @@ class LoRAPolicy(PretrainedPolicy):
         self.path = folder
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """The base's own."""
         if not self.path:
             raise ConfigError(
                 "model.policy.path", "null", "a folder or hub name", "Name one, or set warm_start, which writes one."

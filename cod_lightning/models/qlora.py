@@ -30,7 +30,6 @@ class QLoRAPolicy(LoRAPolicy):
         require("bitsandbytes", "model.policy", type(self).__name__)
 
     def load_options(self) -> dict[str, Any]:
-        """NF4 with double quantisation."""
         return {
             "quantization_config": BitsAndBytesConfig(
                 load_in_4bit=True,
@@ -41,24 +40,20 @@ class QLoRAPolicy(LoRAPolicy):
         }
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """The quantised base with a new adapter, safe to train after an evaluation."""
+        """The quantised base with a new adapter, safe to train after an evaluation.
+
+        The kernel of 4-bit layers for AVX512-BF16 is switched off: it repacks the weights in the first forward pass in eval mode,
+        and every backward pass after that loses gradient (cosine 0.3 with the right one) while the loss looks normal
+        (bitsandbytes 0.50).
+        """
+        from bitsandbytes.nn.modules import Linear4bit
+
         model = super().model(tokenizer)
-        if _four_bit_layers(model) == 0:
+        layers: list[Any] = [module for module in model.modules() if isinstance(module, Linear4bit)]
+        for layer in layers:
+            layer.support_avx512bf16_for_cpu = False
+        if not layers:
             raise ConfigError(
                 "model.policy.path", self.path, "a model with linear layers to quantise", "Choose model=lora."
             )
         return model
-
-
-def _four_bit_layers(model: PreTrainedModel) -> int:
-    """Their number. On the way their kernel for AVX512-BF16 is switched off.
-
-    It repacks the weights in the first forward pass in eval mode, and every backward pass after that loses gradient (cosine
-    0.3 with the right one) while the loss looks normal (bitsandbytes 0.50).
-    """
-    from bitsandbytes.nn.modules import Linear4bit
-
-    layers: list[Any] = [module for module in model.modules() if isinstance(module, Linear4bit)]
-    for layer in layers:
-        layer.support_avx512bf16_for_cpu = False
-    return len(layers)

@@ -161,7 +161,6 @@ class ServerClient:
         return completion_of(self._ask("GET", path))
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        """A control call."""
         return self._ask("POST", path, json.dumps(body or {}).encode())
 
     def _ask(

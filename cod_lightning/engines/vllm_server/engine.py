@@ -278,7 +278,6 @@ class VLLMServerEngine(Engine):
         )
 
     def release(self, dialogue: str) -> None:
-        """The dialogue is over."""
         self._fleet.release(dialogue)
 
     def replicas(self) -> Sequence[Engine]:
