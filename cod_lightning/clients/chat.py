@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from cod_lightning.clients.access import key_of, url_of
 from cod_lightning.clients.answer import ChatAnswer, Tokens, answer_of, completion_of, tokens_of
 from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREADABLE, EndpointFailure, without
-from cod_lightning.clients.http import LONGEST_PAUSE_S, Connections, ask, pause_s
+from cod_lightning.clients.http import LONGEST_PAUSE_S, Bounds, Connections, ask, pause_s
 from cod_lightning.clients.usage import Prices, Usage
 from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens
 from cod_lightning.errors import ConfigError, EngineRefused
@@ -188,8 +188,8 @@ class ChatClient:
 
     async def _once(self, http: "AsyncClient", content: bytes, max_tokens: int) -> ChatAnswer:
         """One request. Raises `EndpointFailure`."""
-        url, key = f"{self.check()}/chat/completions", self._key()
-        body = await ask(http, "POST", url, content, key=key, timeout_s=self.timeout_s, max_bytes=self.max_bytes)
+        bounds = Bounds(self._key(), self.timeout_s, self.max_bytes)
+        body = await ask(http, "POST", f"{self.check()}/chat/completions", content, bounds)
         completion = completion_of(body)
         counted = tokens_of(completion)
         estimated = Tokens(

@@ -6,7 +6,7 @@ import json
 import logging
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urljoin, urlsplit
@@ -17,6 +17,8 @@ from cod_lightning.seeds import derive_seed
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
+Method = Literal["GET", "POST"]
+
 LONGEST_PAUSE_S = 30.0
 _LONGEST_ASKED_PAUSE_S = 120.0
 """A longer `Retry-After` is not waited for."""
@@ -25,6 +27,18 @@ MOST_CONNECTIONS = 1000
 _MOST_ERROR_BYTES = 65_536
 _MOST_REDIRECTS = 3
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What holds for each request."""
+
+    key: str
+    """Sent as a bearer token; empty sends none."""
+    timeout_s: float
+    """From connecting to the last byte."""
+    max_bytes: int
+    """Of an answer, compressed and decompressed."""
 
 
 @dataclass(slots=True)
@@ -66,29 +80,18 @@ class Connections:
             await line.http.aclose()
 
 
-async def ask(
-    http: "AsyncClient",
-    method: Literal["GET", "POST"],
-    url: str,
-    content: bytes = b"",
-    *,
-    key: str,
-    timeout_s: float,
-    max_bytes: int,
-) -> bytes:
+async def ask(http: "AsyncClient", method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
     """The body of an answer of status 200. Raises `EndpointFailure`, without the key, for everything else."""
     import httpx2
 
-    headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
+    key = bounds.key
     try:
-        async with asyncio.timeout(timeout_s):
-            return await _answer(http, method, url, content, headers, key=key, max_bytes=max_bytes)
+        async with asyncio.timeout(bounds.timeout_s):
+            return await _answer(http, method, url, content, bounds)
     except EndpointFailure:
         raise
     except (TimeoutError, httpx2.TimeoutException):
-        raise EndpointFailure(TIMEOUT, f"no answer within {timeout_s:g} s") from None
+        raise EndpointFailure(TIMEOUT, f"no answer within {bounds.timeout_s:g} s") from None
     except httpx2.TransportError as error:
         cause = error.__cause__ or error
         raise EndpointFailure(UNREACHABLE, without(key, f"{type(cause).__name__}: {cause}")) from None
@@ -96,14 +99,12 @@ async def ask(
         raise EndpointFailure("broken request", without(key, f"{type(error).__name__}: {error}")) from None
 
 
-def ask_once(
-    method: Literal["GET", "POST"], url: str, content: bytes = b"", *, key: str, timeout_s: float, max_bytes: int
-) -> bytes:
+def ask_once(method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
     """As `ask`, from where no event loop runs, over a connection of its own."""
 
     async def over_own_connection() -> bytes:
-        async with _client(url, timeout_s) as http:
-            return await ask(http, method, url, content, key=key, timeout_s=timeout_s, max_bytes=max_bytes)
+        async with _client(url, bounds.timeout_s) as http:
+            return await ask(http, method, url, content, bounds)
 
     return asyncio.run(over_own_connection())
 
@@ -137,24 +138,25 @@ def _certificates() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-async def _answer(
-    http: "AsyncClient", method: str, url: str, content: bytes, headers: Mapping[str, str], *, key: str, max_bytes: int
-) -> bytes:
+async def _answer(http: "AsyncClient", method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
     """The decompressed body; follows redirects (307, 308) that stay at the endpoint's own host.
 
     Raises:
         EndpointFailure: `too long` for a body above `max_bytes`, compressed or not; `redirect` for another place; `HTTP 503` and
             the like for a status other than 200.
     """
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
+    if bounds.key:
+        headers["Authorization"] = f"Bearer {bounds.key}"
     for _ in range(_MOST_REDIRECTS + 1):
-        async with http.stream(method, url, content=content, headers=dict(headers)) as response:
+        async with http.stream(method, url, content=content, headers=headers) as response:
             if 300 <= response.status_code < 400:
                 url = _next_url(url, response)
                 continue
-            failed = response.status_code >= 400
-            body = await _body(response, min(max_bytes, _MOST_ERROR_BYTES) if failed else max_bytes, cut=failed)
+            failed, most = response.status_code >= 400, bounds.max_bytes
+            body = await _body(response, min(most, _MOST_ERROR_BYTES) if failed else most, cut=failed)
             if response.status_code != 200:
-                raise _status_failure(response, body, key)
+                raise _status_failure(response, body, bounds.key)
             return body
     raise EndpointFailure("redirect", f"more than {_MOST_REDIRECTS} redirects")
 

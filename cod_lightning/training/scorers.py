@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from cod_lightning.clients.access import checked_address, key_of
-from cod_lightning.clients.http import Connections, ask, ask_once
+from cod_lightning.clients.http import Bounds, Connections, ask, ask_once
 from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.models.pretrained import read_tokenizer
 from cod_lightning.objective.batch import Batch
@@ -132,7 +132,7 @@ class VLLMScorer(Scorer):
         sample = " ".join(tokens[:: max(1, len(tokens) // _MOST_SAMPLED)])
         body = {"prompt": sample, "add_special_tokens": False, "return_token_strs": True}
         try:
-            answer = json.loads(ask_once("POST", f"{self.url}/tokenize", self._content(body), **self._bounds()))
+            answer = json.loads(ask_once("POST", f"{self.url}/tokenize", self._content(body), self._bounds()))
             pairs = list(zip(answer["token_strs"], answer["tokens"], strict=True))
             assert pairs, "no tokens"
         except ConfigError:
@@ -162,7 +162,7 @@ class VLLMScorer(Scorer):
         async def one(row: list[int]) -> list[float] | None:
             async with line.slots:
                 try:
-                    answer = await ask(line.http, "POST", url, self._content(_SCORED | {"prompt": row}), **bounds)
+                    answer = await ask(line.http, "POST", url, self._content(_SCORED | {"prompt": row}), bounds)
                     return _prompt_logprobs(json.loads(answer), row)
                 except Exception:  # whatever an answer does to the code that reads it costs its row
                     return None
@@ -172,10 +172,9 @@ class VLLMScorer(Scorer):
     def _content(self, body: dict[str, Any]) -> bytes:
         return json.dumps({"model": self.model} | body).encode()
 
-    def _bounds(self) -> dict[str, Any]:
-        """What a request is sent with."""
+    def _bounds(self) -> Bounds:
         key = key_of(self.api_key_variable, "model.scorers.api_key_variable")
-        return {"key": key, "timeout_s": self.timeout_s, "max_bytes": self.max_bytes}
+        return Bounds(key, self.timeout_s, self.max_bytes)
 
 
 def _prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:

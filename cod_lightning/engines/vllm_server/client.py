@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from cod_lightning.clients.answer import completion_of
 from cod_lightning.clients.failure import TIMEOUT, UNREACHABLE, EndpointFailure
-from cod_lightning.clients.http import Connections, ask, ask_once, pause_s
+from cod_lightning.clients.http import Bounds, Connections, Method, ask, ask_once, pause_s
 from cod_lightning.engines.base import Request
 from cod_lightning.engines.vllm_server.turn import ServerAnswer, ServerLost, ServerRefused, answer_of, turn_body
 from cod_lightning.errors import ConfigError, EngineFailure
@@ -60,7 +60,7 @@ class ServerClient:
     ) -> None:
         self.url, self.key, self.timeout_s = url, key, timeout_s
         self._control_timeout_s, self._max_retries = control_timeout_s, max_retries
-        self._turns = Connections(max_concurrent, 2 * timeout_s)  # the turn's own deadline comes first
+        self._turns = Connections(max_concurrent, 2 * timeout_s)
 
     def healthy(self) -> bool:
         """Whether it answers at all, and its engine lives."""
@@ -135,20 +135,13 @@ class ServerClient:
     async def turn(self, body: Mapping[str, Any]) -> ServerAnswer:
         """One sampled turn, begun once a place is free. Raises `TimeoutError` where it takes longer than `timeout_s`."""
         line, url, content = await self._turns.line(self.url), self.url + GENERATE, json.dumps(body).encode()
+        bounds = Bounds(self.key, 2 * self.timeout_s, _MOST_BYTES)  # the turn's own deadline comes first
         async with line.slots, asyncio.timeout(self.timeout_s):
             tries = 0
             while True:
                 tries += 1
                 try:
-                    answer = await ask(
-                        line.http,
-                        "POST",
-                        url,
-                        content,
-                        key=self.key,
-                        timeout_s=2 * self.timeout_s,
-                        max_bytes=_MOST_BYTES,
-                    )
+                    answer = await ask(line.http, "POST", url, content, bounds)
                     return answer_of(completion_of(answer))
                 except EndpointFailure as failure:
                     if not failure.passes or tries > self._max_retries:
@@ -163,12 +156,10 @@ class ServerClient:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         return self._ask("POST", path, json.dumps(body or {}).encode())
 
-    def _ask(
-        self, method: Literal["GET", "POST"], path: str, content: bytes = b"", timeout_s: float | None = None
-    ) -> bytes:
-        url, timeout_s = self.url + path, timeout_s or self._control_timeout_s
+    def _ask(self, method: Method, path: str, content: bytes = b"", timeout_s: float | None = None) -> bytes:
+        bounds = Bounds(self.key, timeout_s or self._control_timeout_s, _MOST_BYTES)
         try:
-            return ask_once(method, url, content, key=self.key, timeout_s=timeout_s, max_bytes=_MOST_BYTES)
+            return ask_once(method, self.url + path, content, bounds)
         except EndpointFailure as failure:
             raise self._meant(failure) from None
 

@@ -31,7 +31,7 @@ from cod_lightning.engines.vllm_server.start import (
     see_reachable,
     start_all,
 )
-from cod_lightning.engines.vllm_server.turn import ServerAnswer, turn_body
+from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.watch import Watch
 from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.engines.vllm_server.weights import WeightSupply
@@ -264,9 +264,14 @@ class VLLMServerEngine(Engine):
 
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; at another server where the first is lost."""
+        if self._watch is None:
+            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+        if self.asleep:
+            raise EngineFailure("the servers sleep; a sync of the weights wakes them")
+        body = turn_body(request, self._stop_ids, self.label if self._adapted else "")
         self.num_live += 1
         try:
-            answer = await self._answered(request)
+            answer = await self._watch.ask(request.dialogue, body, self.label)
         finally:
             self.num_live -= 1
         return Completion(
@@ -290,14 +295,6 @@ class VLLMServerEngine(Engine):
             return ""
         down = f"; down now: {self._fleet.troubles()}" if self._fleet.troubles() else ""
         return f"vLLM servers lost {self._watch.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
-
-    async def _answered(self, request: Request) -> ServerAnswer:
-        if self._watch is None:
-            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
-        if self.asleep:
-            raise EngineFailure("the servers sleep; a sync of the weights wakes them")
-        body = turn_body(request, self._stop_ids, self.label if self._adapted else "")
-        return await self._watch.ask(request.dialogue, body, self.label)
 
     def _client(self, url: str, key: str) -> ServerClient:
         return ServerClient(
