@@ -1,43 +1,27 @@
 """The client of an OpenAI-compatible chat endpoint: for the engine, judges, teachers and simulated users.
 
-A rollout is one `asyncio.run`; connections live as long as its loop, in an asynchronous generator, which the loop closes when it
-ends. Nothing of an endpoint is trusted: an answer is bounded in time, bytes and tokens, all answers together in cost.
+Nothing of an endpoint is trusted: an answer is bounded in time, bytes and tokens, all answers together in cost.
 """
 
 import asyncio
 import json
-import logging
-import ssl
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from cod_lightning.clients.access import key_of, url_of
 from cod_lightning.clients.answer import ChatAnswer, Tokens, answer_of, completion_of, tokens_of
-from cod_lightning.clients.failure import (
-    NO_CREDIT,
-    TIMEOUT,
-    TOO_LONG,
-    UNREACHABLE,
-    UNREADABLE,
-    EndpointFailure,
-    without,
-)
-from cod_lightning.clients.http import Reply, post
+from cod_lightning.clients.failure import TIMEOUT, TOO_LONG, UNREADABLE, EndpointFailure, without
+from cod_lightning.clients.http import LONGEST_PAUSE_S, Bounds, Connections, ask, pause_s
 from cod_lightning.clients.usage import Prices, Usage
 from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens
 from cod_lightning.errors import ConfigError, EngineRefused
-from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Role
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
-_LONGEST_PAUSE_S = 30.0
-_LONGEST_ASKED_PAUSE_S = 120.0
-"""A longer `Retry-After` is not waited for."""
 _LETTERS_PER_TOKEN = 128
 """No vocabulary has longer tokens: a text with more letters than that for each of `max_tokens` broke the limit."""
 _BYTES_PER_TOKEN = 4
@@ -46,15 +30,6 @@ _IN_RESPONSES = ControlTokens(thoughts=False)
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "n"})
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Line:
-    """What one event loop has: connections, and the free places for requests."""
-
-    http: "AsyncClient"
-    slots: asyncio.Semaphore
-    life: AsyncGenerator[None, None] | None = None
 
 
 class ChatClient:
@@ -123,7 +98,7 @@ class ChatClient:
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which counts on its own."""
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_lines", "_ssl")}
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_connections")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -131,8 +106,7 @@ class ChatClient:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
-        self._ssl: ssl.SSLContext | None = None
+        self._connections = Connections(self.max_concurrent, self.timeout_s)
 
     def check(self) -> str:
         """The endpoint's address, once all is there to begin with; nothing is sent. Raises `ConfigError`."""
@@ -159,7 +133,7 @@ class ChatClient:
             EndpointFailure: After the tries, or at once where another try cannot help.
             EngineRefused: Where no further request can succeed, or the cost has reached its ceiling; ends the run.
         """
-        line = await self._line()
+        line = await self._connections.line(self.check())
         body = {
             "model": self.model,
             "messages": [_sent(one) for one in messages],
@@ -209,38 +183,17 @@ class ChatClient:
                         raise EndpointFailure(TIMEOUT, f"no answer within {took}") from None
                     detail = failure.detail + (f", after {took}" if tries > 1 else "")
                     raise EndpointFailure(failure.kind, detail) from None
-                pause = failure.retry_after_s
-            if pause is None:
-                share = derive_seed("pause before a retry", content.decode(), tries) / 2**63
-                pause = min(_LONGEST_PAUSE_S, self.backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
+                pause = pause_s(failure, content, tries, self.backoff_s)
             await asyncio.sleep(pause)
 
     async def _once(self, http: "AsyncClient", content: bytes, max_tokens: int) -> ChatAnswer:
         """One request. Raises `EndpointFailure`."""
-        import httpx2
-
-        key = self._key()
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
-        if key:
-            headers["Authorization"] = f"Bearer {key}"
-        try:
-            async with asyncio.timeout(self.timeout_s):
-                reply = await post(http, f"{self.check()}/chat/completions", content, headers, self.max_bytes)
-        except EndpointFailure:
-            raise
-        except (TimeoutError, httpx2.TimeoutException):
-            raise EndpointFailure(TIMEOUT, "") from None
-        except httpx2.TransportError as error:
-            cause = error.__cause__ or error
-            raise EndpointFailure(UNREACHABLE, without(key, f"{type(cause).__name__}: {cause}")) from None
-        except Exception as error:
-            raise EndpointFailure("broken request", without(key, f"{type(error).__name__}: {error}")) from None
-        if reply.status != 200:
-            raise _status_failure(reply, key)
-        completion = completion_of(reply.body)
+        bounds = Bounds(self._key(), self.timeout_s, self.max_bytes)
+        body = await ask(http, "POST", f"{self.check()}/chat/completions", content, bounds)
+        completion = completion_of(body)
         counted = tokens_of(completion)
         estimated = Tokens(
-            prompt=len(content) // _BYTES_PER_TOKEN, completion=min(max_tokens, len(reply.body) // _BYTES_PER_TOKEN)
+            prompt=len(content) // _BYTES_PER_TOKEN, completion=min(max_tokens, len(body) // _BYTES_PER_TOKEN)
         )
         with self._lock:
             self.usage.charge(counted or estimated)
@@ -284,35 +237,6 @@ class ChatClient:
     def _key(self) -> str:
         return key_of(self.api_key_variable, f"{self.where}.api_key_variable")
 
-    async def _line(self) -> _Line:
-        """The running loop's connections."""
-        loop = asyncio.get_running_loop()
-        if (line := self._lines.get(loop)) is None:
-            line = self._lines[loop] = _Line(self._http(), asyncio.Semaphore(self.max_concurrent))
-            line.life = self._closing(loop, line)
-            await anext(line.life)
-        return line
-
-    async def _closing(self, loop: asyncio.AbstractEventLoop, line: _Line) -> AsyncGenerator[None, None]:
-        """Holds the connections until the loop ends: `asyncio.run` closes the generators that it has seen."""
-        try:
-            yield
-        finally:
-            del self._lines[loop]
-            await line.http.aclose()
-
-    def _http(self) -> "AsyncClient":
-        import httpx2
-
-        for name in (
-            "httpcore2",
-            "httpx2",
-        ):  # their debug output holds headers, in which an endpoint may repeat the key
-            logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger(name).level))
-        if self._ssl is None and self.check().startswith("https"):
-            self._ssl = httpx2.create_ssl_context()
-        return httpx2.AsyncClient(verify=self._ssl or False, timeout=self.timeout_s, follow_redirects=False)
-
     def _check_numbers(self) -> None:
         for name, least in (("max_concurrent", 1), ("max_retries", 0), ("max_refusals", 1), ("max_bytes", 1024)):
             if getattr(self, name) < least:
@@ -321,8 +245,8 @@ class ChatClient:
         if not 0 < self.timeout_s < float("inf"):
             expected = "seconds above 0, and finite"
             raise ConfigError(f"{self.where}.timeout_s", self.timeout_s, expected, "Leave it out for the default.")
-        if not 0 <= self.backoff_s <= _LONGEST_PAUSE_S:
-            expected = f"seconds in [0, {_LONGEST_PAUSE_S:g}]"
+        if not 0 <= self.backoff_s <= LONGEST_PAUSE_S:
+            expected = f"seconds in [0, {LONGEST_PAUSE_S:g}]"
             raise ConfigError(f"{self.where}.backoff_s", self.backoff_s, expected, "0.5 is the default.")
         prices = {"input_price": self.prices.prompt, "output_price": self.prices.completion}
         for name, price in {**prices, "cached_price": self.prices.cached}.items():
@@ -344,20 +268,3 @@ def _sent(message: Message) -> dict[str, str]:
     """The message as the endpoint gets it: there its text becomes part of a chat template."""
     control = _IN_RESPONSES if message.role is Role.ASSISTANT else WIDELY_KNOWN
     return {"role": message.role.value, "content": control.broken_up(message.content)}
-
-
-def _status_failure(reply: Reply, key: str) -> EndpointFailure:
-    """What a status other than 200 means, in the endpoint's own words where its error is of the usual form."""
-    kind, message, code = f"HTTP {reply.status}", reply.body.decode("utf-8", "replace"), None
-    try:
-        error = json.loads(reply.body)["error"]
-        message, code = str(error["message"]), error.get("code")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        pass
-    if reply.status == 429 and code == "insufficient_quota":
-        kind = NO_CREDIT
-    try:
-        asked = float(reply.headers.get("retry-after", ""))
-    except ValueError:
-        asked = -1.0
-    return EndpointFailure(kind, without(key, message), asked if 0 <= asked <= _LONGEST_ASKED_PAUSE_S else None)

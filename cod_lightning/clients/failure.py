@@ -35,11 +35,6 @@ class EndpointFailure(EngineFailure):
         return self.kind in _PASSING or (self.kind.startswith("HTTP 5") and len(self.kind) == len("HTTP 5xx"))
 
     @property
-    def refused(self) -> bool:
-        """Whether the endpoint denies this request and every one like it."""
-        return self.kind in _DENIED
-
-    @property
     def row(self) -> str:
         """The name under which failures in a row are counted; time-outs and refused connections count as one kind."""
         return "no answer" if self.kind in (TIMEOUT, UNREACHABLE) else self.kind
@@ -50,7 +45,7 @@ class EndpointFailure(EngineFailure):
         At once where the very first request was denied, else after `max_refusals` in a row; after time-outs of an endpoint that
         has served before, once each of `max_concurrent` requests in flight has timed out that often.
         """
-        if self.refused:
+        if self.kind in _DENIED:
             return not ever_served or num_in_a_row >= max_refusals
         if self.kind == TIMEOUT and num_in_a_row >= max_refusals * max_concurrent:
             return True

@@ -1,45 +1,181 @@
-"""One POST whose answer is bounded: bytes on the wire, bytes after decompression, and the hosts that it may come from."""
+"""One request whose answer is bounded: in time, bytes on the wire, bytes after decompression, and the hosts it may come from."""
 
+import asyncio
+import functools
+import json
+import logging
+import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urljoin, urlsplit
 
-from cod_lightning.clients.failure import TOO_LONG, EndpointFailure
+from cod_lightning.clients.failure import NO_CREDIT, TIMEOUT, TOO_LONG, UNREACHABLE, EndpointFailure, without
+from cod_lightning.seeds import derive_seed
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
+Method = Literal["GET", "POST"]
+
+LONGEST_PAUSE_S = 30.0
+_LONGEST_ASKED_PAUSE_S = 120.0
+"""A longer `Retry-After` is not waited for."""
+MOST_CONNECTIONS = 1000
+"""Of one event loop, to one endpoint."""
 _MOST_ERROR_BYTES = 65_536
 _MOST_REDIRECTS = 3
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """Status, headers and the decompressed body."""
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What holds for each request."""
 
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+    key: str
+    """Sent as a bearer token; empty sends none."""
+    timeout_s: float
+    """From connecting to the last byte."""
+    max_bytes: int
+    """Of an answer, compressed and decompressed."""
 
 
-async def post(client: "AsyncClient", url: str, content: bytes, headers: Mapping[str, str], max_bytes: int) -> Reply:
-    """The endpoint's answer; follows redirects (307, 308) that stay at its own host.
+@dataclass(slots=True)
+class Line:
+    """What one event loop has: connections, and the free places for requests."""
+
+    http: "AsyncClient"
+    slots: asyncio.Semaphore
+    life: AsyncGenerator[None, None] | None = None
+
+
+class Connections:
+    """The connections of each event loop to an endpoint: a rollout is one `asyncio.run`, and they live as long as its loop.
+
+    Args:
+        max_concurrent: Most requests in flight in one event loop.
+        timeout_s: For each step of a request: to connect, to send, to receive.
+    """
+
+    def __init__(self, max_concurrent: int, timeout_s: float) -> None:
+        self._max_concurrent, self._timeout_s = max_concurrent, timeout_s
+        self.lines: dict[asyncio.AbstractEventLoop, Line] = {}
+        """By event loop, as long as it runs."""
+
+    async def line(self, url: str) -> Line:
+        loop = asyncio.get_running_loop()
+        if (line := self.lines.get(loop)) is None:
+            line = self.lines[loop] = Line(_client(url, self._timeout_s), asyncio.Semaphore(self._max_concurrent))
+            line.life = self._closing(loop, line)
+            await anext(line.life)
+        return line
+
+    async def _closing(self, loop: asyncio.AbstractEventLoop, line: Line) -> AsyncGenerator[None, None]:
+        """Holds the connections until the loop ends: `asyncio.run` closes the generators that it has seen."""
+        try:
+            yield
+        finally:
+            del self.lines[loop]
+            await line.http.aclose()
+
+
+async def ask(http: "AsyncClient", method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
+    """The body of an answer of status 200. Raises `EndpointFailure`, without the key, for everything else."""
+    import httpx2
+
+    key = bounds.key
+    try:
+        async with asyncio.timeout(bounds.timeout_s):
+            return await _answer(http, method, url, content, bounds)
+    except EndpointFailure:
+        raise
+    except (TimeoutError, httpx2.TimeoutException):
+        raise EndpointFailure(TIMEOUT, f"no answer within {bounds.timeout_s:g} s") from None
+    except httpx2.TransportError as error:
+        cause = error.__cause__ or error
+        raise EndpointFailure(UNREACHABLE, without(key, f"{type(cause).__name__}: {cause}")) from None
+    except Exception as error:
+        raise EndpointFailure("broken request", without(key, f"{type(error).__name__}: {error}")) from None
+
+
+def ask_once(method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
+    """As `ask`, from where no event loop runs, over a connection of its own."""
+
+    async def over_own_connection() -> bytes:
+        async with _client(url, bounds.timeout_s) as http:
+            return await ask(http, method, url, content, bounds)
+
+    return asyncio.run(over_own_connection())
+
+
+def pause_s(
+    failure: EndpointFailure, content: bytes, tries: int, backoff_s: float, most_s: float = LONGEST_PAUSE_S
+) -> float:
+    """Seconds until the next try: what the endpoint asks for, else `backoff_s`, doubled with every try, up to `most_s`, less up to
+    a quarter that is derived from the request."""
+    if failure.retry_after_s is not None:
+        return failure.retry_after_s
+    share = derive_seed("pause before a retry", content.decode(), tries) / 2**63
+    return min(most_s, backoff_s * 2 ** (tries - 1)) * (1 - share / 4)
+
+
+def _client(url: str, timeout_s: float) -> "AsyncClient":
+    """For one host; without https it spares the loading of certificates."""
+    import httpx2
+
+    for name in ("httpcore2", "httpx2"):  # their debug output holds headers, in which an endpoint may repeat the key
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLogger(name).level))
+    limits = httpx2.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=100)
+    verify = _certificates() if url.startswith("https") else False
+    return httpx2.AsyncClient(verify=verify, timeout=timeout_s, limits=limits, follow_redirects=False)
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+async def _answer(http: "AsyncClient", method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:
+    """The decompressed body; follows redirects (307, 308) that stay at the endpoint's own host.
 
     Raises:
-        EndpointFailure: `too long` for a body above `max_bytes`, compressed or not; `redirect` for another place.
+        EndpointFailure: `too long` for a body above `max_bytes`, compressed or not; `redirect` for another place; `HTTP 503` and
+            the like for a status other than 200.
     """
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
+    if bounds.key:
+        headers["Authorization"] = f"Bearer {bounds.key}"
     for _ in range(_MOST_REDIRECTS + 1):
-        async with client.stream("POST", url, content=content, headers=dict(headers)) as response:
+        async with http.stream(method, url, content=content, headers=headers) as response:
             if 300 <= response.status_code < 400:
                 url = _next_url(url, response)
                 continue
-            failed = response.status_code >= 400
-            body = await _body(response, min(max_bytes, _MOST_ERROR_BYTES) if failed else max_bytes, cut=failed)
-            return Reply(status=response.status_code, headers=response.headers, body=body)
+            failed, most = response.status_code >= 400, bounds.max_bytes
+            body = await _body(response, min(most, _MOST_ERROR_BYTES) if failed else most, cut=failed)
+            if response.status_code != 200:
+                raise _status_failure(response, body, bounds.key)
+            return body
     raise EndpointFailure("redirect", f"more than {_MOST_REDIRECTS} redirects")
+
+
+def _status_failure(response: "Response", body: bytes, key: str) -> EndpointFailure:
+    """What a status other than 200 means, in the endpoint's own words where its error is of the usual form."""
+    kind, message, code = f"HTTP {response.status_code}", body.decode("utf-8", "replace"), None
+    try:
+        error = json.loads(body)["error"]
+        message, code = str(error["message"]), error.get("code")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    if response.status_code == 429 and code == "insufficient_quota":
+        kind = NO_CREDIT
+    try:
+        asked = float(response.headers.get("retry-after", ""))
+    except ValueError:
+        asked = -1.0
+    return EndpointFailure(kind, without(key, message), asked if 0 <= asked <= _LONGEST_ASKED_PAUSE_S else None)
 
 
 def _next_url(url: str, response: "Response") -> str:

@@ -43,7 +43,6 @@ class Usage:
 
     @property
     def num_tokens(self) -> int:
-        """Prompt and completion tokens together."""
         return self.prompt_tokens + self.completion_tokens
 
     def cost(self, prices: Prices) -> float | None:

@@ -30,11 +30,14 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
         raise BadCompletion(f"{len(ids)} tokens where {max_new_tokens} were asked for")
     if len(logprobs) != len(ids):
         raise BadCompletion(f"{len(logprobs)} log-probs for {len(ids)} tokens")
-    if not _IDS.issuperset(map(type, ids)) or min(ids) < 0 or max(ids) >= num_ids:
-        raise BadCompletion(_wrong_ids(ids, num_ids))
-    numbers = _LOGPROBS.issuperset(map(type, logprobs))
-    if not numbers or not math.isfinite(sum(logprobs)) or max(logprobs) > _ROUNDING:  # not finite if any is not
-        raise BadCompletion(_wrong_logprobs(logprobs))
+    _see_types(ids, _IDS, "token ids")
+    if min(ids) < 0 or max(ids) >= num_ids:
+        wrong = next(i for i in ids if not 0 <= i < num_ids)
+        raise BadCompletion(f"token id {wrong}, outside the vocabulary of {num_ids}")
+    _see_types(logprobs, _LOGPROBS, "log-probs")
+    if not math.isfinite(sum(logprobs)) or max(logprobs) > _ROUNDING:  # not finite if any is not
+        wrong = next((p for p in logprobs if not (math.isfinite(p) and p <= _ROUNDING)), sum(logprobs))
+        raise BadCompletion(f"log-prob {wrong}, where one is finite and at most 0")
     if not isinstance(completion.stop, StopReason) or not isinstance(completion.policy_version, int):
         raise BadCompletion(f"stop {completion.stop!r}, policy version {completion.policy_version!r}")
     if completion.prompt_digest != prompt_digest:
@@ -42,19 +45,6 @@ def check_completion(completion: object, *, max_new_tokens: int | None, num_ids:
     return completion
 
 
-def _wrong_ids(ids: tuple[int, ...], num_ids: int) -> str:
-    if types := set(map(type, ids)) - _IDS:
-        return f"token ids of type {_names(types)}"
-    wrong = next(i for i in ids if not 0 <= i < num_ids)
-    return f"token id {wrong}, outside the vocabulary of {num_ids}"
-
-
-def _wrong_logprobs(logprobs: tuple[float, ...]) -> str:
-    if types := set(map(type, logprobs)) - _LOGPROBS:
-        return f"log-probs of type {_names(types)}"
-    wrong = next((p for p in logprobs if not (math.isfinite(p) and p <= _ROUNDING)), sum(logprobs))
-    return f"log-prob {wrong}, where one is finite and at most 0"
-
-
-def _names(types: set[type]) -> str:
-    return ", ".join(sorted(t.__name__ for t in types))
+def _see_types(values: tuple[object, ...], allowed: frozenset[type], what: str) -> None:
+    if types := set(map(type, values)) - allowed:
+        raise BadCompletion(f"{what} of type {', '.join(sorted(t.__name__ for t in types))}")

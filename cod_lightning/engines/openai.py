@@ -79,5 +79,4 @@ class OpenAIEngine(Engine):
         )
 
     def report(self) -> str:
-        """Answers, failures, tokens and cost so far."""
         return self.client.report()

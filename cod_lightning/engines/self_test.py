@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.engines.base import Completion, Engine, Request
 from cod_lightning.errors import EngineMismatch
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.ranks import gathered
 
 Inside = Callable[[PreTrainedModel, Callable[[], Tensor]], Tensor]
@@ -67,9 +68,12 @@ class SelfTest:
         """
 
         def worst(replica: Engine, seed: int) -> Gap:
-            gap = largest_gap(replica, model, _prompt(model, length, seed), num_new, context, inside)
+            drawn = random.Random(seed)
+            prompt = [drawn.randrange(vocabulary) for _ in range(length)]
+            gap = largest_gap(replica, model, prompt, num_new, context, inside)
             return max(gathered(gap), key=lambda one: one.size)
 
+        vocabulary = int(model.get_input_embeddings().weight.shape[0])  # pyright: ignore
         num_new = max(1, min(self.num_new_tokens, window // 2))
         length = max(1, min(self.num_prompt_tokens, window - num_new))
         own = engine.replicas()
@@ -77,15 +81,12 @@ class SelfTest:
         for index in range(max(gathered(len(own)))):  # where parameters are sharded, all ranks score equally often
             replica = own[min(index, len(own) - 1)]
             gap = worst(replica, 0)
-            tolerance = self._allowed(gap)
+            tolerance = self.tolerance if self.tolerance is not None else 1e-3 if gap.strict else 0.25
             if gap.size > tolerance:
                 fresh = worst(replica, 1 + replica.policy_version)
                 raise EngineMismatch(_message(replica, gap, tolerance, _cause(replica, fresh, tolerance)))
             gaps.append(gap)
         return max(gaps, key=lambda gap: gap.size)
-
-    def _allowed(self, gap: Gap) -> float:
-        return self.tolerance if self.tolerance is not None else 1e-3 if gap.strict else 0.25
 
 
 def largest_gap(
@@ -140,7 +141,7 @@ def _score(
         rows = [[*prompt, *action, *[0] * (longest - len(action))] for action in actions]
         ids = torch.tensor(rows, device=model.device)
         hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, len(prompt) - 1 : -1]
-        return model.get_output_embeddings()(hidden)  # pyright: ignore[reportOptionalCall]
+        return output_layer(model)(hidden)
 
     try:
         logits = inside(model, forward)
@@ -152,13 +153,6 @@ def _score(
         chosen = torch.tensor(action, device=logits.device)[:, None]
         scored.append(logprobs.gather(1, chosen).squeeze(1).tolist())
     return scored, logits.dtype != torch.float32
-
-
-def _prompt(model: PreTrainedModel, length: int, seed: int) -> list[int]:
-    """Token ids drawn over the whole vocabulary, the same for the same seed."""
-    size = int(model.get_input_embeddings().weight.shape[0])  # pyright: ignore
-    drawn = random.Random(seed)
-    return [drawn.randrange(size) for _ in range(length)]
 
 
 def _cause(engine: Engine, fresh: Gap, tolerance: float) -> str:

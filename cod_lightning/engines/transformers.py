@@ -23,6 +23,7 @@ from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.packed import PackedForward
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.rows import Rows, width_class
@@ -229,11 +230,15 @@ class TransformersEngine(Engine):
 
     def _passes(self) -> Iterable[tuple[Slots, list[_TurnInFlight]]]:
         """Turns to feed in one pass each: those in flight and the narrowest of those that join, then what is left of these."""
+
+        def shape(turn: _TurnInFlight) -> tuple[int, int, int]:
+            return width_class(len(turn.new_ids)), len(turn.request.prompt_ids), turn.dialogue.slot
+
         for turn in self._joining:
             turn.new_ids = turn.request.prompt_ids[turn.dialogue.num_cached :]
         joining: list[_TurnInFlight] = []
         in_flight, num_ids = self._in_flight(), 0
-        for turn in sorted(self._joining, key=_shape):
+        for turn in sorted(self._joining, key=shape):
             num_new = len(turn.new_ids)
             num_ids += num_new
             if joining and num_ids > self.prefill_tokens:
@@ -280,7 +285,7 @@ class TransformersEngine(Engine):
     def _logits(self, rows: Rows) -> Tensor:
         """Of what follows each row over the slots' caches: [b, V]."""
         forward = self._bound()
-        return output_logits(forward.model, forward(rows, self._cache))
+        return output_layer(forward.model)(forward(rows, self._cache))
 
     def _decode_on(self) -> None:
         """Set aside what is over; while that is little, the others get some more tokens first."""
@@ -317,11 +322,6 @@ class TransformersEngine(Engine):
         self._over = []
 
 
-def output_logits(model: nn.Module, hidden: Tensor) -> Tensor:
-    """Vocabulary logits of hidden states, by the model's own output layer."""
-    return model.get_output_embeddings()(hidden)  # type: ignore[operator]
-
-
 def _opened_alike(turns: Sequence[_TurnInFlight]) -> tuple[list[int], list[int]]:
     """Turns to compute, and for every turn which of those has its state: siblings open their first dialogue with one prompt."""
     known: dict[tuple[int, ...] | int, int] = {}
@@ -336,11 +336,6 @@ def _opened_alike(turns: Sequence[_TurnInFlight]) -> tuple[list[int], list[int]]
 
 def _slots(turns: Sequence[_TurnInFlight]) -> Slots:
     return np.array([turn.dialogue.slot for turn in turns], np.int64)
-
-
-def _shape(turn: _TurnInFlight) -> tuple[int, int, int]:
-    """By which turns join a pass."""
-    return width_class(len(turn.new_ids)), len(turn.request.prompt_ids), turn.dialogue.slot
 
 
 def _derived(model: nn.Module) -> set[str]:

@@ -17,14 +17,10 @@ from cod_lightning.engines.base import Completion, Engine, Request, Served, dige
 from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
+from cod_lightning.engines.vllm_sampling import STOPS
 from cod_lightning.engines.vllm_start import Start, start
 from cod_lightning.engines.vllm_versions import check_versions
-from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
-from cod_lightning.types import StopReason
-
-_STOPS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
-_COLDEST = 0.01
-"""Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
+from cod_lightning.errors import ConfigError, EngineFailure
 
 
 class VLLMEngine(Engine):
@@ -58,7 +54,14 @@ class VLLMEngine(Engine):
         dequantise: bool = False,
         sleep: bool = False,
     ) -> None:
-        _check(max_num_seqs, gpu_memory_utilization, kv_cache_gb)
+        if max_num_seqs < 1:
+            raise ConfigError("data.engine.max_num_seqs", max_num_seqs, "at least 1", "256 is the default.")
+        if not 0 < gpu_memory_utilization <= 1:
+            raise ConfigError("data.engine.gpu_memory_utilization", gpu_memory_utilization, "in (0, 1]", "Try 0.4.")
+        if kv_cache_gb is not None and not 0 < kv_cache_gb < math.inf:
+            raise ConfigError(
+                "data.engine.kv_cache_gb", kv_cache_gb, "above 0, or null", "Leave it out for the default."
+            )
         self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
         self.max_lora_rank, self.dequantise = max_lora_rank, dequantise
@@ -139,18 +142,12 @@ class VLLMEngine(Engine):
             self.asleep = not self._bound().llm.wake_up([part])
 
     async def generate(self, request: Request) -> Completion:
-        """Sample one turn."""
         driver = self._bound()
         if self.asleep:
             raise EngineFailure("the engine sleeps; a sync of the weights wakes it")
-        if 0 < request.temperature < _COLDEST:
-            raise EngineRefused(
-                f"temperature {request.temperature}: between 0 and {_COLDEST} vLLM samples at {_COLDEST} and only logs it. "
-                f"Take 0 (greedy) or at least {_COLDEST}."
-            )
         output = await driver.sample(request)
         completion = output.outputs[0]
-        if completion.finish_reason not in _STOPS:
+        if completion.finish_reason not in STOPS:
             raise EngineFailure(f"vLLM ended the request with {completion.finish_reason!r}")
         ids = tuple(completion.token_ids)
         return Completion(
@@ -158,7 +155,7 @@ class VLLMEngine(Engine):
             behaviour_logprobs=tuple(
                 at[token_id].logprob for token_id, at in zip(ids, completion.logprobs, strict=True)
             ),
-            stop=_STOPS[completion.finish_reason],
+            stop=STOPS[completion.finish_reason],
             policy_version=self.policy_version,
             prompt_digest=digest(output.prompt_token_ids),
         )
@@ -175,12 +172,3 @@ class VLLMEngine(Engine):
         if self._driver is None:
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
         return self._driver
-
-
-def _check(max_num_seqs: int, gpu_memory_utilization: float, kv_cache_gb: float | None) -> None:
-    if max_num_seqs < 1:
-        raise ConfigError("data.engine.max_num_seqs", max_num_seqs, "at least 1", "256 is the default.")
-    if not 0 < gpu_memory_utilization <= 1:
-        raise ConfigError("data.engine.gpu_memory_utilization", gpu_memory_utilization, "in (0, 1]", "Try 0.4.")
-    if kv_cache_gb is not None and not (kv_cache_gb > 0 and math.isfinite(kv_cache_gb)):
-        raise ConfigError("data.engine.kv_cache_gb", kv_cache_gb, "above 0, or null", "Leave it out for the default.")

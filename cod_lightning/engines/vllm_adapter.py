@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from cod_lightning.adapters import write_adapter, write_adapter_config
-from cod_lightning.engines.vllm_start import memory_folder
+from cod_lightning.engines.vllm_server.weight_folder import memory_folder
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.scratch import scratch_prefix
 
@@ -31,7 +31,8 @@ class AdapterFolder:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix=scratch_prefix("adapter", memory_folder()), dir=memory_folder()))
+        parent = memory_folder()
+        self.folder = Path(tempfile.mkdtemp(prefix=scratch_prefix("adapter", parent), dir=parent))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         self._last_id = 0
         write_adapter_config(model, self.folder)

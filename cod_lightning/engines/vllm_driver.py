@@ -1,12 +1,14 @@
 """Steps vLLM while any coroutine waits for it, so that every lifecycle goes on by itself."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from cod_lightning.engines.base import Request
+from cod_lightning.engines.vllm_sampling import sampling_fields
 from cod_lightning.errors import EngineFailure
 
 if TYPE_CHECKING:
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 class _VLLMRequest:
     """A request in flight, and the future of its output."""
 
-    request: Request
+    prompt_ids: Sequence[int]
+    sampling: dict[str, Any]
     future: "asyncio.Future[Any]"
 
 
@@ -41,15 +44,14 @@ class Driver:
 
     @property
     def num_live(self) -> int:
-        """Requests in flight."""
         return sum(not turn.future.done() for turn in (*self._waiting, *self._in_flight.values()))
 
     async def sample(self, request: Request) -> Any:
         """vLLM's output for one turn; joins the batch at the next token. A caller who is cancelled takes the request along."""
-        loop = asyncio.get_running_loop()
+        loop, sampling = asyncio.get_running_loop(), sampling_fields(request, self.stop_ids)
         if self._driving is None or self._driving.get_loop() is not loop:
             self.forget()
-        turn = _VLLMRequest(request, loop.create_future())
+        turn = _VLLMRequest(request.prompt_ids, sampling, loop.create_future())
         self._waiting.append(turn)
         if self._driving is None or self._driving.done():
             self._driving = loop.create_task(self._drive())
@@ -82,31 +84,18 @@ class Driver:
         for turn in turns:
             if turn.future.done():
                 continue
+            from vllm.sampling_params import RequestOutputKind, SamplingParams  # pyright: ignore[reportMissingImports]
+
             self._num_requests += 1
             name = str(self._num_requests)
-            prompt: Any = {"type": "token", "prompt_token_ids": list(turn.request.prompt_ids)}
+            prompt: Any = {"type": "token", "prompt_token_ids": list(turn.prompt_ids)}
             try:
-                self.llm.add_request(name, prompt, self._sampling(turn.request), lora_request=self.adapter)
+                sampling = SamplingParams(**turn.sampling, output_kind=RequestOutputKind.FINAL_ONLY, skip_clone=True)
+                self.llm.add_request(name, prompt, sampling, lora_request=self.adapter)
             except Exception as error:  # its own fault, such as a prompt beyond the window
                 turn.future.set_exception(EngineFailure(f"vLLM refused the request: {error}"))
             else:
                 self._in_flight[name] = turn
-
-    def _sampling(self, request: Request) -> Any:
-        from vllm.sampling_params import RequestOutputKind, SamplingParams  # pyright: ignore[reportMissingImports]
-
-        return SamplingParams(
-            temperature=request.temperature,
-            top_p=request.top_p,
-            max_tokens=request.max_new_tokens,
-            seed=request.noise_seed & (2**63 - 1),
-            stop_token_ids=self.stop_ids,
-            ignore_eos=True,
-            logprobs=0,
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-            skip_clone=True,
-        )
 
     def _abort(self, names: list[str]) -> None:
         if names:

@@ -14,15 +14,17 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from cod_lightning.engines.vllm_server.weight_folder import write_config, write_four_bit
+from cod_lightning.engines.vllm_server.weight_folder import memory_folder, write_config, write_four_bit
 from cod_lightning.errors import ConfigError
 from cod_lightning.scratch import scratch_prefix
 
 if TYPE_CHECKING:
     from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
 
+    from cod_lightning.engines.vllm_server.process import LocalServers
+
 _CPU_BATCH_TOKENS = 8192
-"""Tokens of a step on a CPU. Prompts are never cut there: see `_for_cpu`."""
+"""Tokens of a step on a CPU. Prompts are never cut there: see `device_options`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,9 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
     A base in 4 bits is there already, byte for byte the one that is trained on.
     """
     _prepare_environment()
-    with _process_left_alone(), _start_folder() as folder:
+    parent = memory_folder()
+    folders = tempfile.TemporaryDirectory(prefix=scratch_prefix("start", parent), dir=parent)
+    with _process_left_alone(), folders as folder:
         from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
         from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
         from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
@@ -58,7 +62,8 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
         on_cpu = current_platform.is_cpu()
         _check(model, how, on_cpu=on_cpu)
         (write_four_bit if how.four_bit else write_config)(model, Path(folder))
-        options = _for_cpu(how) if on_cpu else _for_gpu(how)
+        lora = {"enable_lora": True, "max_lora_rank": how.lora_rank, "max_loras": 1, "max_cpu_loras": 1}
+        adapter: dict[str, Any] = {} if how.lora_rank is None else lora
         try:
             return LLMEngine.from_engine_args(
                 EngineArgs(
@@ -73,8 +78,8 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
                     logprobs_mode="processed_logprobs",  # after temperature and top-p: what was sampled from
                     disable_log_stats=True,
                     seed=0,  # every request brings its own
-                    **_for_adapter(how),
-                    **options,
+                    **adapter,
+                    **device_options(how, how.window, sleep=how.sleep, on_cpu=on_cpu),
                 )
             )
         except (ValueError, NotImplementedError) as error:
@@ -85,35 +90,19 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
             ) from error
 
 
-def _for_cpu(how: Start) -> dict[str, Any]:
-    """Whole prompts in blocks of 32 tokens.
+def device_options(how: "Start | LocalServers", window: int, *, sleep: bool, on_cpu: bool) -> dict[str, Any]:
+    """vLLM's options for memory and compilation; on a CPU whole prompts in blocks of 32 tokens.
 
     Blocks of 128, vLLM's default there, would cache nothing of a short window. Prompts cut into chunks crash with the seeds that
     our requests carry (vLLM 0.32: "CPU Generator does not use offset").
     """
-    return {
-        "kv_cache_memory_bytes": int((how.kv_cache_gb or 1.0) * 2**30),
-        "enforce_eager": how.enforce_eager is not False,
-        "block_size": 32,
-        "enable_chunked_prefill": False,
-        "max_num_batched_tokens": max(_CPU_BATCH_TOKENS, how.window),
-    }
-
-
-def _for_gpu(how: Start) -> dict[str, Any]:
-    memory = {} if how.kv_cache_gb is None else {"kv_cache_memory_bytes": int(how.kv_cache_gb * 2**30)}
-    return {
-        "gpu_memory_utilization": how.gpu_memory_utilization,
-        "enforce_eager": how.enforce_eager is True,
-        "enable_sleep_mode": how.sleep,
-        **memory,
-    }
-
-
-def _for_adapter(how: Start) -> dict[str, Any]:
-    if how.lora_rank is None:
-        return {}
-    return {"enable_lora": True, "max_lora_rank": how.lora_rank, "max_loras": 1, "max_cpu_loras": 1}
+    options: dict[str, Any] = {"enforce_eager": how.enforce_eager or (on_cpu and how.enforce_eager is None)}
+    if on_cpu or how.kv_cache_gb is not None:
+        options["kv_cache_memory_bytes"] = int((how.kv_cache_gb or 1.0) * 2**30)
+    if not on_cpu:
+        return options | {"gpu_memory_utilization": how.gpu_memory_utilization, "enable_sleep_mode": sleep}
+    batch = max(_CPU_BATCH_TOKENS, window)
+    return options | {"block_size": 32, "enable_chunked_prefill": False, "max_num_batched_tokens": batch}
 
 
 def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
@@ -140,16 +129,6 @@ def _prepare_environment() -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-
-
-def _start_folder() -> "tempfile.TemporaryDirectory[str]":
-    parent = memory_folder()
-    return tempfile.TemporaryDirectory(prefix=scratch_prefix("start", parent), dir=parent)
-
-
-def memory_folder() -> str | None:
-    """The folder whose files are in memory, if there is one."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 @contextmanager

@@ -4,17 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
-from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.models.base_weights import BaseWeights
-
-
-def output_layer(model: PreTrainedModel) -> nn.Module:
-    """The layer from last hidden states to vocabulary logits."""
-    layer = model.get_output_embeddings()
-    assert layer is not None, f"{type(model).__name__} has no output layer"
-    return layer
 
 
 class Policy(ABC):

@@ -27,7 +27,6 @@ class BaseWeights:
     """SHA-256 over names, shapes and up to 256 evenly spaced elements of each tensor that is not in 4 bits."""
 
     def saved(self) -> dict[str, str]:
-        """In plain containers."""
         return asdict(self)
 
     def check(self, kept: Any, path: object) -> None:

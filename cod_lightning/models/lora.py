@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -25,9 +25,7 @@ class LoRAPolicy(PretrainedPolicy):
         rank: Rank of the adapter.
         alpha: The adapter counts alpha / rank times.
         targets: Names of the layers that get one, for example [q_proj, v_proj]; null: every linear layer but the output layer.
-        dtype: Precision of the base.
-        window: Most tokens of a prompt and its response together; at most what the model was made for.
-        gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
+        settings: Those of `PretrainedPolicy`; `dtype` is the base's.
     """
 
     def __init__(
@@ -36,15 +34,12 @@ class LoRAPolicy(PretrainedPolicy):
         rank: int = 32,
         alpha: int = 64,
         targets: list[str] | None = None,
-        dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16",
-        window: int = 12_000,
-        gradient_checkpointing: bool = False,
+        **settings: Any,
     ) -> None:
-        super().__init__(path or "", dtype, window, gradient_checkpointing)
+        super().__init__(path or "", **settings)
         require("peft", "model.policy", type(self).__name__)
-        logging.getLogger("bitsandbytes").setLevel(
-            logging.ERROR
-        )  # peft loads it; it names a package that it can do without
+        # peft loads bitsandbytes, which names a package that it can do without
+        logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         for key, value in {"rank": rank, "alpha": alpha}.items():
             if value < 1:
                 raise ConfigError(f"model.policy.{key}", value, "at least 1", "32 and alpha=64 are the defaults.")
@@ -62,7 +57,6 @@ class LoRAPolicy(PretrainedPolicy):
         self.path = folder
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """The base's own."""
         if not self.path:
             raise ConfigError(
                 "model.policy.path", "null", "a folder or hub name", "Name one, or set warm_start, which writes one."

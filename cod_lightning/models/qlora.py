@@ -17,31 +17,19 @@ class QLoRAPolicy(LoRAPolicy):
 
     Args:
         path: Folder or hub name of the base, for example Qwen/Qwen3-8B; null: the warm start's.
-        rank: Rank of the adapter.
-        alpha: The adapter counts alpha / rank times.
-        targets: Names of the layers that get one, for example [q_proj, v_proj]; null: every linear layer but the output layer.
         dtype: Precision of what is not in 4 bits, and of the computation.
-        window: Most tokens of a prompt and its response together; at most what the model was made for.
-        gradient_checkpointing: Recompute activations in the backward pass: less memory, about a third more time.
+        settings: Those of `LoRAPolicy`.
     """
 
     four_bit = True
 
     def __init__(
-        self,
-        path: str | None = None,
-        rank: int = 32,
-        alpha: int = 64,
-        targets: list[str] | None = None,
-        dtype: Literal["float32", "bfloat16"] = "bfloat16",
-        window: int = 12_000,
-        gradient_checkpointing: bool = False,
+        self, path: str | None = None, *, dtype: Literal["float32", "bfloat16"] = "bfloat16", **settings: Any
     ) -> None:
-        super().__init__(path, rank, alpha, targets, dtype, window, gradient_checkpointing)
+        super().__init__(path, dtype=dtype, **settings)
         require("bitsandbytes", "model.policy", type(self).__name__)
 
     def load_options(self) -> dict[str, Any]:
-        """NF4 with double quantisation."""
         return {
             "quantization_config": BitsAndBytesConfig(
                 load_in_4bit=True,
@@ -52,24 +40,20 @@ class QLoRAPolicy(LoRAPolicy):
         }
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """The quantised base with a new adapter, safe to train after an evaluation."""
+        """The quantised base with a new adapter, safe to train after an evaluation.
+
+        The kernel of 4-bit layers for AVX512-BF16 is switched off: it repacks the weights in the first forward pass in eval mode,
+        and every backward pass after that loses gradient (cosine 0.3 with the right one) while the loss looks normal
+        (bitsandbytes 0.50).
+        """
+        from bitsandbytes.nn.modules import Linear4bit
+
         model = super().model(tokenizer)
-        if _four_bit_layers(model) == 0:
+        layers: list[Any] = [module for module in model.modules() if isinstance(module, Linear4bit)]
+        for layer in layers:
+            layer.support_avx512bf16_for_cpu = False
+        if not layers:
             raise ConfigError(
                 "model.policy.path", self.path, "a model with linear layers to quantise", "Choose model=lora."
             )
         return model
-
-
-def _four_bit_layers(model: PreTrainedModel) -> int:
-    """Their number. On the way their kernel for AVX512-BF16 is switched off.
-
-    It repacks the weights in the first forward pass in eval mode, and every backward pass after that loses gradient (cosine
-    0.3 with the right one) while the loss looks normal (bitsandbytes 0.50).
-    """
-    from bitsandbytes.nn.modules import Linear4bit
-
-    layers: list[Any] = [module for module in model.modules() if isinstance(module, Linear4bit)]
-    for layer in layers:
-        layer.support_avx512bf16_for_cpu = False
-    return len(layers)

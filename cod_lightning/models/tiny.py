@@ -51,16 +51,11 @@ class TinyPolicy(Policy):
     ) -> None:
         if hidden_size % num_heads or (hidden_size // num_heads) % 2:
             nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
-            raise ConfigError(
-                "model.policy.hidden_size",
-                hidden_size,
-                f"an even multiple of num_heads={num_heads}",
-                f"Set it to {nearest}.",
-            )
+            expected = f"an even multiple of num_heads={num_heads}"
+            raise ConfigError("model.policy.hidden_size", hidden_size, expected, f"Set it to {nearest}.")
         if num_heads % num_kv_heads:
-            raise ConfigError(
-                "model.policy.num_kv_heads", num_kv_heads, f"a divisor of num_heads={num_heads}", "Set it to 1."
-            )
+            expected = f"a divisor of num_heads={num_heads}"
+            raise ConfigError("model.policy.num_kv_heads", num_kv_heads, expected, "Set it to 1.")
         self.hidden_size, self.num_layers, self.intermediate_size = hidden_size, num_layers, intermediate_size
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.window, self.weights = window, weights
@@ -68,12 +63,11 @@ class TinyPolicy(Policy):
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         """One token a word, plus the roles; words outside the vocabulary become `<unk>`."""
         if not words:
-            raise ConfigError(
-                "model.policy",
-                "TinyPolicy",
+            expected, remedy = (
                 "a world and a context with protocol=compact",
                 "Set data.env.protocol and data.context.protocol.",
             )
+            raise ConfigError("model.policy", "TinyPolicy", expected, remedy)
         vocabulary = [*_SPECIAL, *dict.fromkeys(words)]
         backend = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token=UNKNOWN))
         backend.pre_tokenizer = WhitespaceSplit()  # pyright: ignore[reportAttributeAccessIssue]

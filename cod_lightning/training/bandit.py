@@ -94,7 +94,6 @@ class Bandit(PackSource):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Q and the counts."""
         return {"values": dict(self.values), "num_packs": dict(self.num_packs)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

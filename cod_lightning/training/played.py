@@ -37,7 +37,6 @@ class PlayedRollout:
 
     @property
     def num_packs(self) -> int:
-        """Training packs that it took."""
         return len(self.packs) + len(self.replaced)
 
 

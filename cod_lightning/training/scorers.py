@@ -18,9 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from cod_lightning.clients.access import key_of
-from cod_lightning.clients.failure import EndpointFailure, without
-from cod_lightning.clients.http import Reply, post
+from cod_lightning.clients.access import checked_address, key_of
+from cod_lightning.clients.http import Bounds, Connections, ask, ask_once
 from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.models.pretrained import read_tokenizer
 from cod_lightning.objective.batch import Batch
@@ -35,6 +34,7 @@ _MOST_SAMPLED = 1000
 """Tokens of the vocabulary whose ids a server is asked for."""
 _SCORED = {"max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
 """What makes a completion the log-probs of its prompt."""
+_SAME_TOKENIZER = "Choose a teacher of the same family, or of the same run."
 
 
 class Scorer(ABC):
@@ -71,16 +71,13 @@ class CheckpointScorer(Scorer):
             remedy = f"Make one: python -m cod_lightning export --ckpt_path {self.path} --out policies/teacher"
             raise ConfigError(f"{key}.path", self.path, expected, remedy)
         own = read_tokenizer(self.path, f"{key}.path").get_vocab()
-        if own != vocabulary:
-            differing = sorted(set(own.items()) ^ set(vocabulary.items()))
-            example = differing[0][0]
+        if differing := sorted(set(own.items()) ^ set(vocabulary.items())):
+            token = differing[0][0]
+            example = f"{token!r:.40} (id {vocabulary.get(token)} here, {own.get(token)} there)"
             expected = (
-                f"a checkpoint with the policy's tokenizer; {len(differing):,} tokens differ, for example {example!r:.40} "
-                f"(id {vocabulary.get(example)} here, {own.get(example)} there)"
+                f"a checkpoint with the policy's tokenizer; {len(differing):,} tokens differ, for example {example}"
             )
-            raise ConfigError(
-                f"{key}.path", self.path, expected, "Choose a teacher of the same family, or of the same run."
-            )
+            raise ConfigError(f"{key}.path", self.path, expected, _SAME_TOKENIZER)
 
     def num_weight_bytes(self) -> int:
         """Of the files in its folder; 0 where that is not on this machine."""
@@ -121,30 +118,21 @@ class VLLMScorer(Scorer):
     ) -> None:
         for name, value in (("timeout_s", timeout_s), ("max_concurrent", max_concurrent), ("max_bytes", max_bytes)):
             if not 0 < value < math.inf:
-                raise ConfigError(
-                    f"model.scorers.{name}", value, "a finite number above 0", "Leave it out for the default."
-                )
-        if not url.startswith(("http://", "https://")):
-            raise ConfigError(
-                "model.scorers.url", url, "an address that begins with http:// or https://", "As in http://host:8000."
-            )
-        self.url, self.model, self.api_key_variable = url.rstrip("/"), model, api_key_variable
-        self.timeout_s, self.max_concurrent, self.max_bytes = timeout_s, max_concurrent, max_bytes
+                expected = "a finite number above 0"
+                raise ConfigError(f"model.scorers.{name}", value, expected, "Leave it out for the default.")
+        expected = "an address that begins with http:// or https://, without credentials"
+        self.url = checked_address(url, "model.scorers.url", expected, "As in http://host:8000.")
+        self.model, self.api_key_variable = model, api_key_variable
+        self.timeout_s, self.max_bytes = timeout_s, max_bytes
+        self._connections = Connections(max_concurrent, timeout_s)
 
     def check(self, key: str, vocabulary: dict[str, int]) -> None:
         """The server is there, and the tokens that it makes of a sample of the vocabulary have the same ids here."""
-        import httpx2
-
         tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
         sample = " ".join(tokens[:: max(1, len(tokens) // _MOST_SAMPLED)])
         body = {"prompt": sample, "add_special_tokens": False, "return_token_strs": True}
-
-        async def ask() -> Any:
-            async with httpx2.AsyncClient(timeout=self.timeout_s, follow_redirects=False) as http:
-                return await self._posted(http, "/tokenize", body)
-
         try:
-            answer = asyncio.run(ask())
+            answer = json.loads(ask_once("POST", f"{self.url}/tokenize", self._content(body), self._bounds()))
             pairs = list(zip(answer["token_strs"], answer["tokens"], strict=True))
             assert pairs, "no tokens"
         except ConfigError:
@@ -154,13 +142,10 @@ class VLLMScorer(Scorer):
             raise ConfigError(f"{key}.url", self.url, expected, "Start it: vllm serve MODEL.") from None
         if differing := [(token, number) for token, number in pairs if vocabulary.get(token) != number]:
             token, number = differing[0]
-            expected = (
-                f"a model with the policy's tokenizer; {len(differing):,} of {len(pairs):,} tokens differ, for example "
-                f"{token!r:.40} (id {vocabulary.get(token)} here, {number} there)"
-            )
-            raise ConfigError(
-                f"{key}.model", self.model, expected, "Choose a teacher of the same family, or of the same run."
-            )
+            differ = f"{len(differing):,} of {len(pairs):,} tokens differ"
+            example = f"{token!r:.40} (id {vocabulary.get(token)} here, {number} there)"
+            expected = f"a model with the policy's tokenizer; {differ}, for example {example}"
+            raise ConfigError(f"{key}.model", self.model, expected, _SAME_TOKENIZER)
 
     def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
         """Row by row, as many at a time as may be; a row whose answer is late, broken or of other tokens has none."""
@@ -172,35 +157,24 @@ class VLLMScorer(Scorer):
         return scores.to(rows.behaviour_logprobs).masked_fill(~rows.action_mask, 0.0)
 
     async def _all(self, ids: Sequence[list[int]]) -> list[list[float] | None]:
-        import httpx2
+        line, bounds, url = await self._connections.line(self.url), self._bounds(), f"{self.url}/v1/completions"
 
-        places = asyncio.Semaphore(self.max_concurrent)
-        async with httpx2.AsyncClient(timeout=self.timeout_s, follow_redirects=False) as http:
+        async def one(row: list[int]) -> list[float] | None:
+            async with line.slots:
+                try:
+                    answer = await ask(line.http, "POST", url, self._content(_SCORED | {"prompt": row}), bounds)
+                    return _prompt_logprobs(json.loads(answer), row)
+                except Exception:  # whatever an answer does to the code that reads it costs its row
+                    return None
 
-            async def one(row: list[int]) -> list[float] | None:
-                async with places:
-                    try:
-                        return _prompt_logprobs(
-                            await self._posted(http, "/v1/completions", _SCORED | {"prompt": row}), row
-                        )
-                    except ConfigError:
-                        raise
-                    except Exception:  # whatever an answer does to the code that reads it costs its row
-                        return None
+        return list(await asyncio.gather(*map(one, ids)))
 
-            return list(await asyncio.gather(*map(one, ids)))
+    def _content(self, body: dict[str, Any]) -> bytes:
+        return json.dumps({"model": self.model} | body).encode()
 
-    async def _posted(self, http: Any, route: str, body: dict[str, Any]) -> Any:
-        """What the server answers, as JSON."""
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip"}
-        if key := key_of(self.api_key_variable, "model.scorers.api_key_variable"):
-            headers["Authorization"] = f"Bearer {key}"
-        content = json.dumps({"model": self.model} | body).encode()
-        async with asyncio.timeout(self.timeout_s):
-            reply: Reply = await post(http, self.url + route, content, headers, self.max_bytes)
-        if reply.status != 200:
-            raise EndpointFailure(f"HTTP {reply.status}", without(key, reply.body.decode("utf-8", "replace")[:200]))
-        return json.loads(reply.body)
+    def _bounds(self) -> Bounds:
+        key = key_of(self.api_key_variable, "model.scorers.api_key_variable")
+        return Bounds(key, self.timeout_s, self.max_bytes)
 
 
 def _prompt_logprobs(answer: Any, ids: Sequence[int]) -> list[float]:

@@ -92,10 +92,8 @@ def check_shares(packs_per_rollout: int, updates_per_rollout: int, ranks: int) -
     packs = " or ".join(str(n) for n in (below, above) if n)
     updates = [u for u in range(updates_per_rollout, 0, -1) if packs_per_rollout % (u * ranks) == 0][:1]
     other = f", or data.updates_per_rollout to {updates[0]}" if updates else ""
-    raise ConfigError(
-        "data.packs_per_rollout",
-        packs_per_rollout,
+    expected = (
         f"a multiple of {least}, so that each of {ranks} ranks plays equally many packs for each of "
-        f"data.updates_per_rollout={updates_per_rollout} updates",
-        f"Set it to {packs}{other}.",
+        f"data.updates_per_rollout={updates_per_rollout} updates"
     )
+    raise ConfigError("data.packs_per_rollout", packs_per_rollout, expected, f"Set it to {packs}{other}.")

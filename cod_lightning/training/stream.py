@@ -110,7 +110,6 @@ class TrainStream:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go on where `saved` was called."""
         self.num_rollouts, self.num_packs, self.left = saved["num_rollouts"], saved["num_packs"], saved["left"]
         self._shares = deque(saved["shares"])
         self._runner.updates_left = len(self._shares)

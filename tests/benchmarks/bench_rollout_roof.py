@@ -28,7 +28,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from cod_lightning.engines.transformers import TransformersEngine, output_logits
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.rows import Rows
 from cod_lightning.types import Pack
 from tests.benchmarks.generate_engine import GenerateEngine
@@ -102,7 +103,7 @@ def even(model: PreTrainedModel, num_rows: int, num_tokens: int, prompt: int) ->
     begun = time.perf_counter()
     for _ in range(max(1, num_tokens // num_rows)):
         hidden = model.base_model(input_ids=ids[:, :1], past_key_values=cache, use_cache=True).last_hidden_state
-        output_logits(model, hidden[:, -1])
+        output_layer(model)(hidden[:, -1])
         cache.crop(prompt + 24 if cache.get_seq_length() > prompt + 24 else cache.get_seq_length())
     return time.perf_counter() - begun
 

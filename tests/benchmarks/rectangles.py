@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.engines.transformers import output_logits
-from cod_lightning.forward.last_layer import read_only_at
+from cod_lightning.forward.last_layer import output_layer, read_only_at
 from cod_lightning.forward.rows import Rows
 from cod_lightning.forward.slots import SlotCache
 
@@ -79,4 +78,4 @@ def feed(model: PreTrainedModel, cache: RectangleCache, one: Rectangle, whole: b
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
-    return output_logits(model, hidden[torch.arange(len(one.slots)), one.last])
+    return output_layer(model)(hidden[torch.arange(len(one.slots)), one.last])

@@ -18,8 +18,8 @@ from transformers import (
 )
 
 from cod_lightning.forward.attention import use_grouped_attention
+from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
-from cod_lightning.models.base import output_layer
 from cod_lightning.objective.logprobs import token_logprobs
 from modules.policy import PolicyModule
 from tests.forward.small import SMALL

@@ -1,28 +1,31 @@
-"""One vLLM server over HTTP: what it is, what it is told, and a turn that it samples.
+"""One vLLM server over HTTP: what it is, control calls, and a turn that it samples."""
 
-Connections, time-outs and retries with growing pauses are the `openai` library's.
-"""
-
+import asyncio
+import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cod_lightning.clients.failure import without
+from cod_lightning.clients.answer import completion_of
+from cod_lightning.clients.failure import TIMEOUT, UNREACHABLE, EndpointFailure
+from cod_lightning.clients.http import Bounds, Connections, Method, ask, ask_once, pause_s
+from cod_lightning.engines.base import Request
 from cod_lightning.engines.vllm_server.turn import ServerAnswer, ServerLost, ServerRefused, answer_of, turn_body
 from cod_lightning.errors import ConfigError, EngineFailure
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI, OpenAI
 
 FLAGS = "--logprobs-mode processed_logprobs --enable-scale-out --skip-tokenizer-init --generation-config vllm"
 """What a server has to be started with, beside its model."""
 REMEDY = f"Start it with VLLM_SERVER_DEV_MODE=1 python -m vllm.entrypoints.openai.api_server --model ... {FLAGS}"
 GENERATE = "/inference/v1/generate"
+_PROBE = Request(dialogue="", prompt_ids=[0], messages=(), max_new_tokens=1, noise_seed=0)
 _RESET_S = 10.0
 """Most time for blocks of aborted requests to be given up, before a prefix cache counts as stuck."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 8.0
+"""Between tries of a turn."""
+_MOST_BYTES = 2**28
+"""Of an answer; that of a turn with a million tokens has less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +39,33 @@ class ServerFacts:
 
 
 class ServerClient:
-    """Control calls block; `turn` is a coroutine. No call outlasts its time-out, and the key is never shown."""
+    """Control calls block; `turn` is a coroutine. No call outlasts its time-out, and the key is never shown.
 
-    def __init__(self, url: str, key: str, control_timeout_s: float) -> None:
-        self.url, self.key, self._timeout_s = url, key, control_timeout_s
+    Args:
+        control_timeout_s: Most time for a control call.
+        max_concurrent: Most turns in flight in one event loop.
+        timeout_s: Most time for one turn, further tries included.
+        max_retries: Further tries of a turn after a lost connection; pauses grow from 0.5 to 8 s.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        control_timeout_s: float,
+        *,
+        max_concurrent: int = 256,
+        timeout_s: float = 600.0,
+        max_retries: int = 2,
+    ) -> None:
+        self.url, self.key, self.timeout_s = url, key, timeout_s
+        self._control_timeout_s, self._max_retries = control_timeout_s, max_retries
+        self._turns = Connections(max_concurrent, 2 * timeout_s)
 
     def healthy(self) -> bool:
         """Whether it answers at all, and its engine lives."""
         try:
-            self._get("/health", timeout_s=10.0)
+            self._ask("GET", "/health", timeout_s=10.0)
         except EngineFailure:
             return False
         return True
@@ -52,9 +73,9 @@ class ServerClient:
     def facts(self) -> ServerFacts:
         """Its settings. Raises `ConfigError` for those that would give wrong log-probs, `EngineFailure` if it cannot be asked."""
         try:
-            told = self._get("/server_info?config_format=json")["vllm_config"]
+            told = self.get("/server_info?config_format=json")["vllm_config"]
             config, room = told["model_config"], told.get("lora_config") or {}
-        except (ServerRefused, KeyError, TypeError) as error:
+        except (ServerRefused, EndpointFailure, KeyError, TypeError) as error:
             if "HTTP 401" in str(error):
                 remedy = "Put its key into the environment variable that data.engine.api_key_variable names."
                 raise ConfigError("data.engine.urls", self.url, "a server that accepts our key", remedy) from None
@@ -66,7 +87,7 @@ class ServerClient:
             )
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY)
         try:
-            self._post(GENERATE, turn_body([0], max_new_tokens=1, seed=0, temperature=1.0, top_p=1.0, stop_ids=[]))
+            self.post(GENERATE, turn_body(_PROBE, stop_ids=[]))
         except ServerRefused as refusal:
             expected = f"a server that takes token ids at {GENERATE}; it said: {refusal}"
             raise ConfigError("data.engine.urls", self.url, expected, REMEDY) from None
@@ -78,114 +99,85 @@ class ServerClient:
 
     def version(self) -> str:
         """Label of its weights; `default` after a start."""
-        return str(self._get("/weight_info").get("weight_version"))
+        return str(self.get("/weight_info").get("weight_version"))
 
     def load(self, folder: str, label: str) -> None:
         """Take the weights of a folder that the server can read."""
-        self._post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": folder}})
+        self.post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": folder}})
         self.settle(label)
 
     def load_adapter(self, folder: str, label: str, before: str) -> None:
         """Take the adapter of a folder that the server can read, by a name that it has never had; forget the one `before`."""
-        self._post("/v1/load_lora_adapter", {"lora_name": label, "lora_path": folder})
+        self.post("/v1/load_lora_adapter", {"lora_name": label, "lora_path": folder})
         with suppress(ServerRefused):  # it was started since
-            self._post("/v1/unload_lora_adapter", {"lora_name": before})
+            self.post("/v1/unload_lora_adapter", {"lora_name": before})
         self.settle(label)
 
     def settle(self, label: str) -> None:
         """New weights are there: forget all cached prefixes, then go by the new label."""
         until = time.monotonic() + _RESET_S
-        while not self._post("/reset_prefix_cache").get("success"):
+        while not completion_of(self.post("/reset_prefix_cache")).get("success"):
             if time.monotonic() > until:
                 raise EngineFailure(
                     f"{self.url} does not give up its prefix cache, which belongs to the weights before"
                 )
             time.sleep(0.1)
-        self._post("/update_weight_version", {"new_version": label})
+        self.post("/update_weight_version", {"new_version": label})
 
     def sleep(self, *, keep: bool) -> None:
         """Give weights and cache back until `wake`; `keep` has the weights wait in the memory of the server's host."""
-        self._post(f"/sleep?level={1 if keep else 2}&mode=abort")
+        self.post(f"/sleep?level={1 if keep else 2}&mode=abort")
 
     def wake(self, part: str) -> None:
         """Make room for `weights` or the `kv_cache` again."""
-        self._post(f"/wake_up?tags={part}")
+        self.post(f"/wake_up?tags={part}")
 
-    async def turn(self, client: "AsyncOpenAI", body: Mapping[str, Any]) -> ServerAnswer:
-        """One sampled turn."""
-        try:
-            return answer_of(await client.post(self.url + GENERATE, body=dict(body), cast_to=object))
-        except EngineFailure:
-            raise
-        except Exception as error:
-            raise self._meant(error, lost=404) from None  # an adapter that it no longer knows
-
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """A control call of somebody else's, say of a weight transfer."""
-        return self._post(path, body)
+    async def turn(self, body: Mapping[str, Any]) -> ServerAnswer:
+        """One sampled turn, begun once a place is free. Raises `TimeoutError` where it takes longer than `timeout_s`."""
+        line, url, content = await self._turns.line(self.url), self.url + GENERATE, json.dumps(body).encode()
+        bounds = Bounds(self.key, 2 * self.timeout_s, _MOST_BYTES)  # the turn's own deadline comes first
+        async with line.slots, asyncio.timeout(self.timeout_s):
+            tries = 0
+            while True:
+                tries += 1
+                try:
+                    answer = await ask(line.http, "POST", url, content, bounds)
+                    return answer_of(completion_of(answer))
+                except EndpointFailure as failure:
+                    if not failure.passes or tries > self._max_retries:
+                        raise self._meant(failure, lost="HTTP 404") from None  # an adapter that it no longer knows
+                    pause = pause_s(failure, content, tries, _FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+                await asyncio.sleep(pause)
 
     def get(self, path: str) -> Mapping[str, Any]:
-        """A question of somebody else's."""
-        return self._get(path)
+        """A question to the server."""
+        return completion_of(self._ask("GET", path))
 
-    def _get(self, path: str, timeout_s: float | None = None) -> Any:
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        return self._ask("POST", path, json.dumps(body or {}).encode())
+
+    def _ask(self, method: Method, path: str, content: bytes = b"", timeout_s: float | None = None) -> bytes:
+        bounds = Bounds(self.key, timeout_s or self._control_timeout_s, _MOST_BYTES)
         try:
-            return self._library().get(self.url + path, cast_to=object, options=self._within(timeout_s))
-        except Exception as error:
-            raise self._meant(error) from None
-
-    def _post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        try:
-            told = dict(body or {})
-            return self._library().post(self.url + path, body=told, cast_to=object, options=self._within())
-        except Exception as error:
-            raise self._meant(error) from None
-
-    def _library(self) -> "OpenAI":
-        return _library(self.key, self.url.startswith("https"))
-
-    def _within(self, timeout_s: float | None = None) -> Any:
-        return {"timeout": timeout_s or self._timeout_s}
+            return ask_once(method, self.url + path, content, bounds)
+        except EndpointFailure as failure:
+            raise self._meant(failure) from None
 
     def _takes_adapters(self) -> bool:
         """Whether it may be told of adapters while it runs: then a nameless one is a bad request, else the route is missing."""
         try:
-            self._post("/v1/load_lora_adapter", {"lora_name": "", "lora_path": ""})
+            self.post("/v1/load_lora_adapter", {"lora_name": "", "lora_path": ""})
         except ServerRefused as refusal:
             return "HTTP 404" not in str(refusal)
         return True
 
-    def _meant(self, error: Exception, lost: int | None = None) -> EngineFailure:
-        """What an exception of the library means; a status of `lost` means that the server is not what it was."""
-        import openai
-
-        if isinstance(error, openai.APIStatusError):
-            said = without(self.key, _said(error))
-            kind = ServerRefused if error.status_code < 500 and error.status_code != lost else ServerLost
-            return kind(f"{self.url} answered HTTP {error.status_code}: {said}")
-        if isinstance(error, TimeoutError | openai.APITimeoutError):
+    def _meant(self, failure: EndpointFailure, lost: str = "") -> EngineFailure:
+        """What a failure means; one of the kind `lost` means that the server is not what it was."""
+        if failure.kind.startswith("HTTP"):
+            refused = failure.kind != lost and not failure.kind.startswith("HTTP 5")
+            kind = ServerRefused if refused else ServerLost
+            return kind(f"{self.url} answered {failure.kind}: {failure.detail}")
+        if failure.kind == TIMEOUT:
             return ServerLost(f"{self.url} does not answer in time")
-        cause = error.__cause__ or error
-        return ServerLost(f"{self.url} cannot be reached ({without(self.key, f'{type(cause).__name__}: {cause}')})")
-
-
-@lru_cache(maxsize=64)
-def _library(key: str, encrypted: bool) -> "OpenAI":
-    from openai import OpenAI
-
-    return OpenAI(api_key=key or "none", base_url="http://none", max_retries=0, http_client=_pool(encrypted))
-
-
-@cache
-def _pool(encrypted: bool) -> Any:
-    """One pool of connections for all servers; without https it spares the loading of certificates."""
-    from openai import DefaultHttpxClient
-
-    return DefaultHttpxClient(verify=encrypted)
-
-
-def _said(error: Any) -> str:
-    body = error.body
-    if isinstance(body, Mapping) and isinstance(body.get("message"), str):
-        return body["message"]
-    return error.response.text
+        detail = failure.detail if failure.kind == UNREACHABLE else str(failure)
+        return ServerLost(f"{self.url} cannot be reached ({detail})")

@@ -8,7 +8,6 @@ import secrets
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -17,31 +16,27 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, plain_names
 from cod_lightning.clients.access import key_of
+from cod_lightning.clients.http import MOST_CONNECTIONS
 from cod_lightning.engines.base import Completion, Engine, Request, Served
 from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import room_for
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.fleet import Fleet, OneServer, Server
-from cod_lightning.engines.vllm_server.lines import Lines
-from cod_lightning.engines.vllm_server.process import LocalServers, check_local
+from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import (
     check_facts,
-    check_settings,
-    checked_url,
+    checked_urls,
     on_all,
     own_order,
     see_reachable,
     start_all,
 )
-from cod_lightning.engines.vllm_server.turn import ServerAnswer, turn_body
+from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.watch import Watch
 from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.engines.vllm_server.weights import WeightSupply
-from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
+from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranks import gathered, rank
-
-_COLDEST = 0.01
-"""Lowest temperature above 0; below it vLLM samples at this one and only logs that it does."""
 
 
 class VLLMServerEngine(Engine):
@@ -90,17 +85,19 @@ class VLLMServerEngine(Engine):
         dequantise: bool = False,
         sleep: bool = False,
     ) -> None:
-        self.urls = [checked_url(url) for url in urls or ()]
+        self.urls = checked_urls(urls or ())
         self.start = (0 if self.urls else 1) if start is None else start
-        check_settings(
-            self.urls,
-            self.start,
-            max_concurrent=max_concurrent,
-            max_retries=max_retries,
-            timeout_s=timeout_s,
-            return_s=return_s,
-            sync_timeout_s=sync_timeout_s,
-        )
+        if self.start < 0 or not (self.urls or self.start):
+            expected = "at least 1 where data.engine.urls is empty"
+            raise ConfigError("data.engine.start", self.start, expected, "Name servers.")
+        if not 1 <= max_concurrent <= MOST_CONNECTIONS:
+            expected = f"from 1 to {MOST_CONNECTIONS}"
+            raise ConfigError("data.engine.max_concurrent", max_concurrent, expected, "256 is the default.")
+        if max_retries < 0:
+            raise ConfigError("data.engine.max_retries", max_retries, "at least 0", "2 is the default.")
+        for key, value in {"timeout_s": timeout_s, "return_s": return_s, "sync_timeout_s": sync_timeout_s}.items():
+            if not 0 < value < float("inf"):
+                raise ConfigError(f"data.engine.{key}", value, "above 0 and finite", "Leave it out for the default.")
         self.local, self.api_key_variable = local, api_key_variable
         self.weights: Literal["folder", "nccl"] = weights
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
@@ -124,9 +121,7 @@ class VLLMServerEngine(Engine):
 
     def check(self, served: Served) -> None:
         """Ask the servers that run already who they are; see that others could be started."""
-        if find_spec("openai") is None:
-            raise ConfigError("data.engine", type(self).__name__, "the library openai", "pip install openai.")
-        key_of(self.api_key_variable, "data.engine.api_key_variable")
+        key = key_of(self.api_key_variable, "data.engine.api_key_variable")
         if self.start:
             check_local(self.start, self.local)
             if self.takes_adapters and served.adapter_rank:
@@ -135,7 +130,7 @@ class VLLMServerEngine(Engine):
                 check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
         if self.weights == "nccl":
             NCCLTransfer.check()
-        on_all([self._client(url) for url in self.urls], see_reachable)
+        on_all([self._client(url, key) for url in self.urls], see_reachable)
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
@@ -152,31 +147,30 @@ class VLLMServerEngine(Engine):
         longest = window or int(model.config.get_text_config().max_position_embeddings)
         self._run = gathered(self._run)[0]
         self._supply = WeightSupply(self.weights, self.weights_folder, adapter=self._adapted)
-        servers = [Server(self._client(url)) for url in own_order(self.urls)]
+        key = key_of(self.api_key_variable, "data.engine.api_key_variable")
+        servers = [Server(self._client(url, key)) for url in own_order(self.urls)]
         if self.start:
-            key = key_of(self.api_key_variable, "data.engine.api_key_variable") or secrets.token_urlsafe(32)
-            servers += start_all(
-                self.local,
-                self.start,
-                model=self._supply.begin(model, four_bit=served.four_bit and not self.dequantise),
-                dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
-                window=longest,
-                logs=self.log_folder or Path(),
-                client=lambda url: ServerClient(url, key, self.sync_timeout_s),
-                transfer=self.weights == "nccl",
-                sleep=self.sleeps,
-                adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
-                key=key,
-            )
+            key = key or secrets.token_urlsafe(32)
+            folder = self._supply.begin(model, four_bit=served.four_bit and not self.dequantise)
+            for index in range(self.start * rank(), self.start * (rank() + 1)):
+                process = ServerProcess(
+                    self.local,
+                    index=index,
+                    model=folder,
+                    dtype=self.local.dtype or str(model.dtype).removeprefix("torch."),
+                    window=longest,
+                    log=(self.log_folder or Path()) / f"vllm_server_{index}.log",
+                    key=key,
+                    transfer=self.weights == "nccl",
+                    sleep=self.sleeps,
+                    adapter_rank=room_for(rank_needed, None) if self._adapted else 0,
+                )
+                servers.append(Server(self._client(process.url, key), process))
+            start_all(servers)
         self._fleet = Fleet(servers)
         facts = on_all(servers, lambda server: server.client.facts())
         self.precision = check_facts(dict(zip([s.url for s in servers], facts, strict=True)), longest, rank_needed)
-        self._watch = Watch(
-            self._fleet,
-            self._supply.bring_back,
-            Lines(self.max_concurrent, self.timeout_s, self.max_retries),
-            return_s=self.return_s,
-        )
+        self._watch = Watch(self._fleet, self._supply.bring_back, return_s=self.return_s)
 
     def close(self) -> None:
         """End the servers that were started here, and remove the weights."""
@@ -270,14 +264,14 @@ class VLLMServerEngine(Engine):
 
     async def generate(self, request: Request) -> Completion:
         """Sample one turn; at another server where the first is lost."""
-        if 0 < request.temperature < _COLDEST:
-            raise EngineRefused(
-                f"temperature {request.temperature}: between 0 and {_COLDEST} vLLM samples at {_COLDEST} and only logs it. "
-                f"Take 0 (greedy) or at least {_COLDEST}."
-            )
+        if self._watch is None:
+            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
+        if self.asleep:
+            raise EngineFailure("the servers sleep; a sync of the weights wakes them")
+        body = turn_body(request, self._stop_ids, self.label if self._adapted else "")
         self.num_live += 1
         try:
-            answer = await self._answered(request)
+            answer = await self._watch.ask(request.dialogue, body, self.label)
         finally:
             self.num_live -= 1
         return Completion(
@@ -289,7 +283,6 @@ class VLLMServerEngine(Engine):
         )
 
     def release(self, dialogue: str) -> None:
-        """The dialogue is over."""
         self._fleet.release(dialogue)
 
     def replicas(self) -> Sequence[Engine]:
@@ -303,21 +296,12 @@ class VLLMServerEngine(Engine):
         down = f"; down now: {self._fleet.troubles()}" if self._fleet.troubles() else ""
         return f"vLLM servers lost {self._watch.num_lost} times, {self._fleet.num_rerouted} dialogues moved{down}"
 
-    async def _answered(self, request: Request) -> ServerAnswer:
-        if self._watch is None:
-            raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
-        if self.asleep:
-            raise EngineFailure("the servers sleep; a sync of the weights wakes them")
-        body = turn_body(
-            request.prompt_ids,
-            max_new_tokens=request.max_new_tokens,
-            seed=request.noise_seed,
-            temperature=request.temperature,
-            top_p=request.top_p,
-            stop_ids=self._stop_ids,
-            adapter=self.label if self._adapted else "",
+    def _client(self, url: str, key: str) -> ServerClient:
+        return ServerClient(
+            url,
+            key,
+            self.sync_timeout_s,
+            max_concurrent=self.max_concurrent,
+            timeout_s=self.timeout_s,
+            max_retries=self.max_retries,
         )
-        return await self._watch.ask(request.dialogue, body, self.label)
-
-    def _client(self, url: str) -> ServerClient:
-        return ServerClient(url, key_of(self.api_key_variable, "data.engine.api_key_variable"), self.sync_timeout_s)

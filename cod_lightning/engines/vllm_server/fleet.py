@@ -24,7 +24,6 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Its address."""
         return self.client.url
 
     def lose(self, why: str) -> None:
@@ -73,7 +72,6 @@ class Fleet:
             self.release(dialogue)
 
     def release(self, dialogue: str) -> None:
-        """The dialogue is over."""
         if (home := self._homes.pop(dialogue, None)) is not None:
             home.num_dialogues -= 1
 
@@ -102,7 +100,6 @@ class OneServer(Engine):
         return await self._whole.generate(there)
 
     def release(self, dialogue: str) -> None:
-        """The dialogue is over."""
         self._whole.release(f"{self._server.url}/{dialogue}")
 
     def __str__(self) -> str:

@@ -27,7 +27,6 @@ class KeyGuard:
         receive: Callable[[], Awaitable[_Message]],
         send: Callable[[_Message], Awaitable[None]],
     ) -> None:
-        """Pass the request on, or refuse it."""
         sent = dict(scope.get("headers", ())).get(b"authorization", b"")
         if scope["type"] == "lifespan" or hmac.compare_digest(sent, self._expected):
             await self._app(scope, receive, send)

@@ -9,20 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
 from cod_lightning.engines.vllm_server.guard import KEY, KeyGuard
+from cod_lightning.engines.vllm_start import device_options
 from cod_lightning.engines.vllm_versions import check_versions
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranks import num_ranks
 
 _LINES_SHOWN = 3
 _ERROR = re.compile(r"\w(Error|Exception): |error: ")
-_CPU_BATCH_TOKENS = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,42 +48,38 @@ class LocalServers:
     """Most time until one answers."""
 
 
+@dataclass(eq=False)
 class ServerProcess:
-    """One server, and everything it started; both end with this process, however that ends.
+    """One server, and everything it started; both end with this process, however that ends."""
 
-    Args:
-        model: Folder with the model's config and weights.
-        log: File that takes what the server says.
-        key: What it asks for at every route; not empty. It gets there by its environment, which other users cannot read.
-        adapter_rank: Largest rank of an adapter to have room for; 0 is for none.
-    """
+    how: LocalServers
+    _: KW_ONLY
+    index: int
+    """Its place among all servers that are started here, by all ranks."""
+    model: Path
+    """Folder with the model's config and weights."""
+    dtype: str
+    window: int
+    log: Path
+    """File that takes the server's output."""
+    key: str = field(repr=False)
+    """Asked for at every route; not empty. The server gets it by its environment, which other users cannot read."""
+    transfer: bool = False
+    sleep: bool = False
+    adapter_rank: int = 0
+    """Largest rank of an adapter to have room for; 0 is for none."""
 
-    def __init__(
-        self,
-        how: LocalServers,
-        *,
-        index: int,
-        model: Path,
-        dtype: str,
-        window: int,
-        log: Path,
-        key: str,
-        transfer: bool = False,
-        sleep: bool = False,
-        adapter_rank: int = 0,
-    ) -> None:
-        self.how, self.log = how, log
-        self._index, self._key, self._model = index, key, model
-        self._transfer, self._sleep, self._adapter_rank = transfer, sleep, adapter_rank
-        self._dtype, self._window = dtype, window
-        self.port = _free_port()
+    def __post_init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self, model: Path | None = None) -> None:
         """Begin to start, without waiting; `model` replaces the folder where the first one is gone."""
         self.stop()
-        self._model = model or self._model
+        self.model = model or self.model
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
@@ -142,7 +139,9 @@ class ServerProcess:
                 break
             except (ProcessLookupError, subprocess.TimeoutExpired):
                 continue
-        _kill_group(child.pid)  # a child of its own that outlived it
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)  # a child of its own that outlived it
+            time.sleep(0.05)
         child.wait()
         if child.stdin is not None:
             child.stdin.close()
@@ -150,35 +149,31 @@ class ServerProcess:
     def _arguments(self) -> list[str]:
         how = self.how
         arguments = [
-            *("--model", str(self._model), "--served-model-name", "policy", "--skip-tokenizer-init"),
+            *("--model", str(self.model), "--served-model-name", "policy", "--skip-tokenizer-init"),
             *("--host", "127.0.0.1", "--port", str(self.port), "--enable-scale-out", "--disable-log-stats"),
             *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enable-prefix-caching"),
-            *("--dtype", self._dtype, "--max-model-len", str(self._window), "--max-num-seqs", str(how.max_num_seqs)),
+            *("--dtype", self.dtype, "--max-model-len", str(self.window), "--max-num-seqs", str(how.max_num_seqs)),
             *("--uvicorn-log-level", "warning", "--middleware", f"{KeyGuard.__module__}.{KeyGuard.__name__}"),
         ]
-        on_cpu = not torch.cuda.is_available()
-        if how.enforce_eager or (on_cpu and how.enforce_eager is None):
-            arguments += ["--enforce-eager"]
-        if how.kv_cache_gb is not None or on_cpu:
-            arguments += ["--kv-cache-memory-bytes", str(int((how.kv_cache_gb or 1.0) * 2**30))]
-        if on_cpu:  # see `vllm_start._for_cpu`
-            batch = str(max(_CPU_BATCH_TOKENS, self._window))
-            arguments += ["--block-size", "32", "--no-enable-chunked-prefill", "--max-num-batched-tokens", batch]
-        else:
-            arguments += ["--gpu-memory-utilization", str(how.gpu_memory_utilization)]
-            arguments += ["--enable-sleep-mode"] if self._sleep else []
-        if self._transfer:
+        options = device_options(how, self.window, sleep=self.sleep, on_cpu=not torch.cuda.is_available())
+        for name, value in options.items():
+            flag = name.replace("_", "-")
+            if isinstance(value, bool):
+                arguments.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                arguments += [f"--{flag}", str(value)]
+        if self.transfer:
             arguments += ["--weight-transfer-config", '{"backend": "nccl"}']
-        if self._adapter_rank:
-            arguments += ["--enable-lora", "--max-lora-rank", str(self._adapter_rank)]
+        if self.adapter_rank:
+            arguments += ["--enable-lora", "--max-lora-rank", str(self.adapter_rank)]
         return [*arguments, *how.arguments]
 
     def _environment(self) -> dict[str, str]:
-        told = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1", KEY: self._key}
-        if self._adapter_rank:
+        told = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1", KEY: self.key}
+        if self.adapter_rank:
             told["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
         if self.how.devices:
-            told["CUDA_VISIBLE_DEVICES"] = self.how.devices[self._index]
+            told["CUDA_VISIBLE_DEVICES"] = self.how.devices[self.index]
         usual = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         kept = {name: value for name, value in os.environ.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"}
         return usual | kept | told
@@ -196,17 +191,3 @@ def check_local(num: int, how: LocalServers) -> None:
         remedy = "Install it (docs/guides/vllm.md), or name servers that run elsewhere in data.engine.urls."
         raise ConfigError("data.engine.start", num, "vLLM in this environment, which has none", remedy)
     check_versions("VLLMServerEngine")
-
-
-def _kill_group(group: int) -> None:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
-    time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

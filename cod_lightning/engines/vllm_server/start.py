@@ -1,66 +1,37 @@
-"""Before the first turn: settings that cannot work, servers that are started here, servers that do not suit the model."""
+"""Before the first turn: addresses that cannot work, servers that are started here, servers that do not suit the model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from cod_lightning.clients.access import checked_address
 from cod_lightning.engines.vllm_server.client import REMEDY, ServerClient, ServerFacts
 from cod_lightning.engines.vllm_server.fleet import Server
-from cod_lightning.engines.vllm_server.process import LocalServers, ServerProcess
 from cod_lightning.engines.vllm_server.turn import ServerLost
 from cod_lightning.errors import ConfigError
 from cod_lightning.ranks import rank
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
-_MOST_CONNECTIONS = 1000
-"""Of the HTTP library, to one server."""
 
 
-def checked_url(url: str) -> str:
-    """The address without a path. Raises `ConfigError` if it is none, or holds a secret."""
-    parts = urlsplit(url)
-    secret = parts.username or parts.password or parts.query
-    if parts.scheme not in ("http", "https") or not parts.hostname or secret:
-        shown = "one with credentials or a query" if secret else url or "empty"
-        expected = "addresses without credentials, such as http://gpu2:8000"
-        raise ConfigError("data.engine.urls", shown, expected, "The key comes from data.engine.api_key_variable.")
-    return url.rstrip("/").removesuffix("/v1")
+def checked_urls(urls: Sequence[str]) -> list[str]:
+    """The addresses without a path. Raises `ConfigError` for those that cannot be servers of one engine."""
+    key, expected = "data.engine.urls", "addresses without credentials, such as http://gpu2:8000"
+    remedy = "The key comes from data.engine.api_key_variable."
+    checked = [checked_address(url, key, expected, remedy).removesuffix("/v1") for url in urls]
+    if len({urlsplit(url).scheme for url in checked}) > 1:
+        raise ConfigError(key, checked, "all http or all https", "Change some.")
+    if len(set(checked)) != len(checked):
+        raise ConfigError(key, checked, "different servers", "Name each once.")
+    return checked
 
 
 def own_order(urls: list[str]) -> list[str]:
     """All servers, from another one on for each rank: the first dialogues of all ranks do not meet at one server."""
     first = rank() % len(urls) if urls else 0
     return urls[first:] + urls[:first]
-
-
-def check_settings(
-    urls: list[str],
-    start: int,
-    *,
-    max_concurrent: int,
-    max_retries: int,
-    timeout_s: float,
-    return_s: float,
-    sync_timeout_s: float,
-) -> None:
-    """Raise `ConfigError` for numbers that cannot work."""
-    if start < 0 or not (urls or start):
-        raise ConfigError("data.engine.start", start, "at least 1 where data.engine.urls is empty", "Name servers.")
-    if len({urlsplit(url).scheme for url in urls}) > 1:
-        raise ConfigError("data.engine.urls", urls, "all http or all https", "Change some.")
-    if len(set(urls)) != len(urls):
-        raise ConfigError("data.engine.urls", urls, "different servers", "Name each once.")
-    if not 1 <= max_concurrent <= _MOST_CONNECTIONS:
-        expected = f"from 1 to {_MOST_CONNECTIONS}"
-        raise ConfigError("data.engine.max_concurrent", max_concurrent, expected, "256 is the default.")
-    if max_retries < 0:
-        raise ConfigError("data.engine.max_retries", max_retries, "at least 0", "2 is the default.")
-    for key, value in (("timeout_s", timeout_s), ("return_s", return_s), ("sync_timeout_s", sync_timeout_s)):
-        if not 0 < value < float("inf"):
-            raise ConfigError(f"data.engine.{key}", value, "above 0 and finite", "Leave it out for the default.")
 
 
 def check_facts(facts: Mapping[str, ServerFacts], window: int, adapter_rank: int) -> str:
@@ -85,47 +56,21 @@ def check_facts(facts: Mapping[str, ServerFacts], window: int, adapter_rank: int
     return kinds.pop()
 
 
-def start_all(
-    how: LocalServers,
-    num: int,
-    *,
-    model: Path,
-    dtype: str,
-    window: int,
-    logs: Path,
-    client: Callable[[str], ServerClient],
-    transfer: bool,
-    sleep: bool,
-    adapter_rank: int,
-    key: str,
-) -> list[Server]:
-    """Servers on this machine, all of which answer. Raises `EngineFailure` with the end of the log of one that does not."""
-    processes = [
-        ServerProcess(
-            how,
-            index=index,
-            model=model,
-            dtype=dtype,
-            window=window,
-            log=logs / f"vllm_server_{index}.log",
-            key=key,
-            transfer=transfer,
-            sleep=sleep,
-            adapter_rank=adapter_rank,
-        )
-        for index in range(num * rank(), num * (rank() + 1))
-    ]
-    servers = [Server(client(process.url), process) for process in processes]
+def start_all(servers: Sequence[Server]) -> None:
+    """Start those that are to run on this machine; all of them answer afterwards, or none runs.
+
+    Raises `EngineFailure` with the end of the log of one that does not.
+    """
+    own = [(server, server.process) for server in servers if server.process is not None]
     try:
-        for process in processes:
+        for _, process in own:
             process.start()
-        for server, process in zip(servers, processes, strict=True):
+        for server, process in own:
             process.wait(server.client.healthy)
     except BaseException:
-        for process in processes:
+        for _, process in own:
             process.stop()
         raise
-    return servers
 
 
 def see_reachable(client: ServerClient) -> None:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cod_lightning.engines.base import digest
+from cod_lightning.engines.base import Request, digest
+from cod_lightning.engines.vllm_sampling import STOPS, sampling_fields
 from cod_lightning.errors import EngineFailure
 from cod_lightning.types import StopReason
-
-_STOPS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 
 
 class ServerLost(EngineFailure):
@@ -31,34 +30,16 @@ class ServerAnswer:
     prompt_digest: int
 
 
-def turn_body(
-    prompt_ids: Sequence[int],
-    *,
-    max_new_tokens: int,
-    seed: int,
-    temperature: float,
-    top_p: float,
-    stop_ids: Sequence[int],
-    adapter: str = "",
-) -> dict[str, Any]:
-    """A request for token ids and their log-probs; it ends at `stop_ids`, whatever the checkpoint's own settings say.
+def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "") -> dict[str, Any]:
+    """A request for token ids and their log-probs.
 
-    `adapter` is the name by which the server was told of one; empty asks the model that it was started with.
+    `adapter` is the name under which the server got one; empty asks the model that it was started with.
     """
     return {
         **({"model": adapter} if adapter else {}),
-        "token_ids": list(prompt_ids),
+        "token_ids": list(request.prompt_ids),
         "return_token_ids": True,
-        "sampling_params": {
-            "temperature": temperature,
-            "top_p": top_p,
-            "max_tokens": max_new_tokens,
-            "seed": seed & (2**63 - 1),
-            "stop_token_ids": list(stop_ids),
-            "ignore_eos": True,
-            "logprobs": 0,
-            "detokenize": False,
-        },
+        "sampling_params": sampling_fields(request, stop_ids),
     }
 
 
@@ -77,6 +58,6 @@ def answer_of(content: Any) -> ServerAnswer:
         raise EngineFailure(f"a vLLM server's answer lacks {type(error).__name__}: {error}") from None
     if ids != spelled:
         raise EngineFailure("a vLLM server's log-probs are not those of its tokens")
-    if reason not in _STOPS:
+    if reason not in STOPS:
         raise ServerLost(f"a vLLM server ended the request with {reason!r}")
-    return ServerAnswer(ids=ids, logprobs=logprobs, stop=_STOPS[reason], versions=versions, prompt_digest=prompt_digest)
+    return ServerAnswer(ids=ids, logprobs=logprobs, stop=STOPS[reason], versions=versions, prompt_digest=prompt_digest)

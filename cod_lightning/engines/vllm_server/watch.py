@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cod_lightning.engines.vllm_server.fleet import Fleet, Server
-from cod_lightning.engines.vllm_server.lines import Lines
 from cod_lightning.engines.vllm_server.turn import ServerAnswer, ServerLost
 from cod_lightning.errors import EngineFailure, EngineRefused
 
@@ -20,12 +19,11 @@ class Watch:
     Args:
         fleet: The servers.
         bring_back: Makes one try to get a server up with the right weights, in a thread; raises `EngineFailure` while it is not.
-        lines: Connections to the servers.
         return_s: How long to try.
     """
 
-    def __init__(self, fleet: Fleet, bring_back: Callable[[Server], None], lines: Lines, *, return_s: float) -> None:
-        self._fleet, self._bring_back, self._lines, self._return_s = fleet, bring_back, lines, return_s
+    def __init__(self, fleet: Fleet, bring_back: Callable[[Server], None], *, return_s: float) -> None:
+        self._fleet, self._bring_back, self._return_s = fleet, bring_back, return_s
         self._tries: dict[str, asyncio.Task[None]] = {}
         self.num_lost = 0
         """Times that a server was lost."""
@@ -34,15 +32,13 @@ class Watch:
         """A turn sampled by the weights of that label; at another server where the first is lost."""
         for _ in range(_MOST_LOSSES):
             server = await self.home(dialogue)
-            client, places = await self._lines.to(server.client)
             try:
-                async with places, asyncio.timeout(self._lines.timeout_s):
-                    answer = await server.client.turn(client, body)
+                answer = await server.client.turn(body)
             except TimeoutError:
                 if not await asyncio.to_thread(server.client.healthy):
                     self.lose(server, f"{server.url} does not answer in time")
                 raise EngineFailure(
-                    f"{server.url} gave no answer within {self._lines.timeout_s:g} s (data.engine.timeout_s)"
+                    f"{server.url} gave no answer within {server.client.timeout_s:g} s (data.engine.timeout_s)"
                 ) from None
             except ServerLost as lost:
                 self.lose(server, str(lost))

@@ -23,7 +23,7 @@ class WeightFolder:
     """
 
     def __init__(self, parent: str | None = None) -> None:
-        base = Path(parent) if parent else _memory_folder()
+        base = Path(parent or memory_folder())
         base.mkdir(parents=True, exist_ok=True)
         self.root = Path(tempfile.mkdtemp(prefix=scratch_prefix("weights", str(base)), dir=base))
         if parent:
@@ -97,5 +97,6 @@ def _apart(weights: Iterable[tuple[str, Tensor]]) -> dict[str, Tensor]:
     return named
 
 
-def _memory_folder() -> Path:
-    return Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(os.environ.get("TMPDIR", "/tmp"))
+def memory_folder() -> str:
+    """The folder whose files are in memory; where there is none, that of temporary files."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()

@@ -50,7 +50,6 @@ class NCCLTransfer:
             self._named = ()
 
     def close(self) -> None:
-        """Leave the group."""
         if self._engine is not None:
             self._engine.shutdown()
             self._engine = None
@@ -102,11 +101,9 @@ class SyncRoutes:
         self._server.post("/init_weight_transfer_engine", {"init_info": init_info})
 
     def shutdown_weight_transfer_engine(self) -> None:
-        """Leave it."""
         self._server.post("/shutdown_weight_transfer_engine")
 
     def start_weight_update(self) -> None:
-        """Weights are coming."""
         self._server.post("/start_weight_update")
 
     def update_weights(self, update_info: Any) -> None:
@@ -114,7 +111,6 @@ class SyncRoutes:
         self._server.post("/update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """That was all."""
         told = {} if weight_version is None else {"weight_version": weight_version}
         self._server.post("/finish_weight_update", told)
 

@@ -11,7 +11,6 @@ from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
 from cod_lightning.engines.base import Request, Served, digest
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.engines.vllm_server.fleet import Server
 from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import LoRAPolicy, TinyPolicy
@@ -470,16 +469,25 @@ def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brin
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
     started, keys = [], []
 
-    def start_fake(how, num, *, key, client, **options):
-        server = FakeVLLM()
-        server.key = key
-        started.append(server)
-        keys.append(key)
-        made = Server(client(server.url), process=None)
-        assert made.client.healthy()
-        return [made]
+    class FakeProcess(FakeVLLM):
+        alive = True
 
-    monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.start_all", start_fake)
+        def __init__(self, how, *, key, **options):
+            super().__init__()
+            self.key = key
+            started.append(self)
+            keys.append(key)
+
+        def start(self):
+            pass
+
+        def wait(self, healthy):
+            assert healthy()
+
+        def stop(self):
+            pass
+
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.ServerProcess", FakeProcess)
     monkeypatch.setattr("cod_lightning.engines.vllm_server.engine.check_local", lambda num, how: None)
     elsewhere = FakeVLLM()
     for _ in range(2):
@@ -500,7 +508,7 @@ def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brin
 
 
 def test_weights_in_shared_memory_are_for_this_user_alone(tmp_path, model, monkeypatch):
-    monkeypatch.setattr("cod_lightning.engines.vllm_server.weight_folder._memory_folder", lambda: tmp_path)
+    monkeypatch.setattr("cod_lightning.engines.vllm_server.weight_folder.memory_folder", lambda: str(tmp_path))
     own, shared = WeightFolder(), WeightFolder(str(tmp_path / "shared"))
     assert own.root.stat().st_mode & 0o777 == 0o700
     assert shared.root.stat().st_mode & 0o777 == 0o755
