@@ -48,12 +48,3 @@ def attempt_table(groups: Sequence[Group]) -> AttemptTable:
         valid=torch.tensor([e.reward is not None for e in episodes], dtype=torch.bool),
         action_counts=torch.tensor([e.num_action_tokens for e in episodes], dtype=torch.long),
     )
-
-
-def no_attempts() -> AttemptTable:
-    """What a rollout without attempts has.
-
-    >>> len(no_attempts().rewards)
-    0
-    """
-    return attempt_table([])

@@ -14,10 +14,10 @@ from cod_lightning.objective.returns import Returns
 
 @dataclass(frozen=True)
 class Advantages:
-    """Advantages of all episodes; 0 where not valid."""
+    """Advantages of all episodes, or, [X], of attempts; 0 where not valid."""
 
-    values: Float[Tensor, "G K E"]
-    valid: Bool[Tensor, "G K E"]
+    values: Float[Tensor, "..."]
+    valid: Bool[Tensor, "..."]
 
 
 class Baseline(ABC):

@@ -5,6 +5,7 @@ Letters: G packs, K siblings, N tasks, E episodes in the order of the lifecycle'
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -14,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import DTypeLike
 from torch import Tensor
 
-from cod_lightning.objective.attempts import AttemptTable, attempt_table, no_attempts
+from cod_lightning.objective.attempts import AttemptTable, attempt_table
 from cod_lightning.types import EpisodeKind, Group, Segment
 
 
@@ -30,7 +31,7 @@ class CreditTable:
     """Tokens that the policy sampled in the episode."""
     kinds: Int[Tensor, " E"]
     """Kind of each episode in the order of the plan: its place in `EpisodeKind`, 0 for solve."""
-    attempts: AttemptTable = field(default_factory=no_attempts)
+    attempts: AttemptTable = field(default_factory=partial(attempt_table, ()))
     """Extra solve episodes, from snapshots of these lifecycles."""
 
     def __post_init__(self) -> None:
