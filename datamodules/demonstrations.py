@@ -69,19 +69,12 @@ class DemonstrationDataModule(ItemDataModule):
         self.env, self.context = env, context
         self.pack_size, self.num_updates, self.packs_per_update = pack_size, num_updates, packs_per_update
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
-        self._chat: Chat | None = None
 
     def setup(self, stage: str) -> None:
         """Make the tokenizer."""
         if self._chat is None:
             policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
             self._chat = Chat(policy.tokenizer(self.env.words() + self.context.words()))
-
-    @property
-    def chat(self) -> Chat:
-        """Tokenizer and chat template; there after `setup`."""
-        assert self._chat is not None, "setup() has not run"
-        return self._chat
 
     def train_dataloader(self) -> SizedItems:
         """One item = one optimizer update."""

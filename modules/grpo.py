@@ -41,8 +41,7 @@ from modules.checks import check_numbers, check_terms
 from modules.combinations import check_combination
 from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
-from modules.scored_rows import scored_rows
-from modules.totals import TermTotals, Totals, UpdateStats
+from modules.totals import Totals, UpdateStats, added
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -143,8 +142,9 @@ class GRPOModule(PolicyModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW with a linear warm-up and a linear fall."""
-        options: Any = {"lr": self.lr, "betas": self.betas, "weight_decay": self.weight_decay}
-        optimizer = make_optimizer(self.optimizer_name, self._model.parameters(), **options)
+        optimizer = make_optimizer(
+            self.optimizer_name, self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
+        )
         total = float(self.trainer.estimated_stepping_batches)  # infinite where the run has no end
 
         def factor(update: int) -> float:
@@ -210,7 +210,7 @@ class GRPOModule(PolicyModule):
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
         metrics: LossMetrics | None = None
         mismatch: MismatchSums | None = None
-        entropy_sum, of_terms = 0.0, TermTotals()
+        entropy_sum, of_terms = 0.0, {}
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
@@ -240,7 +240,7 @@ class GRPOModule(PolicyModule):
             for term in self.terms:
                 sums = term(beside)
                 loss = loss + term.coefficient * sums.loss / max(1, update.num_action_tokens)
-                of_terms += TermTotals.of(term, sums)
+                of_terms = added(of_terms, term.figures(sums))
             self._stop_if_not_finite(loss, logprobs, part)
             self._backward(loss, last=last)
             for listener in self.row_listeners:
@@ -288,8 +288,21 @@ class GRPOModule(PolicyModule):
         for name, scorer in self.scorers.items():
             scorer.check(f"model.scorers.{name}", vocabulary)
 
+    @torch.no_grad()
     def _scored_rows(self, batch: Batch, score: Callable[[Batch], Tensor]) -> Float[Tensor, "B T"]:
-        return scored_rows(batch, score, token_budget=self.token_budget, device=self.device)
+        """`score` of all rows of the batch, in micro-batches; computed on the module's device, kept where the batch is.
+
+        All ranks score equally often, since sharded parameters are put together by all of them.
+        """
+        found = torch.zeros_like(batch.behaviour_logprobs)
+        parts = split_by_token_budget(batch.lengths, torch.arange(len(batch)), self.token_budget)
+        for rows in padded(parts, max(gathered(len(parts)))):
+            if rows is None:
+                score(one_token(batch).to(self.device))
+                continue
+            part = batch.rows(rows)
+            found[rows, : part.token_ids.shape[1]] = score(part.to(self.device)).to(found)
+        return found
 
     def _forward(self, model: PreTrainedModel, part: Batch) -> Float[Tensor, "B T"]:
         return self._logprobs(model, part)[0]
@@ -333,7 +346,7 @@ class GRPOModule(PolicyModule):
         if (metrics := totals.metrics) is not None:
             tokens = max(1.0, float(metrics.num_tokens))
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
-            self.latest |= {name: value / tokens for name, value in totals.terms.logged.items()}
+            self.latest |= {name: value / tokens for name, value in totals.terms.items()}
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
                 self.latest |= apart.figures(ahead=self.trainer.datamodule.max_staleness > 0)  # pyright: ignore
                 if self.mismatch is not None:

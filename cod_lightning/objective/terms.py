@@ -65,6 +65,13 @@ class LossTerm(ABC):
         """Name of the logged figure, after `train/`; None logs nothing."""
         return None
 
+    def figures(self, sums: TermSums) -> dict[str, float]:
+        """The sums by their logged names; tokens without a score are `NAME_missing`, where there can be any."""
+        if self.logged_as is None:
+            return {}
+        missing = {f"{name}_missing": float(sums.num_missing) for name in self.needs if name != REFERENCE}
+        return {self.logged_as: sums.logged} | missing
+
     @abstractmethod
     def __call__(self, inputs: TermInputs) -> TermSums:
         """The term's sums over a micro-batch."""
