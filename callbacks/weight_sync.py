@@ -42,11 +42,9 @@ class WeightSync(Callback):
             self._sync(trainer, pl_module, new=bool(pl_module.updates_since_sync) or not self.policy_version)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The weights under test."""
         self._sync(trainer, pl_module)
 
     def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The weights that predict."""
         self._sync(trainer, pl_module)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -101,10 +99,8 @@ class WeightSync(Callback):
             self.last_gap = gap.size
 
     def state_dict(self) -> dict[str, Any]:
-        """The policy version, and what its sync found."""
         return {"policy_version": self.policy_version, "last_gap": self.last_gap, "last_sync_s": self.last_sync_s}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on counting."""
         self.policy_version = state_dict["policy_version"]
         self.last_gap, self.last_sync_s = state_dict["last_gap"], state_dict["last_sync_s"]

@@ -71,7 +71,6 @@ class DemonstrationDataModule(ItemDataModule):
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
 
     def setup(self, stage: str) -> None:
-        """Make the tokenizer."""
         if self._chat is None:
             policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
             self._chat = Chat(policy.tokenizer(self.env.words() + self.context.words()))

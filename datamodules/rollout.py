@@ -214,7 +214,6 @@ class RolloutDataModule(ItemDataModule):
 
     @property
     def _attached(self) -> Any:
-        """The Trainer."""
         assert self.trainer is not None, "the DataModule is not attached to a Trainer"
         return self.trainer
 

@@ -203,7 +203,6 @@ class GRPOModule(PolicyModule):
         self._log_update(batch, totals, values)
 
     def advantages(self, table: CreditTable, *, reweighted: bool = True) -> Credited:
-        """Advantages of the whole rollout."""
         return credited(table, self.credit, self.baseline, self.scale, self.reweight if reweighted else None)
 
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Totals:
@@ -355,7 +354,6 @@ class GRPOModule(PolicyModule):
         self.log_dict(named, on_step=True, on_epoch=False, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Say whose checkpoint this is."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["cod_lightning"] = {
             "version": __version__,
@@ -364,7 +362,6 @@ class GRPOModule(PolicyModule):
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on between the updates of a rollout."""
         super().on_load_checkpoint(checkpoint)
         kept = checkpoint["cod_lightning"]
         self.updates_since_sync, self.latest = kept["updates_since_sync"], dict(kept["latest"])
@@ -372,7 +369,6 @@ class GRPOModule(PolicyModule):
     # ------------------------------------------------------------------ evaluation
 
     def validation_step(self, groups: list[Group], batch_idx: int) -> None:
-        """Count the held-out lifecycles."""
         self.val_positions.update([lifecycle for group in groups for lifecycle in group.lifecycles])
 
     def on_validation_epoch_end(self) -> None:

@@ -32,7 +32,6 @@ class Totals:
     mismatch: MismatchSums | None = None
 
     def __add__(self, other: "Totals") -> "Totals":
-        """Of both together."""
         return Totals(
             _added(self.metrics, other.metrics),
             self.entropy + other.entropy,

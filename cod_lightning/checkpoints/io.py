@@ -34,7 +34,6 @@ class ShardReader(TorchCheckpointIO):
     """Lightning's reader of single files; a folder's weights are put together. Of an optimizer's shards it reads nothing."""
 
     def load_checkpoint(self, path: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """The checkpoint's content."""
         if not Path(path).is_dir():
             return super().load_checkpoint(path, *args, **kwargs)
         found = read_checkpoint(path)

@@ -93,7 +93,6 @@ class ContextStore:
             self._open()
 
     def close(self) -> None:
-        """Close the file."""
         with self._damage_named():
             self._db.close()
 

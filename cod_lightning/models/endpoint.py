@@ -25,7 +25,6 @@ class EndpointModel(PreTrainedModel):
         return tuple(self._tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
 
     def forward(self, *_: object, **__: object) -> NoReturn:
-        """There is nothing to compute."""
         raise NotImplementedError("the model is behind an endpoint; ask the engine")
 
 

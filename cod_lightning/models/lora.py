@@ -62,7 +62,6 @@ class LoRAPolicy(PretrainedPolicy):
         self.path = folder
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """The base's own."""
         if not self.path:
             raise ConfigError(
                 "model.policy.path", "null", "a folder or hub name", "Name one, or set warm_start, which writes one."

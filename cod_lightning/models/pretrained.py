@@ -39,7 +39,6 @@ class PretrainedPolicy(Policy):
         self.gradient_checkpointing = gradient_checkpointing
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """The checkpoint's own tokenizer, whatever the words."""
         return read_tokenizer(self.path, "model.policy.path")
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:

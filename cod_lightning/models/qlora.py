@@ -41,7 +41,6 @@ class QLoRAPolicy(LoRAPolicy):
         require("bitsandbytes", "model.policy", type(self).__name__)
 
     def load_options(self) -> dict[str, Any]:
-        """NF4 with double quantisation."""
         return {
             "quantization_config": BitsAndBytesConfig(
                 load_in_4bit=True,

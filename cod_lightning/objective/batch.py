@@ -51,7 +51,6 @@ class CreditTable:
         return self.kinds == kind_id(EpisodeKind.SOLVE)
 
     def to(self, device: torch.device | str) -> "CreditTable":
-        """The same table on another device."""
         return _moved(self, device)
 
 
@@ -97,11 +96,9 @@ class Batch:
             )
 
     def __len__(self) -> int:
-        """B, the number of rows."""
         return self.token_ids.shape[0]
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
         return _moved(self, device)
 
     def of_packs(self, packs: Sequence[int]) -> "Batch":

@@ -44,7 +44,6 @@ class MismatchSums:
     """Tokens whose weight was cut or taken away."""
 
     def __add__(self, other: "MismatchSums") -> "MismatchSums":
-        """Of both together."""
         added = {name: value + getattr(other, name) for name, value in vars(self).items()}
         return MismatchSums(**added | {"max_gap": max(self.max_gap, other.max_gap)})
 
@@ -94,7 +93,6 @@ class TokenTruncate(MismatchCorrection):
         _check_bounds(self.max_weight)
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Large weights are cut."""
         weights = _weights(sampled, self.level)
         return weights.clamp_max(self.max_weight), weights
 
@@ -115,7 +113,6 @@ class TokenMask(MismatchCorrection):
         _check_bounds(self.max_weight, self.min_weight)
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Weights out of bounds are 0."""
         weights = _weights(sampled, self.level)
         return torch.where((weights >= self.min_weight) & (weights <= self.max_weight), weights, 0.0), weights
 

@@ -102,7 +102,6 @@ class KL(LossTerm):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The other model's."""
         return (self.to,)
 
     @property
@@ -111,7 +110,6 @@ class KL(LossTerm):
         return "divergence" if self.to == REFERENCE else f"divergence_{self.to}"
 
     def __call__(self, inputs: TermInputs) -> TermSums:
-        """Over tokens with a score."""
         other = inputs.scores[self.to]
         known = inputs.action_mask & other.isfinite()
         value = kl_to_reference(inputs.policy_logprobs, torch.where(known, other, 0.0), known, self.estimator)

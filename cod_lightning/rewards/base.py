@@ -56,7 +56,6 @@ class WorldReward(Reward):
         self.weight = weight
 
     async def __call__(self, episode: Episode, task: Task) -> float:
-        """As it is."""
         assert episode.reward is not None
         return episode.reward
 

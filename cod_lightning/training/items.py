@@ -26,9 +26,7 @@ class SizedItems:
     length: int
 
     def __iter__(self) -> Iterator[Sealed]:
-        """A fresh pass."""
         return map(Sealed, self.items())
 
     def __len__(self) -> int:
-        """Items of one pass."""
         return self.length

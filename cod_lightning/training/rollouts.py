@@ -128,7 +128,6 @@ class TrainingRollouts:
         return {"source": self.packs.state_dict(), "ahead": ahead}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on there."""
         self.packs.load_state_dict(state_dict["source"])
         self.runner.source_metrics = self.packs.metrics()
         self.runner.ahead.drop()

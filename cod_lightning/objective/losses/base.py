@@ -53,11 +53,9 @@ class LossMetrics:
     """Largest |policy - behaviour|; combined by maximum."""
 
     def cpu(self) -> "LossMetrics":
-        """The same in main memory."""
         return LossMetrics(**{name: value.cpu() for name, value in vars(self).items()})
 
     def __add__(self, other: "LossMetrics") -> "LossMetrics":
-        """Metrics of both together."""
         return LossMetrics(
             num_tokens=self.num_tokens + other.num_tokens,
             num_clipped=self.num_clipped + other.num_clipped,
