@@ -172,7 +172,10 @@ class GRPOModule(PolicyModule):
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
         if self.mismatch is not None and self.updates_since_sync == 0:
-            self._keep_old_logprobs()
+            # the weights are still those that sampled: later updates of this rollout need their log-probs, too
+            forward = partial(self._forward, self._model)
+            amend: Any = self.trainer.datamodule.amend  # pyright: ignore[reportAttributeAccessIssue]
+            amend(lambda rows: replace(rows, old_logprobs=self._scored_rows(rows, forward)))
         advantages = self.advantages(batch.credit)
         update = plan_update(
             batch,
@@ -213,7 +216,9 @@ class GRPOModule(PolicyModule):
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
-                self._pass_through(batch, last=last)
+                # forward and backward of one token that weighs nothing: sharded layers are gathered by all ranks or by none
+                logprobs, entropy = self._logprobs(self._model, one_token(batch))
+                self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
                 continue
             part = batch.rows(rows)
             width = part.token_ids.shape[1]
@@ -249,23 +254,9 @@ class GRPOModule(PolicyModule):
         own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch)
         return sum(gathered(own), start=Totals(None, 0.0))
 
-    def _pass_through(self, batch: Batch, *, last: bool) -> None:
-        """Forward and backward of one token that weighs nothing: sharded layers are gathered by all ranks or by none."""
-        nothing = one_token(batch)
-        logprobs, entropy = self._logprobs(self._model, nothing)
-        self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
-
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens."""
         return self._scored(model, part, entropy_gradient=any(term.entropy_gradient for term in self.terms))
-
-    def _keep_old_logprobs(self) -> None:
-        """The weights are still those that sampled: later updates of this rollout need their log-probs, too."""
-
-        def with_old(batch: Batch) -> Batch:
-            return replace(batch, old_logprobs=self._scored_rows(batch, partial(self._forward, self._model)))
-
-        self.trainer.datamodule.amend(with_old)  # pyright: ignore[reportAttributeAccessIssue]
 
     def score(self, batch: Batch) -> Batch:
         """The rows of a rollout with the log-probs of all models that the terms need."""
@@ -319,10 +310,8 @@ class GRPOModule(PolicyModule):
         """A clip compares with False where a log-probability is NaN and would hide it, so both are looked at."""
         if bool(torch.isfinite(loss)) and bool(torch.isfinite(logprobs).all()):
             return
-        path = (
-            Path(self.trainer.default_root_dir)
-            / f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
-        )
+        name = f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
+        path = Path(self.trainer.default_root_dir) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         saved = {
             name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")

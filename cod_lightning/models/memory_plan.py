@@ -154,12 +154,12 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
     adapter = model.num_adapter_weights
     trained, trained_bytes = (adapter, 4) if adapter else (model.num_weights, run.weight_bytes)
     moments = 2 * (_MOMENT_8BIT if run.eight_bit_moments else trained_bytes)
-    plain = model.num_weights * run.weight_bytes
+    plain, each = model.num_weights * run.weight_bytes, f"{run.weight_bytes} bytes"
     items = [
         MemoryItem(
             "weights",
             base_bytes(model, run.weight_bytes, four_bit=run.four_bit) / run.num_shards,
-            _base_line(run),
+            f"linear layers in NF4, the rest {each}" if run.four_bit else f"{each} each",
             "" if run.four_bit else _FEWER,
         ),
         MemoryItem(
@@ -206,12 +206,6 @@ def base_bytes(model: ModelSizes, weight_bytes: int, *, four_bit: bool) -> float
     """Of all weights but an adapter's; `four_bit` has the linear layers in NF4."""
     small = model.num_linear_weights if four_bit else 0
     return small * _NF4 + (model.num_weights - small) * weight_bytes
-
-
-def _base_line(run: RunSizes) -> str:
-    return (
-        f"linear layers in NF4, the rest {run.weight_bytes} bytes" if run.four_bit else f"{run.weight_bytes} bytes each"
-    )
 
 
 def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:

@@ -24,9 +24,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.objective.attempts import AttemptTable
 from cod_lightning.objective.baselines import Advantages, Baseline
-from cod_lightning.objective.batch import CreditTable, kind_id
+from cod_lightning.objective.batch import AttemptTable, CreditTable, kind_id
 from cod_lightning.objective.returns import CreditRule, Returns
 from cod_lightning.types import EpisodeKind
 

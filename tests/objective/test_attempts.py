@@ -3,7 +3,7 @@
 import torch
 from msgspec import structs
 
-from cod_lightning.objective.attempts import attempt_table
+from cod_lightning.objective.batch import attempt_table
 from cod_lightning.types import Attempt, AttemptKind
 from tests import records
 
