@@ -36,9 +36,8 @@ class CheckpointFolder:
 
     def kept(self) -> list[Path]:
         """Those that have their name, newest first."""
-        return sorted((path for path in self.path.glob("update-*") if _NAME.fullmatch(path.name)), key=num_updates_of)[
-            ::-1
-        ]
+        named = (path for path in self.path.glob("update-*") if _NAME.fullmatch(path.name))
+        return sorted(named, key=num_updates_of, reverse=True)
 
     def newest_first(self) -> list[Path]:
         """`last.ckpt`, then those before it; every one that is kept where there is no `last.ckpt`."""

@@ -33,10 +33,7 @@ class AttemptTable:
 
     def __post_init__(self) -> None:
         num = len(self.of)
-        assert tuple(self.of.shape) == (num, 3), f"of is {tuple(self.of.shape)}, not [X 3]"
-        for name in ("same_context", "rewards", "valid", "action_counts"):
-            found = tuple(getattr(self, name).shape)
-            assert found == (num,), f"{name} is {found}; of has {num} rows"
+        _check_shapes(self, of=(num, 3), same_context=(num,), rewards=(num,), valid=(num,), action_counts=(num,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +53,7 @@ class CreditTable:
 
     def __post_init__(self) -> None:
         shape = tuple(self.rewards.shape)
-        for name, expected in (("valid", shape), ("action_counts", shape), ("kinds", shape[2:])):
-            found = tuple(getattr(self, name).shape)
-            assert found == expected, f"{name} is {found}; rewards {shape} needs {expected}"
+        _check_shapes(self, valid=shape, action_counts=shape, kinds=shape[2:])
 
     @property
     def known_rewards(self) -> Float[Tensor, "G K E"]:
@@ -103,17 +98,8 @@ class Batch:
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape
-        for name, shape in (
-            ("action_mask", (rows, width)),
-            ("behaviour_logprobs", (rows, width)),
-            ("episode_index", (rows, 3)),
-            ("attempt", (rows,)),
-            ("policy_version", (rows,)),
-            ("lengths", (rows,)),
-        ):
-            assert tuple(getattr(self, name).shape) == shape, (
-                f"{name} is {tuple(getattr(self, name).shape)}, not {shape}"
-            )
+        _check_shapes(self, action_mask=(rows, width), behaviour_logprobs=(rows, width), episode_index=(rows, 3))
+        _check_shapes(self, attempt=(rows,), policy_version=(rows,), lengths=(rows,))
 
     def __len__(self) -> int:
         return self.token_ids.shape[0]
@@ -159,6 +145,12 @@ def one_token(like: Batch) -> Batch:
         old_logprobs=None,
         scores={name: values.new_zeros(1, 2) for name, values in like.scores.items()},
     )
+
+
+def _check_shapes(record: Any, **shapes: tuple[int, ...]) -> None:
+    for name, shape in shapes.items():
+        found = tuple(getattr(record, name).shape)
+        assert found == shape, f"{name} of a {type(record).__name__} is {found}, not {shape}"
 
 
 def _moved(record: Any, device: torch.device | str) -> Any:
