@@ -89,11 +89,9 @@ class DemonstrationDataModule(ItemDataModule):
                 shuffler.shuffle(order)
             chosen = share([order.pop() for _ in range(self.packs_per_update)])
             kept |= {index: self._demonstrate(index) for index in chosen if index not in kept}
-            yield self._collate([kept[index] for index in chosen])
-
-    def _collate(self, groups: list[Group]) -> Batch:
-        index = {group.pack.id: g for g, group in enumerate(groups)}
-        return collate(segments_of(groups), credit_table(groups), index, pad_id=self.chat.pad_id)
+            groups = [kept[index] for index in chosen]
+            places = {group.pack.id: g for g, group in enumerate(groups)}
+            yield collate(segments_of(groups), credit_table(groups), places, pad_id=self.chat.pad_id)
 
     def _demonstrate(self, index: int) -> Group:
         """One pack's E episodes, each with a context of its own."""
