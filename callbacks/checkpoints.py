@@ -86,7 +86,6 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
             self._saved_at = None
 
     def update_finished(self) -> None:
-        """One more of `every`."""
         assert self.every is not None
         if self._trainer.global_step % self.every == 0:
             self.save(self._trainer)

@@ -33,7 +33,6 @@ class Evaluation(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """One condition of one suite was played."""
         trained = batch.condition.kind in OF_TRAINED
         checkpoint = str(trainer.ckpt_path) if trained and trainer.ckpt_path else None
         self.played.append(replace(batch, checkpoint=checkpoint))

@@ -8,6 +8,7 @@ from pathlib import Path
 import lightning as L
 from torch import Tensor
 
+from callbacks.runner import lifecycles_file
 from cod_lightning.engines.base import digest
 from cod_lightning.errors import DataError
 from cod_lightning.objective.batch import Batch
@@ -76,9 +77,7 @@ class LogprobWriter:
 
     @property
     def _path(self) -> Path:
-        rank = self._trainer.global_rank
-        name = f"{policy_logprobs.NAME}.rank{rank}.jsonl" if rank else f"{policy_logprobs.NAME}.jsonl"
-        return Path(self._trainer.default_root_dir) / "lifecycles" / name
+        return lifecycles_file(self._trainer, policy_logprobs.NAME, "jsonl")
 
 
 def _episodes(rows: Batch, logprobs: Tensor, places: list[int]) -> dict[Key, tuple[list[int], list[float]]]:

@@ -1,8 +1,10 @@
 """How callbacks reach the runner of rollouts, the one thing that they use of a DataModule."""
 
+from pathlib import Path
 from typing import Any
 
 import lightning as L
+from lightning.pytorch.callbacks import Callback
 
 from cod_lightning.rollout.runner import RolloutObserver, RolloutRunner
 
@@ -26,7 +28,20 @@ def follow(trainer: L.Trainer, observer: RolloutObserver) -> None:
         runner.follow(observer)
 
 
-def unfollow(trainer: L.Trainer, observer: RolloutObserver) -> None:
-    """Have it called no more."""
-    if (runner := find_runner(trainer)) is not None:
-        runner.unfollow(observer)
+def lifecycles_file(trainer: L.Trainer, label: str, ending: str) -> Path:
+    """The file of this rank's lifecycles under the run's folder: `LABEL.rankR.ENDING` on ranks above 0, else `LABEL.ENDING`."""
+    rank = trainer.global_rank
+    name = f"{label}.rank{rank}.{ending}" if rank else f"{label}.{ending}"
+    return Path(trainer.default_root_dir) / "lifecycles" / name
+
+
+class RolloutCallback(Callback, RolloutObserver):
+    """A callback that sees every rollout, from `setup` to `teardown`."""
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self._trainer = trainer
+        follow(trainer, self)
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if (runner := find_runner(trainer)) is not None:
+            runner.unfollow(self)

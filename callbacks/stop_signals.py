@@ -48,7 +48,6 @@ class StopSignals(Callback, RolloutObserver):
     # ------------------------------------------------------------------ handlers
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Watch over every rollout and every update."""
         self._trainer, self._interruptible = trainer, True
         if (runner := find_runner(trainer)) is not None:
             runner.interruptible = self.interruptible

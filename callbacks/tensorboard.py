@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import numpy as np
-from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from callbacks.runner import follow, unfollow
+from callbacks.runner import RolloutCallback
 from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.markdown import fenced, visible
 from cod_lightning.rollout import story
-from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.types import Group, Lifecycle
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ Curve = tuple[int, tuple[float, ...]]
 """A global step, and success by position."""
 
 
-class PositionCurve(Callback, RolloutObserver):
+class PositionCurve(RolloutCallback):
     """After every validation: a picture of success by position, earlier ones behind it, and some lifecycles' contexts.
 
     Args:
@@ -40,12 +38,6 @@ class PositionCurve(Callback, RolloutObserver):
         self.num_texts = num_texts
         self.history: list[Curve] = []
         self._texts: list[str] = []
-
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        follow(trainer, self)
-
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        unfollow(trainer, self)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         success = tuple(by_position(trainer.callback_metrics, "val/success/position_"))
@@ -62,7 +54,6 @@ class PositionCurve(Callback, RolloutObserver):
                 logger.experiment.add_text("val/contexts", "\n\n".join(self._texts), step)
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        """Keep the contexts of a validation."""
         if label == "validation":
             lifecycles = [lifecycle for group in groups for lifecycle in group.lifecycles]
             self._texts = [contexts_as_markdown(lifecycle) for lifecycle in lifecycles[: self.num_texts]]
@@ -74,7 +65,7 @@ class PositionCurve(Callback, RolloutObserver):
         self.history = [(step, tuple(success)) for step, success in state_dict["history"]]
 
 
-class Sample(Callback, RolloutObserver):
+class Sample(RolloutCallback):
     """Shows as `val/lifecycle` how the policy of that moment lived through one held-out pack, the same one each time.
 
     Args:
@@ -85,12 +76,6 @@ class Sample(Callback, RolloutObserver):
         self.pack = pack
         self._text = ""
 
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        follow(trainer, self)
-
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        unfollow(trainer, self)
-
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.sanity_checking or not self._text or not trainer.is_global_zero:
             return
@@ -99,7 +84,6 @@ class Sample(Callback, RolloutObserver):
                 logger.experiment.add_text("val/lifecycle", self._text, trainer.global_step)
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        """Keep the lifecycle of a validation."""
         if label == "validation" and groups:
             chosen = groups[min(self.pack, len(groups) - 1)]
             self._text = story.as_markdown(chosen.lifecycles[0])

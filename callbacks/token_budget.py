@@ -5,16 +5,14 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import Callback
 
-from callbacks.runner import find_runner, follow, unfollow
+from callbacks.runner import RolloutCallback, find_runner
 from cod_lightning.errors import ConfigError
-from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
 
 
-class TokenBudget(Callback, RolloutObserver):
+class TokenBudget(RolloutCallback):
     """Logs `tokens/sampled` and `tokens/trained`, running totals over all ranks, and stops at a budget of sampled tokens.
 
     Sampled are all tokens of training rollouts that the policy generated (`RolloutStats.num_generated_tokens`), trained those
@@ -42,12 +40,9 @@ class TokenBudget(Callback, RolloutObserver):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if stage != "fit":
             return
-        follow(trainer, self)
+        super().setup(trainer, pl_module, stage)
         if self.max_sampled is not None:
             pl_module.measure_progress(self.share_spent)  # pyright: ignore
-
-    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        unfollow(trainer, self)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """A resumed run that had spent its budget has nothing left to do."""
@@ -74,7 +69,6 @@ class TokenBudget(Callback, RolloutObserver):
         self.num_sampled, self.num_trained = state_dict["num_sampled"], state_dict["num_trained"]
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        """Count what training sampled."""
         if label == "train":
             self._new += RolloutStats.of(groups, 0.0, 0).num_generated_tokens
 

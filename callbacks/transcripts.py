@@ -2,17 +2,14 @@
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Callback
 
 from callbacks.policy_logprobs import LogprobWriter
-from callbacks.runner import follow, unfollow
+from callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.errors import ConfigError
 from cod_lightning.rollout import transcript
-from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 
@@ -20,7 +17,7 @@ _REPLACED = ("test", "predict")
 """Rollouts whose files the next pass replaces, even with a checkpoint."""
 
 
-class Transcripts(Callback, RolloutObserver):
+class Transcripts(RolloutCallback):
     """Writes `lifecycles/LABEL.jsonl` under the run's folder: train, validation, predict, test_SUITE_CONDITION.
 
     Whole groups, since siblings are each other's baseline. A new run begins each file anew; a resumed one goes on with
@@ -38,15 +35,13 @@ class Transcripts(Callback, RolloutObserver):
             if value < 0:
                 raise ConfigError(f"Transcripts.{key}", value, "at least 0", "0 keeps none.")
         self.train_per_rollout, self.test_packs = train_per_rollout, test_packs
-        self._trainer: L.Trainer | None = None
         self._begun: set[str] = set()
         """Labels whose file this object has written to."""
         self._logprobs: LogprobWriter | None = None
         """Of the latest training of a module that tells of its rows."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        self._trainer = trainer
-        follow(trainer, self)
+        super().setup(trainer, pl_module, stage)
         if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "row_listeners"):
             self._logprobs = LogprobWriter(trainer)
             pl_module.row_listeners.append(self._logprobs)  # pyright: ignore
@@ -56,7 +51,7 @@ class Transcripts(Callback, RolloutObserver):
             self._logprobs.begin()
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        unfollow(trainer, self)
+        super().teardown(trainer, pl_module, stage)
         listeners: list[Any] = getattr(pl_module, "row_listeners", [])
         if self._logprobs in listeners:
             listeners.remove(self._logprobs)
@@ -64,16 +59,12 @@ class Transcripts(Callback, RolloutObserver):
             self._begun = {label for label in self._begun if not label.startswith(stage)}
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
-        """Write the groups that are kept."""
-        assert self._trainer is not None, "setup() has not run"
         step = self._trainer.global_step
         kept = self._kept(label, step, groups)
         if self._trainer.sanity_checking or not kept:
             return
-        rank = self._trainer.global_rank
-        name = f"{label}.rank{rank}.jsonl" if rank else f"{label}.jsonl"
         resumed = self._trainer.ckpt_path is not None and not label.startswith(_REPLACED)
-        path = Path(self._trainer.default_root_dir) / "lifecycles" / name
+        path = lifecycles_file(self._trainer, label, "jsonl")
         transcript.write(path, kept, step=step, append=resumed or label in self._begun)
         self._begun.add(label)
         if label == "train" and self._logprobs is not None:

@@ -9,7 +9,6 @@ from lightning.pytorch.callbacks import Callback
 from callbacks.runner import runner_of
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.models.sharded import inside
-from cod_lightning.rollout.runner import RolloutRunner
 
 
 class WeightSync(Callback):
@@ -42,11 +41,9 @@ class WeightSync(Callback):
             self._sync(trainer, pl_module, new=bool(pl_module.updates_since_sync) or not self.policy_version)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The weights under test."""
         self._sync(trainer, pl_module)
 
     def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The weights that predict."""
         self._sync(trainer, pl_module)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -78,33 +75,28 @@ class WeightSync(Callback):
 
     def _sync(self, trainer: L.Trainer, pl_module: Any, *, new: bool = True) -> None:
         runner = runner_of(trainer)
-        with runner.engine_at_rest("a weight sync"):
-            self._sync_now(trainer, pl_module, runner, new=new)
-
-    def _sync_now(self, trainer: L.Trainer, pl_module: Any, runner: RolloutRunner, *, new: bool) -> None:
         engine = runner.engine
-        if engine.policy_version < 0:
-            engine.log_folder = runner.folder
-            engine.bind(pl_module.plain_model(), runner.stop_ids, pl_module.policy.window)
-        self.policy_version += new
-        begun = time.perf_counter()
-        engine.wake("weights")
-        engine.update_weights(pl_module.synced_weights(adapter=engine.takes_adapters), self.policy_version)
-        engine.wake("kv_cache")
-        self.last_sync_s = time.perf_counter() - begun
-        if new:
-            pl_module.weights_synced()
-        if self.self_test is not None and engine.has_weights:
-            context = trainer.precision_plugin.forward_context
-            model, window = pl_module.model, pl_module.policy.window
-            gap = self.self_test(engine, model, window=window, context=context, inside=inside)
-            self.last_gap = gap.size
+        with runner.engine_at_rest("a weight sync"):
+            if engine.policy_version < 0:
+                engine.log_folder = runner.folder
+                engine.bind(pl_module.plain_model(), runner.stop_ids, pl_module.policy.window)
+            self.policy_version += new
+            begun = time.perf_counter()
+            engine.wake("weights")
+            engine.update_weights(pl_module.synced_weights(adapter=engine.takes_adapters), self.policy_version)
+            engine.wake("kv_cache")
+            self.last_sync_s = time.perf_counter() - begun
+            if new:
+                pl_module.weights_synced()
+            if self.self_test is not None and engine.has_weights:
+                context = trainer.precision_plugin.forward_context
+                model, window = pl_module.model, pl_module.policy.window
+                gap = self.self_test(engine, model, window=window, context=context, inside=inside)
+                self.last_gap = gap.size
 
     def state_dict(self) -> dict[str, Any]:
-        """The policy version, and what its sync found."""
         return {"policy_version": self.policy_version, "last_gap": self.last_gap, "last_sync_s": self.last_sync_s}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on counting."""
         self.policy_version = state_dict["policy_version"]
         self.last_gap, self.last_sync_s = state_dict["last_gap"], state_dict["last_sync_s"]

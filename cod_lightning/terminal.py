@@ -54,13 +54,11 @@ class CleanStream:
         """By this name rich finds where a `Screen` is to write."""
 
     def write(self, text: str) -> int:
-        """Write the text, cleaned."""
         redrawn = text.startswith("\r") and self.rich_proxied_file.isatty()
         self.rich_proxied_file.write("\r" + visible(text[1:]) if redrawn else visible(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write them all."""
         for line in lines:
             self.write(line)
 

@@ -9,7 +9,6 @@ Each record is written once, by one function, and never changed downstream. What
 making one takes a tenth of a frozen dataclass's time, sending one to another process two thirds.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -255,8 +254,3 @@ class Segment:
     """The oldest one among its tokens."""
     attempt: int | None = None
     """Which of the lifecycle's attempts; None for its own episodes."""
-
-
-def last_message(messages: Sequence[Message], role: Role) -> str:
-    """The text of the latest message of that role, or an empty string."""
-    return next((m.content for m in reversed(messages) if m.role is role), "")

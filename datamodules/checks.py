@@ -71,16 +71,6 @@ def check_pair(engine: Engine, policy: Policy) -> None:
         raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
 
 
-def check_trainable(engine: Engine) -> None:
-    """The engine samples from the weights that are trained, and returns log-probabilities."""
-    if not engine.has_weights:
-        expected = (
-            "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
-        )
-        remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
-        raise ConfigError("data.engine", type(engine).__name__, expected, remedy)
-
-
 def check_sampling(temperature: float, top_p: float) -> None:
     """Training samples from the policy itself."""
     why = "exactly 1 in training, since otherwise the ratio of policy to behaviour is biased"

@@ -70,19 +70,11 @@ class DemonstrationDataModule(ItemDataModule):
         self.env, self.context = env, context
         self.pack_size, self.num_updates, self.packs_per_update = pack_size, num_updates, packs_per_update
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
-        self._chat: Chat | None = None
 
     def setup(self, stage: str) -> None:
-        """Make the tokenizer."""
         if self._chat is None:
             policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
             self._chat = Chat(policy.tokenizer(self.env.words() + self.context.words()))
-
-    @property
-    def chat(self) -> Chat:
-        """Tokenizer and chat template; there after `setup`."""
-        assert self._chat is not None, "setup() has not run"
-        return self._chat
 
     def train_dataloader(self) -> SizedItems:
         """One item = one optimizer update."""
@@ -98,11 +90,9 @@ class DemonstrationDataModule(ItemDataModule):
                 shuffler.shuffle(order)
             chosen = share([order.pop() for _ in range(self.packs_per_update)])
             kept |= {index: self._demonstrate(index) for index in chosen if index not in kept}
-            yield self._collate([kept[index] for index in chosen])
-
-    def _collate(self, groups: list[Group]) -> Batch:
-        index = {group.pack.id: g for g, group in enumerate(groups)}
-        return collate(segments_of(groups), credit_table(groups), index, pad_id=self.chat.pad_id)
+            groups = [kept[index] for index in chosen]
+            places = {group.pack.id: g for g, group in enumerate(groups)}
+            yield collate(segments_of(groups), credit_table(groups), places, pad_id=self.chat.pad_id)
 
     def _demonstrate(self, index: int) -> Group:
         """One pack's E episodes, each with a context of its own."""

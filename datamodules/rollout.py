@@ -46,7 +46,6 @@ from datamodules.checks import (
     check_sampling,
     check_sizes,
     check_staleness,
-    check_trainable,
     check_window,
 )
 from datamodules.items import ItemDataModule
@@ -157,7 +156,6 @@ class RolloutDataModule(ItemDataModule):
         self.test_kinds: Collection[ConditionKind] = OF_TRAINED
         """Kinds of conditions that `test` plays of each suite."""
         self._suite_player = SuitePlayer(self.runner)
-        self._chat: Chat | None = None
         self._suites_checked = False
 
     # ------------------------------------------------------------------ life of the DataModule
@@ -189,7 +187,12 @@ class RolloutDataModule(ItemDataModule):
 
     def check_trainable(self) -> None:
         """Refuse an engine that has neither the policy's weights nor log-probabilities of what it sampled."""
-        check_trainable(self.engine)
+        if not self.engine.has_weights:
+            expected = (
+                "one with the policy's weights in `fit`, since training needs them and the log-probs of sampled tokens"
+            )
+            remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
+            raise ConfigError("data.engine", type(self.engine).__name__, expected, remedy)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""
@@ -210,14 +213,7 @@ class RolloutDataModule(ItemDataModule):
         return policy
 
     @property
-    def chat(self) -> Chat:
-        """Tokenizer and chat template; there after `setup`."""
-        assert self._chat is not None, "setup() has not run"
-        return self._chat
-
-    @property
     def _attached(self) -> Any:
-        """The Trainer."""
         assert self.trainer is not None, "the DataModule is not attached to a Trainer"
         return self.trainer
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 def check_combination(module: "GRPOModule", data: Any) -> None:
     """Raise `ConfigError` naming the key, and why. `data` is the RolloutDataModule."""
     module.credit.check(data.pack_size)
-    _check_passes(module, data.passes_per_rollout)
-    _check_staleness(module, data.max_staleness)
+    _check_reuse(module, data)
     _check_branching(module, data.branching, data.plan, data.pack_size)
     if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
         raise ConfigError(
@@ -31,26 +30,19 @@ def check_combination(module: "GRPOModule", data: Any) -> None:
         )
 
 
-def _check_passes(module: "GRPOModule", passes: int) -> None:
-    if passes > 1 and not module.loss.reuses_tokens:
-        raise ConfigError(
-            "data.passes_per_rollout",
-            passes,
-            f"1 with model.loss={type(module.loss).__name__} as it is set, which neither clips nor weighs tokens by their "
-            "ratio and so would push the same ones further in every pass",
-            "Choose loss=loop, grpo, cispo or rec.",
-        )
-
-
-def _check_staleness(module: "GRPOModule", max_staleness: int) -> None:
-    if max_staleness > 0 and not module.loss.reuses_tokens:
-        raise ConfigError(
-            "data.max_staleness",
-            max_staleness,
-            f"0 with model.loss={type(module.loss).__name__} as it is set, which neither clips nor weighs tokens by their "
-            "ratio and so would take those of older weights for the policy's own",
-            "Choose loss=loop, grpo, cispo or rec.",
-        )
+def _check_reuse(module: "GRPOModule", data: Any) -> None:
+    for key, value, most, harm in (
+        ("passes_per_rollout", data.passes_per_rollout, 1, "push the same ones further in every pass"),
+        ("max_staleness", data.max_staleness, 0, "take those of older weights for the policy's own"),
+    ):
+        if value > most and not module.loss.reuses_tokens:
+            raise ConfigError(
+                f"data.{key}",
+                value,
+                f"{most} with model.loss={type(module.loss).__name__} as it is set, which neither clips nor weighs tokens by "
+                f"their ratio and so would {harm}",
+                "Choose loss=loop, grpo, cispo or rec.",
+            )
 
 
 def _check_branching(module: "GRPOModule", branching: Branching, plan: LifecyclePlan, num_tasks: int) -> None:

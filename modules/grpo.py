@@ -41,8 +41,7 @@ from modules.checks import check_numbers, check_terms
 from modules.combinations import check_combination
 from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
-from modules.scored_rows import scored_rows
-from modules.totals import TermTotals, Totals, UpdateStats
+from modules.totals import Totals, UpdateStats, added
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -143,8 +142,9 @@ class GRPOModule(PolicyModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW with a linear warm-up and a linear fall."""
-        options: Any = {"lr": self.lr, "betas": self.betas, "weight_decay": self.weight_decay}
-        optimizer = make_optimizer(self.optimizer_name, self._model.parameters(), **options)
+        optimizer = make_optimizer(
+            self.optimizer_name, self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
+        )
         total = float(self.trainer.estimated_stepping_batches)  # infinite where the run has no end
 
         def factor(update: int) -> float:
@@ -172,7 +172,10 @@ class GRPOModule(PolicyModule):
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
         if self.mismatch is not None and self.updates_since_sync == 0:
-            self._keep_old_logprobs()
+            # the weights are still those that sampled: later updates of this rollout need their log-probs, too
+            forward = partial(self._forward, self._model)
+            amend: Any = self.trainer.datamodule.amend  # pyright: ignore[reportAttributeAccessIssue]
+            amend(lambda rows: replace(rows, old_logprobs=self._scored_rows(rows, forward)))
         advantages = self.advantages(batch.credit)
         update = plan_update(
             batch,
@@ -203,18 +206,19 @@ class GRPOModule(PolicyModule):
         self._log_update(batch, totals, values)
 
     def advantages(self, table: CreditTable, *, reweighted: bool = True) -> Credited:
-        """Advantages of the whole rollout."""
         return credited(table, self.credit, self.baseline, self.scale, self.reweight if reweighted else None)
 
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Totals:
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
         metrics: LossMetrics | None = None
         mismatch: MismatchSums | None = None
-        entropy_sum, of_terms = 0.0, TermTotals()
+        entropy_sum, of_terms = 0.0, {}
         for number, rows in enumerate(micro_batches, start=1):
             last = number == len(micro_batches)
             if rows is None:
-                self._pass_through(batch, last=last)
+                # forward and backward of one token that weighs nothing: sharded layers are gathered by all ranks or by none
+                logprobs, entropy = self._logprobs(self._model, one_token(batch))
+                self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
                 continue
             part = batch.rows(rows)
             width = part.token_ids.shape[1]
@@ -240,7 +244,7 @@ class GRPOModule(PolicyModule):
             for term in self.terms:
                 sums = term(beside)
                 loss = loss + term.coefficient * sums.loss / max(1, update.num_action_tokens)
-                of_terms += TermTotals.of(term, sums)
+                of_terms = added(of_terms, term.figures(sums))
             self._stop_if_not_finite(loss, logprobs, part)
             self._backward(loss, last=last)
             for listener in self.row_listeners:
@@ -250,23 +254,9 @@ class GRPOModule(PolicyModule):
         own = Totals(None if metrics is None else metrics.cpu(), entropy_sum, of_terms, mismatch)
         return sum(gathered(own), start=Totals(None, 0.0))
 
-    def _pass_through(self, batch: Batch, *, last: bool) -> None:
-        """Forward and backward of one token that weighs nothing: sharded layers are gathered by all ranks or by none."""
-        nothing = one_token(batch)
-        logprobs, entropy = self._logprobs(self._model, nothing)
-        self._backward(0.0 * (logprobs.sum() + entropy.sum()), last=last)
-
     def _logprobs(self, model: PreTrainedModel, part: Batch) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Log-probabilities and entropies of action tokens."""
         return self._scored(model, part, entropy_gradient=any(term.entropy_gradient for term in self.terms))
-
-    def _keep_old_logprobs(self) -> None:
-        """The weights are still those that sampled: later updates of this rollout need their log-probs, too."""
-
-        def with_old(batch: Batch) -> Batch:
-            return replace(batch, old_logprobs=self._scored_rows(batch, partial(self._forward, self._model)))
-
-        self.trainer.datamodule.amend(with_old)  # pyright: ignore[reportAttributeAccessIssue]
 
     def score(self, batch: Batch) -> Batch:
         """The rows of a rollout with the log-probs of all models that the terms need."""
@@ -288,8 +278,21 @@ class GRPOModule(PolicyModule):
         for name, scorer in self.scorers.items():
             scorer.check(f"model.scorers.{name}", vocabulary)
 
+    @torch.no_grad()
     def _scored_rows(self, batch: Batch, score: Callable[[Batch], Tensor]) -> Float[Tensor, "B T"]:
-        return scored_rows(batch, score, token_budget=self.token_budget, device=self.device)
+        """`score` of all rows of the batch, in micro-batches; computed on the module's device, kept where the batch is.
+
+        All ranks score equally often, since sharded parameters are put together by all of them.
+        """
+        found = torch.zeros_like(batch.behaviour_logprobs)
+        parts = split_by_token_budget(batch.lengths, torch.arange(len(batch)), self.token_budget)
+        for rows in padded(parts, max(gathered(len(parts)))):
+            if rows is None:
+                score(one_token(batch).to(self.device))
+                continue
+            part = batch.rows(rows)
+            found[rows, : part.token_ids.shape[1]] = score(part.to(self.device)).to(found)
+        return found
 
     def _forward(self, model: PreTrainedModel, part: Batch) -> Float[Tensor, "B T"]:
         return self._logprobs(model, part)[0]
@@ -307,10 +310,8 @@ class GRPOModule(PolicyModule):
         """A clip compares with False where a log-probability is NaN and would hide it, so both are looked at."""
         if bool(torch.isfinite(loss)) and bool(torch.isfinite(logprobs).all()):
             return
-        path = (
-            Path(self.trainer.default_root_dir)
-            / f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
-        )
+        name = f"nonfinite_step{self.global_step}{f'_rank{rank()}' if rank() else ''}.pt"
+        path = Path(self.trainer.default_root_dir) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         saved = {
             name: getattr(part, name) for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index")
@@ -333,7 +334,7 @@ class GRPOModule(PolicyModule):
         if (metrics := totals.metrics) is not None:
             tokens = max(1.0, float(metrics.num_tokens))
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
-            self.latest |= {name: value / tokens for name, value in totals.terms.logged.items()}
+            self.latest |= {name: value / tokens for name, value in totals.terms.items()}
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
                 self.latest |= apart.figures(ahead=self.trainer.datamodule.max_staleness > 0)  # pyright: ignore
                 if self.mismatch is not None:
@@ -342,7 +343,6 @@ class GRPOModule(PolicyModule):
         self.log_dict(named, on_step=True, on_epoch=False, batch_size=1)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Say whose checkpoint this is."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["cod_lightning"] = {
             "version": __version__,
@@ -351,7 +351,6 @@ class GRPOModule(PolicyModule):
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on between the updates of a rollout."""
         super().on_load_checkpoint(checkpoint)
         kept = checkpoint["cod_lightning"]
         self.updates_since_sync, self.latest = kept["updates_since_sync"], dict(kept["latest"])
@@ -359,7 +358,6 @@ class GRPOModule(PolicyModule):
     # ------------------------------------------------------------------ evaluation
 
     def validation_step(self, groups: list[Group], batch_idx: int) -> None:
-        """Count the held-out lifecycles."""
         self.val_positions.update([lifecycle for group in groups for lifecycle in group.lifecycles])
 
     def on_validation_epoch_end(self) -> None:

@@ -13,17 +13,9 @@ OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"
 CPU and back where the GPU is full; on a CPU they are as the others."""
 
 
-def make_optimizer(
-    name: OptimizerName,
-    parameters: Iterable[nn.Parameter],
-    *,
-    lr: float,
-    betas: tuple[float, float],
-    weight_decay: float,
-) -> Optimizer:
-    """The optimizer of those parameters that are trained."""
+def make_optimizer(name: OptimizerName, parameters: Iterable[nn.Parameter], **options: Any) -> Optimizer:
+    """The optimizer of those parameters that are trained; `options` are lr, betas and weight_decay."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
-    options: dict[str, Any] = {"lr": lr, "betas": betas, "weight_decay": weight_decay}
     if name == "adamw":
         return AdamW(trained, **options)
     from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW, PagedAdamW8bit

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, Self
 
 import lightning as L
@@ -61,7 +62,7 @@ class PolicyModule(L.LightningModule):
         if self.policy.base is not None:
             weights = checkpoint["state_dict"]
             checkpoint["state_dict"] = {n: w for n, w in weights.items() if not n.startswith("model.") or is_adapter(n)}
-            checkpoint["base"] = self.policy.base.saved()
+            checkpoint["base"] = asdict(self.policy.base)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse an adapter of another base, or of other layers."""

@@ -59,8 +59,9 @@ class WarmStartModule(PolicyModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 at the last update."""
-        options: Any = {"lr": self.lr, "betas": self.betas, "weight_decay": self.weight_decay}
-        optimizer = make_optimizer(self.optimizer_name, self._model.parameters(), **options)
+        optimizer = make_optimizer(
+            self.optimizer_name, self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
+        )
         total = max(1, int(self.trainer.estimated_stepping_batches))
 
         def factor(update: int) -> float:

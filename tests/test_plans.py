@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.anchors import next_solve
-from cod_lightning.objective.attempts import AttemptTable
 from cod_lightning.objective.baselines import GroupMean, LeaveOneOut, RoleMean
-from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.batch import AttemptTable, CreditTable
 from cod_lightning.objective.credited import credited
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.plans import LifecyclePlan, PlannedEpisode, UpdateEvery, planned

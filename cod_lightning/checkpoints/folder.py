@@ -36,7 +36,7 @@ class CheckpointFolder:
 
     def kept(self) -> list[Path]:
         """Those that have their name, newest first."""
-        named = [path for path in self.path.glob("update-*") if _NAME.fullmatch(path.name)]
+        named = (path for path in self.path.glob("update-*") if _NAME.fullmatch(path.name))
         return sorted(named, key=num_updates_of, reverse=True)
 
     def newest_first(self) -> list[Path]:

@@ -93,7 +93,6 @@ class ContextStore:
             self._open()
 
     def close(self) -> None:
-        """Close the file."""
         with self._damage_named():
             self._db.close()
 
@@ -217,25 +216,13 @@ class ContextStore:
             self._db.execute("INSERT INTO identity VALUES (?, ?, ?)", (key, value, _digest("identity", [key, value])))
 
     def _add(self, task: str, episode: Episode, began: float) -> int:
-        key, kind, status = self._num("episodes") + 1, episode.kind.value, episode.status.value
+        key, context = self._num("episodes") + 1, self._num("contexts") - 1
         reward = None if episode.reward is None else float(episode.reward) + 0.0  # SQLite keeps no -0.0
         success = None if episode.success is None else int(episode.success)
         record = json.dumps(episode_record(episode), separators=(",", ":"))
-        context, ended = self._num("contexts") - 1, time.time()
-        self._put(
-            "episodes",
-            key,
-            _encodable(task),
-            episode.position,
-            kind,
-            status,
-            reward,
-            success,
-            context,
-            float(began),
-            ended,
-            record,
-        )
+        outcome = episode.kind.value, episode.status.value, reward, success
+        row = key, _encodable(task), episode.position, *outcome, context, float(began), time.time(), record
+        self._put("episodes", *row)
         if episode.kind is EpisodeKind.SOLVE:
             self._count("solved")
         return key

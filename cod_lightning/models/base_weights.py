@@ -1,7 +1,7 @@
 """Which weights an adapter was trained on: a checkpoint holds the adapter only, and on another base it would be nonsense."""
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,9 +25,6 @@ class BaseWeights:
     """How they are kept, by torch's name, or nf4."""
     digest: str
     """SHA-256 over names, shapes and up to 256 evenly spaced elements of each tensor that is not in 4 bits."""
-
-    def saved(self) -> dict[str, str]:
-        return asdict(self)
 
     def check(self, kept: Any, path: object) -> None:
         """Raise `DataError` unless `kept`, of the checkpoint at `path`, is this base. The name may differ: folders move."""

@@ -1,6 +1,7 @@
 """A policy from any causal language model in Hugging Face form, local or from the hub."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -39,17 +40,14 @@ class PretrainedPolicy(Policy):
         self.gradient_checkpointing = gradient_checkpointing
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """The checkpoint's own tokenizer, whatever the words."""
         return read_tokenizer(self.path, "model.policy.path")
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The checkpoint with scaled-dot-product attention."""
-        try:
+        with _named("model.policy.path", self.path):
             model = AutoModelForCausalLM.from_pretrained(
                 self.path, dtype=self.dtype, attn_implementation="sdpa", **self.load_options()
             )
-        except (OSError, ValueError) as error:
-            raise _unreadable("model.policy.path", self.path, error) from error
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return model.train()
@@ -61,23 +59,24 @@ class PretrainedPolicy(Policy):
 
 def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
-    try:
+    with _named(key, path):
         return AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        raise _unreadable(key, path, error) from error
 
 
 def read_config(path: str, key: str) -> PreTrainedConfig:
     """The config of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
-    try:
+    with _named(key, path):
         return AutoConfig.from_pretrained(path)
+
+
+@contextmanager
+def _named(key: str, path: str) -> Iterator[None]:
+    """Raise `DataError` with key and value where nothing can be read."""
+    try:
+        yield
     except (OSError, ValueError) as error:
-        raise _unreadable(key, path, error) from error
-
-
-def _unreadable(key: str, path: str, error: Exception) -> DataError:
-    first = str(error).splitlines()[0]
-    return DataError(
-        f"{key} is {path}; expected a folder or hub name of a causal language model with a fast "
-        f"tokenizer ({first}). Check the spelling, or the connection to the hub."
-    )
+        first = str(error).splitlines()[0]
+        raise DataError(
+            f"{key} is {path}; expected a folder or hub name of a causal language model with a fast "
+            f"tokenizer ({first}). Check the spelling, or the connection to the hub."
+        ) from error

@@ -24,19 +24,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.objective.attempts import AttemptTable
 from cod_lightning.objective.baselines import Advantages, Baseline
-from cod_lightning.objective.batch import CreditTable, kind_id
+from cod_lightning.objective.batch import AttemptTable, CreditTable, kind_id
 from cod_lightning.objective.returns import CreditRule, Returns
 from cod_lightning.types import EpisodeKind
-
-
-@dataclass(frozen=True)
-class AttemptAdvantages:
-    """Of X attempts; 0 where not valid, as where they only measure."""
-
-    values: Float[Tensor, " X"]
-    valid: Bool[Tensor, " X"]
 
 
 @dataclass(frozen=True)
@@ -74,12 +65,12 @@ def shared(table: CreditTable) -> Shared:
 
 def with_attempts(
     table: CreditTable, returns: Returns, rule: CreditRule, baseline: Baseline
-) -> tuple[Advantages, AttemptAdvantages]:
-    """Advantages of the lifecycles' episodes and of attempts; those of `baseline` alone where there are none."""
+) -> tuple[Advantages, Advantages]:
+    """Advantages of the lifecycles' episodes, [G K E], and of attempts, [X]; those of `baseline` alone where there are none."""
     plain = baseline(returns)
     attempts = table.attempts
     if not len(attempts.rewards):
-        return plain, AttemptAdvantages(attempts.rewards, attempts.valid)
+        return plain, Advantages(attempts.rewards, attempts.valid)
     beside, rewards = shared(table), table.known_rewards
     weights = rule.weights(table.kinds).to(rewards)
     solves, later = table.solves, next_solve(table.kinds)
@@ -119,11 +110,11 @@ def context_worth(beside: Shared) -> tuple[Float[Tensor, "G K E"], Bool[Tensor, 
     return torch.where(known, gained, 0.0), known
 
 
-def _of_attempts(attempts: AttemptTable, beside: Shared, own: Float[Tensor, " E"]) -> AttemptAdvantages:
-    """w/M (r_m - mean of the others from the same context)."""
+def _of_attempts(attempts: AttemptTable, beside: Shared, own: Float[Tensor, " E"]) -> Advantages:
+    """[X] w/M (r_m - mean of the others from the same context); 0 where not valid, as where an attempt only measures."""
     index = tuple(attempts.of.unbind(dim=1))
     total, count, weight = beside.total[index], beside.count[index], own[attempts.of[:, 2]]
     rewards = torch.where(attempts.valid, attempts.rewards, 0.0)
     mean_of_others = (total - rewards) / (count - 1).clamp_min(1)
     valid = attempts.valid & attempts.same_context & (count >= 2)
-    return AttemptAdvantages(torch.where(valid, weight / count.clamp_min(1) * (rewards - mean_of_others), 0.0), valid)
+    return Advantages(torch.where(valid, weight / count.clamp_min(1) * (rewards - mean_of_others), 0.0), valid)

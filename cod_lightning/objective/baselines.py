@@ -14,10 +14,10 @@ from cod_lightning.objective.returns import Returns
 
 @dataclass(frozen=True)
 class Advantages:
-    """Advantages of all episodes; 0 where not valid."""
+    """Advantages of all episodes, or, [X], of attempts; 0 where not valid."""
 
-    values: Float[Tensor, "G K E"]
-    valid: Bool[Tensor, "G K E"]
+    values: Float[Tensor, "..."]
+    valid: Bool[Tensor, "..."]
 
 
 class Baseline(ABC):
@@ -37,7 +37,6 @@ class GroupMean(Baseline):
     """
 
     def __call__(self, returns: Returns) -> Advantages:
-        """Centred over survivors."""
         total, count = _sums(returns)
         return _advantages(returns, returns.values - total / count.clamp_min(1))
 
@@ -53,7 +52,6 @@ class LeaveOneOut(Baseline):
     """
 
     def __call__(self, returns: Returns) -> Advantages:
-        """Compared with everybody else."""
         total, count = _sums(returns)
         return _advantages(returns, returns.values - (total - returns.values) / (count - 1).clamp_min(1))
 
@@ -73,7 +71,6 @@ class RoleMean(Baseline):
     """
 
     def __call__(self, returns: Returns) -> Advantages:
-        """Compared with all other lifecycles of the pack."""
         assert returns.kinds is not None, "returns without the kinds of their episodes"
         values, valid = torch.zeros_like(returns.values), torch.zeros_like(returns.valid)
         for kind in returns.kinds.unique():
@@ -109,7 +106,6 @@ class AsymRE(Baseline):
             raise ConfigError("model.baseline.shift", self.shift, "at most 0", "-0.1 is a usual value.")
 
     def __call__(self, returns: Returns) -> Advantages:
-        """Centred over survivors, then lifted."""
         total, count = _sums(returns)
         return _advantages(returns, returns.values - total / count.clamp_min(1) - self.shift)
 

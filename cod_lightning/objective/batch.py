@@ -14,8 +14,26 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import DTypeLike
 from torch import Tensor
 
-from cod_lightning.objective.attempts import AttemptTable, attempt_table, no_attempts
-from cod_lightning.types import EpisodeKind, Group, Segment
+from cod_lightning.types import AttemptKind, EpisodeKind, Group, Segment
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptTable:
+    """Extra solve episodes, attempts from a snapshot: a row for each of X, in the order of group, lifecycle and attempt."""
+
+    of: Int[Tensor, "X 3"]
+    """(g, k, e) of the solve episode that began from the same state of the world, at the same task."""
+    same_context: Bool[Tensor, " X"]
+    """Whether the attempt had that episode's context too, and is trained on; the others only measure."""
+    rewards: Float[Tensor, " X"]
+    valid: Bool[Tensor, " X"]
+    """True where there is a reward; a missing one is stored as 0 and must not be used."""
+    action_counts: Int[Tensor, " X"]
+    """Tokens that the policy sampled in the attempt."""
+
+    def __post_init__(self) -> None:
+        num = len(self.of)
+        _check_shapes(self, of=(num, 3), same_context=(num,), rewards=(num,), valid=(num,), action_counts=(num,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +48,12 @@ class CreditTable:
     """Tokens that the policy sampled in the episode."""
     kinds: Int[Tensor, " E"]
     """Kind of each episode in the order of the plan: its place in `EpisodeKind`, 0 for solve."""
-    attempts: AttemptTable = field(default_factory=no_attempts)
+    attempts: AttemptTable = field(default_factory=lambda: attempt_table([]))
     """Extra solve episodes, from snapshots of these lifecycles."""
 
     def __post_init__(self) -> None:
         shape = tuple(self.rewards.shape)
-        for name, expected in (("valid", shape), ("action_counts", shape), ("kinds", shape[2:])):
-            found = tuple(getattr(self, name).shape)
-            assert found == expected, f"{name} is {found}; rewards {shape} needs {expected}"
+        _check_shapes(self, valid=shape, action_counts=shape, kinds=shape[2:])
 
     @property
     def known_rewards(self) -> Float[Tensor, "G K E"]:
@@ -50,7 +66,6 @@ class CreditTable:
         return self.kinds == kind_id(EpisodeKind.SOLVE)
 
     def to(self, device: torch.device | str) -> "CreditTable":
-        """The same table on another device."""
         return _moved(self, device)
 
 
@@ -83,24 +98,13 @@ class Batch:
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape
-        for name, shape in (
-            ("action_mask", (rows, width)),
-            ("behaviour_logprobs", (rows, width)),
-            ("episode_index", (rows, 3)),
-            ("attempt", (rows,)),
-            ("policy_version", (rows,)),
-            ("lengths", (rows,)),
-        ):
-            assert tuple(getattr(self, name).shape) == shape, (
-                f"{name} is {tuple(getattr(self, name).shape)}, not {shape}"
-            )
+        _check_shapes(self, action_mask=(rows, width), behaviour_logprobs=(rows, width), episode_index=(rows, 3))
+        _check_shapes(self, attempt=(rows,), policy_version=(rows,), lengths=(rows,))
 
     def __len__(self) -> int:
-        """B, the number of rows."""
         return self.token_ids.shape[0]
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device."""
         return _moved(self, device)
 
     def of_packs(self, packs: Sequence[int]) -> "Batch":
@@ -143,6 +147,12 @@ def one_token(like: Batch) -> Batch:
     )
 
 
+def _check_shapes(record: Any, **shapes: tuple[int, ...]) -> None:
+    for name, shape in shapes.items():
+        found = tuple(getattr(record, name).shape)
+        assert found == shape, f"{name} of a {type(record).__name__} is {found}, not {shape}"
+
+
 def _moved(record: Any, device: torch.device | str) -> Any:
     """The record on another device, records in it too."""
     values = {f.name: getattr(record, f.name) for f in fields(record)}
@@ -174,6 +184,24 @@ def credit_table(groups: Sequence[Group]) -> CreditTable:
         action_counts=torch.tensor([[[e.num_action_tokens for e in life] for life in lives] for lives in episodes]),
         kinds=torch.tensor([kind_id(kind) for kind, _ in plans.pop()[1]]),
         attempts=attempt_table(groups),
+    )
+
+
+def attempt_table(groups: Sequence[Group]) -> AttemptTable:
+    """The attempts of a rollout; without any, a table of no rows."""
+    rows = [
+        (g, k, lifecycle.index(attempt.episode.kind, attempt.episode.position), attempt)
+        for g, group in enumerate(groups)
+        for k, lifecycle in enumerate(group.lifecycles)
+        for attempt in lifecycle.attempts
+    ]
+    episodes = [attempt.episode for *_, attempt in rows]
+    return AttemptTable(
+        of=torch.tensor([place for *place, _ in rows], dtype=torch.long).view(-1, 3),
+        same_context=torch.tensor([a.kind is AttemptKind.SAME_CONTEXT for *_, a in rows], dtype=torch.bool),
+        rewards=torch.tensor([e.reward or 0.0 for e in episodes], dtype=torch.float32),
+        valid=torch.tensor([e.reward is not None for e in episodes], dtype=torch.bool),
+        action_counts=torch.tensor([e.num_action_tokens for e in episodes], dtype=torch.long),
     )
 
 

@@ -1,6 +1,6 @@
 """Rewards to advantages, all steps: returns -> baseline, with attempts where there are any -> scale -> reweight."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -78,28 +78,18 @@ def credited(
     divisor = deviation(advantages, returns, scale).expand_as(advantages.values)
     of_attempts = divisor[extra.of[:, 0], extra.of[:, 1], extra.of[:, 2]]
     values, extra_values = divided(advantages.values, divisor), divided(attempts.values, of_attempts)
+    plain = Credited(
+        values=values, valid=advantages.valid, attempts=extra_values, attempts_valid=attempts.valid, of=extra.of
+    )
     if reweight is None:
-        return Credited(
-            values=values,
-            valid=advantages.valid,
-            attempts=extra_values,
-            attempts_valid=attempts.valid,
-            of=extra.of,
-        )
-    tilted = reweight(
+        return plain
+    tilted, temperature = reweight(
         _joined(values, extra_values),
         _joined(table.action_counts, extra.action_counts),
         _joined(advantages.valid, attempts.valid),
     )
-    flat = tilted.values.flatten()
-    return Credited(
-        values=flat[: values.numel()].view_as(values),
-        valid=advantages.valid,
-        attempts=flat[values.numel() :],
-        attempts_valid=attempts.valid,
-        of=extra.of,
-        temperature=tilted.temperature,
-    )
+    episodes, of_attempts = tilted.flatten().split([values.numel(), len(extra_values)])
+    return replace(plain, values=episodes.view_as(values), attempts=of_attempts, temperature=temperature)
 
 
 def _joined(episodes: Tensor, attempts: Tensor) -> Tensor:

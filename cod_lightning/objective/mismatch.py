@@ -11,6 +11,7 @@ et al. 2021 (arXiv 2110.00641), as AReaL has it (arXiv 2505.24298), its weight b
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.losses.base import LossInputs
-from cod_lightning.objective.losses.units import Units, log_ratio, units_of
+from cod_lightning.objective.losses.units import Level, log_ratio, units_of
 
 _NAMES = ("logprob_gap", "mismatch_kl", "mismatch_ess")
 _LARGEST = 20.0
@@ -43,7 +44,6 @@ class MismatchSums:
     """Tokens whose weight was cut or taken away."""
 
     def __add__(self, other: "MismatchSums") -> "MismatchSums":
-        """Of both together."""
         added = {name: value + getattr(other, name) for name, value in vars(self).items()}
         return MismatchSums(**added | {"max_gap": max(self.max_gap, other.max_gap)})
 
@@ -67,6 +67,9 @@ class MismatchSums:
 class MismatchCorrection(ABC):
     """Weights for sampled tokens, which multiply their advantages. Denominators stay as they are."""
 
+    level: ClassVar[Level] = "token"
+    """What has one weight."""
+
     @abstractmethod
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
         """Weights of action tokens, 0 elsewhere, and what they would be without a bound.
@@ -87,11 +90,10 @@ class TokenTruncate(MismatchCorrection):
     """Largest weight of a token."""
 
     def __post_init__(self) -> None:
-        _check_bounds(max_weight=self.max_weight)
+        _check_bounds(self.max_weight)
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Large weights are cut."""
-        weights = _weights(sampled, units_of("token", sampled))
+        weights = _weights(sampled, self.level)
         return weights.clamp_max(self.max_weight), weights
 
 
@@ -108,15 +110,15 @@ class TokenMask(MismatchCorrection):
     """Largest weight that is kept."""
 
     def __post_init__(self) -> None:
-        _check_bounds(max_weight=self.max_weight, min_weight=self.min_weight)
+        _check_bounds(self.max_weight, self.min_weight)
 
     def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Weights out of bounds are 0."""
-        return _within(_weights(sampled, units_of("token", sampled)), self.min_weight, self.max_weight)
+        weights = _weights(sampled, self.level)
+        return torch.where((weights >= self.min_weight) & (weights <= self.max_weight), weights, 0.0), weights
 
 
 @dataclass(frozen=True, kw_only=True)
-class SequenceTruncate(MismatchCorrection):
+class SequenceTruncate(TokenTruncate):
     """Every token of an episode has w_e = min(exp(sum of d over the episode's tokens), max_weight).
 
     Source: sequence-level importance sampling between engine and training (Liu et al. 2025, "When speed kills stability").
@@ -124,36 +126,23 @@ class SequenceTruncate(MismatchCorrection):
     variance grows with the length.
     """
 
+    level: ClassVar[Level] = "episode"
     max_weight: float = 2.0
     """Largest weight of an episode."""
 
-    def __post_init__(self) -> None:
-        _check_bounds(max_weight=self.max_weight)
-
-    def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Large weights are cut."""
-        weights = _weights(sampled, units_of("episode", sampled))
-        return weights.clamp_max(self.max_weight), weights
-
 
 @dataclass(frozen=True, kw_only=True)
-class SequenceMask(MismatchCorrection):
+class SequenceMask(TokenMask):
     """Every token of an episode has w_e = exp(sum of d) where that is in [min_weight, max_weight], else 0.
 
     Source: as `SequenceTruncate`, its masked variant; the lower bound is ours (0 has none).
     """
 
+    level: ClassVar[Level] = "episode"
     min_weight: float = 0.0
     """Smallest weight that is kept."""
     max_weight: float = 2.0
     """Largest weight that is kept."""
-
-    def __post_init__(self) -> None:
-        _check_bounds(max_weight=self.max_weight, min_weight=self.min_weight)
-
-    def __call__(self, sampled: LossInputs) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-        """Weights out of bounds are 0."""
-        return _within(_weights(sampled, units_of("episode", sampled)), self.min_weight, self.max_weight)
 
 
 def corrected(
@@ -190,16 +179,13 @@ def mismatch_sums(sampled: LossInputs) -> MismatchSums:
     )
 
 
-def _weights(sampled: LossInputs, units: Units) -> Float[Tensor, "B T"]:
+def _weights(sampled: LossInputs, level: Level) -> Float[Tensor, "B T"]:
     """exp of each unit's summed log-ratio, at its tokens."""
+    units = units_of(level, sampled)
     return units.spread(units.sum(log_ratio(sampled)).clamp(-_LARGEST, _LARGEST).exp())
 
 
-def _within(weights: Tensor, low: float, high: float) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-    return torch.where((weights >= low) & (weights <= high), weights, 0.0), weights
-
-
-def _check_bounds(*, max_weight: float, min_weight: float = 0.0) -> None:
+def _check_bounds(max_weight: float, min_weight: float = 0.0) -> None:
     if not max_weight >= 1:
         raise ConfigError("model.mismatch.max_weight", max_weight, "at least 1", "A token on which both agree has 1.")
     if not 0 <= min_weight <= 1:

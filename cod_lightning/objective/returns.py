@@ -84,7 +84,6 @@ class EpisodeCredit(CreditRule):
             raise ConfigError("model.credit.discount", self.discount, "a number in (0, 1]", "0.6 is a usual value.")
 
     def check(self, num_tasks: int) -> None:
-        """A window has to fit into the pack."""
         if self.window is not None and self.window > num_tasks:
             raise ConfigError(
                 "model.credit.window",
@@ -101,7 +100,6 @@ class EpisodeCredit(CreditRule):
         return Returns(values, missing == 0, table.kinds)
 
     def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
-        """Of the mean, of the window, or of the discounted sum."""
         return self._listed(kinds)[1]
 
     def _listed(self, kinds: Int[Tensor, " E"]) -> tuple[Bool[Tensor, "E E"], Float[Tensor, "E E"]]:
@@ -140,9 +138,7 @@ class TaskCredit(CreditRule):
     """Ordinary task-by-task RL: each episode gets only its own reward, so nothing rewards a useful context."""
 
     def weights(self, kinds: Int[Tensor, " E"]) -> Float[Tensor, "E E"]:
-        """1 for its own."""
         return torch.eye(len(kinds), dtype=torch.float64, device=kinds.device)
 
     def __call__(self, table: CreditTable) -> Returns:
-        """The rewards themselves."""
         return Returns(table.known_rewards, table.valid, table.kinds)

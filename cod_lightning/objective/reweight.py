@@ -9,15 +9,6 @@ from torch import Tensor
 from cod_lightning.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Reweighted:
-    """Advantages after the tilt."""
-
-    values: Float[Tensor, "G K E"]
-    temperature: float
-    """T; 0 where the advantages were left alone."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveRED:
     """Replaces s by s * exp(s / T) when sum_e s_e n_e < 0, with T such that sum_e s_e exp(s_e / T) n_e is about 0.
@@ -27,7 +18,7 @@ class AdaptiveRED:
     with equal lengths a centred sum is rounding noise of either sign.
 
     >>> two = torch.ones(1, 2, 1, dtype=torch.bool)
-    >>> AdaptiveRED()(torch.tensor([[[0.5], [-0.5]]]), torch.tensor([[[1], [2]]]), two).values.flatten()
+    >>> AdaptiveRED()(torch.tensor([[[0.5], [-0.5]]]), torch.tensor([[[1], [2]]]), two)[0].flatten()
     tensor([ 0.7052, -0.3545])
     """
 
@@ -56,8 +47,8 @@ class AdaptiveRED:
         advantages: Float[Tensor, "G K E"],
         counts: Int[Tensor, "G K E"],
         valid: Bool[Tensor, "G K E"],
-    ) -> Reweighted:
-        """Tilted advantages of a rollout, that of all ranks."""
+    ) -> tuple[Float[Tensor, "G K E"], float]:
+        """Tilted advantages of a rollout, that of all ranks, and T; 0 where they were left alone."""
         s = torch.where(valid, advantages, 0.0).double()
         n = counts.double()
 
@@ -65,7 +56,7 @@ class AdaptiveRED:
             return float((s * torch.exp(s / temperature) * n).sum())
 
         if float((s * n).sum()) >= -self.trigger * float((s * n).abs().sum()):
-            return Reweighted(advantages, 0.0)
+            return advantages, 0.0
         low, high = self.min_temperature, self.max_temperature
         for _ in range(self.max_rounds):
             if high - low < self.tolerance:
@@ -76,4 +67,4 @@ class AdaptiveRED:
             else:
                 high = middle
         temperature = (low + high) / 2
-        return Reweighted((s * torch.exp(s / temperature)).to(advantages), temperature)
+        return (s * torch.exp(s / temperature)).to(advantages), temperature

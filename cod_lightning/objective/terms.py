@@ -16,10 +16,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.losses.divergence import kl_to_reference
 
 REFERENCE = "reference"
 """Name of the policy as it was when training began; every other name is a key of `model.scorers`."""
+
+Estimator = Literal["k1", "k2", "k3"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,13 @@ class LossTerm(ABC):
         """Name of the logged figure, after `train/`; None logs nothing."""
         return None
 
+    def figures(self, sums: TermSums) -> dict[str, float]:
+        """The sums by their logged names; tokens without a score are `NAME_missing`, where there can be any."""
+        if self.logged_as is None:
+            return {}
+        missing = {f"{name}_missing": float(sums.num_missing) for name in self.needs if name != REFERENCE}
+        return {self.logged_as: sums.logged} | missing
+
     @abstractmethod
     def __call__(self, inputs: TermInputs) -> TermSums:
         """The term's sums over a micro-batch."""
@@ -84,7 +92,7 @@ class KL(LossTerm):
     """Weight of the divergence, above 0."""
     to: str = REFERENCE
     """The other model: reference, or a key of `model.scorers`."""
-    estimator: Literal["k1", "k2", "k3"] = "k2"
+    estimator: Estimator = "k2"
     """How it is estimated from the sampled tokens."""
 
     def __post_init__(self) -> None:
@@ -94,7 +102,6 @@ class KL(LossTerm):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The other model's."""
         return (self.to,)
 
     @property
@@ -103,7 +110,6 @@ class KL(LossTerm):
         return "divergence" if self.to == REFERENCE else f"divergence_{self.to}"
 
     def __call__(self, inputs: TermInputs) -> TermSums:
-        """Over tokens with a score."""
         other = inputs.scores[self.to]
         known = inputs.action_mask & other.isfinite()
         value = kl_to_reference(inputs.policy_logprobs, torch.where(known, other, 0.0), known, self.estimator)
@@ -125,6 +131,30 @@ class EntropyBonus(LossTerm):
     def __call__(self, inputs: TermInputs) -> TermSums:
         """Entropies are 0 where no action token is."""
         return TermSums(loss=-inputs.entropies.sum())
+
+
+def kl_to_reference(
+    policy_logprobs: Float[Tensor, "B T"],
+    reference_logprobs: Float[Tensor, "B T"],
+    action_mask: Bool[Tensor, "B T"],
+    estimator: Estimator = "k2",
+) -> Float[Tensor, ""]:
+    """Sum over action tokens of an estimator of KL(policy || reference) (nats); divide by the update's token count.
+
+    With d = policy - reference: k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d (http://joschu.net/blog/kl-approx.html).
+
+    As values k1 and k3 are unbiased and k2 is not; as gradients k2's expectation is that of the divergence when the tokens
+    were sampled from the policy, k3's (GRPO's choice) that of KL(reference || policy), and k1's is 0: as a loss it would
+    be noise. So k1 here has its own value and k2's gradient.
+
+    >>> kl_to_reference(torch.tensor([[-1.0, -9.0]]), torch.tensor([[-2.0, 0.0]]), torch.tensor([[True, False]]))
+    tensor(0.5000)
+    """
+    gap = torch.where(action_mask, policy_logprobs - reference_logprobs, 0.0)  # masked first: 0 * inf is NaN backwards
+    if estimator == "k3":
+        return (torch.expm1(-gap) + gap).sum()
+    half_square = 0.5 * (gap**2).sum()
+    return half_square if estimator == "k2" else half_square - half_square.detach() + gap.detach().sum()
 
 
 def _check_coefficient(name: str, value: float) -> None:

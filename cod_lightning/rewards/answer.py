@@ -23,7 +23,6 @@ class FormatReward(Reward):
         self.penalties = {EpisodeStatus.MALFORMED: malformed, EpisodeStatus.TRUNCATED: truncated}
 
     async def __call__(self, episode: Episode, task: Task) -> float:
-        """By the episode's status."""
         return 0.0 - self.penalties.get(episode.status, 0.0)
 
 

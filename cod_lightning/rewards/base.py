@@ -56,7 +56,6 @@ class WorldReward(Reward):
         self.weight = weight
 
     async def __call__(self, episode: Episode, task: Task) -> float:
-        """As it is."""
         assert episode.reward is not None
         return episode.reward
 
@@ -127,9 +126,9 @@ async def _scores(
         if isinstance(scores, Mapping):
             return {f"{name}.{key}": part.weight * _number(score) for key, score in scores.items()}
         return {name: part.weight * _number(scores)}
-    except (Stopped, EngineRefused) as error:
-        if isinstance(error, Stopped):
-            raise
+    except Stopped:
+        raise
+    except EngineRefused as error:
         return error
     except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError) as error:
         if limit.expired():

@@ -71,17 +71,14 @@ class JudgeReward(Reward):
         self.rubric = rubric
 
     async def __call__(self, episode: Episode, task: Task) -> float:
-        """The judge's score of what the transcript shows."""
         messages = grading_messages(_INSTRUCTION.replace("{rubric}", _rubric(self.rubric)), material_of(episode))
         return await self.client.ask(messages, max_tokens=self.max_tokens, fields=self.fields, read=score_of)
 
     def check(self) -> None:
-        """The rubric, a model and an address are there."""
         _rubric(self.rubric)
         self.client.check()
 
     def report(self) -> str:
-        """Answers, failures, tokens and cost."""
         return self.client.report()
 
 

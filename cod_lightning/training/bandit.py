@@ -74,7 +74,6 @@ class Bandit(PackSource):
         return [PackChoice(index, drawn(index)) for index in range(first, first + count)]
 
     def observe(self, outcomes: PackOutcomes) -> None:
-        """Move Q towards the latest rollout."""
         places = {name: c for c, name in enumerate(self.values)}
         category = torch.tensor([places[str(choice.category)] for choice in outcomes.choices])
         means = mean_absolute(outcomes.advantages.values, outcomes.advantages.valid, category, len(places)).tolist()

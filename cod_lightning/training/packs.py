@@ -116,7 +116,6 @@ class TrainingPacks:
         return self.metrics()
 
     def metrics(self) -> Mapping[str, float]:
-        """The source's metrics by their logged names."""
         with self._checked("metrics"):
             return {f"source/{name}": float(value) for name, value in self.source.metrics().items()}
 

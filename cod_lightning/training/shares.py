@@ -14,8 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.attempts import AttemptTable
-from cod_lightning.objective.batch import Batch, CreditTable, credit_table
+from cod_lightning.objective.batch import AttemptTable, Batch, CreditTable, credit_table
 from cod_lightning.ranks import gathered, num_ranks, part, rank, share
 from cod_lightning.types import Group
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from itertools import chain
 from typing import Any
 
-from cod_lightning.objective.attempts import AttemptTable
-from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.objective.batch import AttemptTable, Batch, CreditTable
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.training.items import Sealed
 from cod_lightning.training.shares import batch_of_all, own_batch

@@ -1,6 +1,7 @@
 """Policies with an adapter: what is trained, what is kept, and that 4 bits change neither gradients nor what is sampled."""
 
 import copy
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -200,7 +201,7 @@ def test_the_digest_of_a_base_tells_weights_and_precision_apart(base, tmp_path):
     other = write_base(tmp_path, seed=1)
     kept = base_weights(adapted(LoRAPolicy, base), "a")
     assert base_weights(adapted(LoRAPolicy, base, rank=8), "b").digest == kept.digest
-    kept.check(kept.saved() | {"name": "moved"}, "last.ckpt")
+    kept.check(asdict(kept) | {"name": "moved"}, "last.ckpt")
     for kind, folder, dtype, what in (
         (LoRAPolicy, other, "float32", "weights"),
         (QLoRAPolicy, base, "float32", "weights"),
@@ -210,7 +211,7 @@ def test_the_digest_of_a_base_tells_weights_and_precision_apart(base, tmp_path):
         with pytest.raises(
             DataError, match=f"last.ckpt holds an adapter for a in float32; the base here.*has other {what}"
         ):
-            found.check(kept.saved(), "last.ckpt")
+            found.check(asdict(kept), "last.ckpt")
 
 
 def test_a_copy_of_the_model_is_no_part_of_another(base):

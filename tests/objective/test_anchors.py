@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.attempts import AttemptTable
 from cod_lightning.objective.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean
-from cod_lightning.objective.batch import CreditTable
+from cod_lightning.objective.batch import AttemptTable, CreditTable
 from cod_lightning.objective.credited import credited
 from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
 from cod_lightning.objective.reweight import AdaptiveRED

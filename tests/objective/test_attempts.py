@@ -3,7 +3,7 @@
 import torch
 from msgspec import structs
 
-from cod_lightning.objective.attempts import attempt_table, no_attempts
+from cod_lightning.objective.batch import attempt_table
 from cod_lightning.types import Attempt, AttemptKind
 from tests import records
 
@@ -43,7 +43,7 @@ def test_the_table_names_the_solve_episode_beside_each_attempt_and_holds_reward_
 
 
 def test_a_rollout_without_attempts_has_a_table_of_no_rows_with_the_same_types():
-    full, empty = attempt_table(groups()), no_attempts()
+    full, empty = attempt_table(groups()), attempt_table([])
     for name in ("of", "same_context", "rewards", "valid", "action_counts"):
         assert len(getattr(empty, name)) == 0
         assert getattr(empty, name).dtype == getattr(full, name).dtype

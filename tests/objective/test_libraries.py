@@ -17,8 +17,8 @@ from cod_lightning.objective.losses import (
     KLCov,
     LossInputs,
     UpdateTokens,
-    kl_to_reference,
 )
+from cod_lightning.objective.terms import kl_to_reference
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "library_losses.json").read_text())
 OURS = {

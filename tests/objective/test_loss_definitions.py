@@ -11,7 +11,7 @@ from cod_lightning.objective.losses import CISPO, LOOP, REC, PolicyLoss
 from cod_lightning.objective.losses.units import units_of
 from tests.loss_inputs import EPISODES, LOSSES, gradient, inputs, rows_of
 
-PUBLIC = [value for value in map(losses.__dict__.get, losses.__all__) if isinstance(value, type)]
+PUBLIC = [value for value in vars(losses).values() if isinstance(value, type)]
 CLASSES = {value for value in PUBLIC if issubclass(value, PolicyLoss)} - {PolicyLoss}
 EVERY = pytest.mark.parametrize("name", LOSSES)
 

@@ -17,8 +17,8 @@ from cod_lightning.objective.losses import (
     ClipCov,
     DrGRPO,
     LossInputs,
-    kl_to_reference,
 )
+from cod_lightning.objective.terms import kl_to_reference
 
 
 def inputs(seed, rows=4, width=6, dtype=torch.float64, spread=0.5):

@@ -7,30 +7,19 @@ Options of one name have one default in all classes: a command line that names a
 that the config's class had under that name.
 """
 
-from cod_lightning.objective.losses.base import LossInputs, LossMetrics, LossOutputs, PolicyLoss, UpdateTokens
-from cod_lightning.objective.losses.cispo import CISPO
-from cod_lightning.objective.losses.covariance import ClipCov, KLCov
-from cod_lightning.objective.losses.divergence import kl_to_reference
-from cod_lightning.objective.losses.ppo import DAPO, GRPO, GSPO, LOOP, DrGRPO
-from cod_lightning.objective.losses.rec import REC
-from cod_lightning.objective.losses.reinforce import OPMD, RLOO
-
-__all__ = [
-    "CISPO",
-    "DAPO",
-    "GRPO",
-    "GSPO",
-    "LOOP",
-    "OPMD",
-    "REC",
-    "RLOO",
-    "ClipCov",
-    "DrGRPO",
-    "KLCov",
-    "LossInputs",
-    "LossMetrics",
-    "LossOutputs",
-    "PolicyLoss",
-    "UpdateTokens",
-    "kl_to_reference",
-]
+from cod_lightning.objective.losses.base import LossInputs as LossInputs
+from cod_lightning.objective.losses.base import LossMetrics as LossMetrics
+from cod_lightning.objective.losses.base import LossOutputs as LossOutputs
+from cod_lightning.objective.losses.base import PolicyLoss as PolicyLoss
+from cod_lightning.objective.losses.base import UpdateTokens as UpdateTokens
+from cod_lightning.objective.losses.cispo import CISPO as CISPO
+from cod_lightning.objective.losses.covariance import ClipCov as ClipCov
+from cod_lightning.objective.losses.covariance import KLCov as KLCov
+from cod_lightning.objective.losses.ppo import DAPO as DAPO
+from cod_lightning.objective.losses.ppo import GRPO as GRPO
+from cod_lightning.objective.losses.ppo import GSPO as GSPO
+from cod_lightning.objective.losses.ppo import LOOP as LOOP
+from cod_lightning.objective.losses.ppo import DrGRPO as DrGRPO
+from cod_lightning.objective.losses.rec import REC as REC
+from cod_lightning.objective.losses.reinforce import OPMD as OPMD
+from cod_lightning.objective.losses.reinforce import RLOO as RLOO

@@ -53,17 +53,11 @@ class LossMetrics:
     """Largest |policy - behaviour|; combined by maximum."""
 
     def cpu(self) -> "LossMetrics":
-        """The same in main memory."""
         return LossMetrics(**{name: value.cpu() for name, value in vars(self).items()})
 
     def __add__(self, other: "LossMetrics") -> "LossMetrics":
-        """Metrics of both together."""
-        return LossMetrics(
-            num_tokens=self.num_tokens + other.num_tokens,
-            num_clipped=self.num_clipped + other.num_clipped,
-            sum_logprob_gap=self.sum_logprob_gap + other.sum_logprob_gap,
-            max_logprob_gap=torch.maximum(self.max_logprob_gap, other.max_logprob_gap),
-        )
+        added = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        return LossMetrics(**added | {"max_logprob_gap": torch.maximum(self.max_logprob_gap, other.max_logprob_gap)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,6 @@ class CISPO(PolicyLoss):
             raise ConfigError("model.loss.max_ratio", self.max_ratio, "at least 1", "5 is a usual value.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Mean over the update's tokens."""
         ratio = log_ratio(inputs).detach().exp()
         weight = ratio.clamp(self.min_ratio, self.max_ratio)
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)

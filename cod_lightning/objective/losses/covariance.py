@@ -82,14 +82,12 @@ class KLCov(PolicyLoss):
             raise ConfigError("model.loss.penalty", self.penalty, "above 0", "1 is the paper's.")
 
     def mark(self, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
-        """The tokens of largest covariance."""
         covariance = covariances(tokens).masked_fill(~tokens.action_mask, -torch.inf).flatten()
         marked = torch.zeros_like(tokens.action_mask).flatten()
         marked[covariance.topk(min(len(covariance), _num_marked(tokens, self.penalised_fraction))).indices] = True
         return marked.view(tokens.action_mask.shape) & tokens.action_mask
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Mean over the update's tokens."""
         gap, share = log_ratio(inputs), token_share(inputs)
         counts = inputs.action_mask & (inputs.advantages != 0)
         surrogate = torch.where(counts, gap, 0.0).exp() * torch.where(counts, inputs.advantages, 0.0)

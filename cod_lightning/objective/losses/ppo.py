@@ -26,7 +26,6 @@ class GRPO(PolicyLoss):
         check_clip(clip_low=self.clip_low, clip_high=self.clip_high)
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Mean over an episode's tokens, then over episodes."""
         return clipped(inputs, log_ratio(inputs), episode_share(inputs), self.clip_low, self.clip_high)
 
 
@@ -49,7 +48,6 @@ class DrGRPO(PolicyLoss):
             raise ConfigError("model.loss.max_tokens", self.max_tokens, "at least 1", "data.max_new_tokens is usual.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Sum over tokens by a constant, mean over episodes."""
         denominator = max(1, inputs.num_episodes) * self.max_tokens
         share = inputs.action_mask / inputs.policy_logprobs.new_tensor(denominator)
         return clipped(inputs, log_ratio(inputs), share, self.clip_low, self.clip_high)
@@ -71,7 +69,6 @@ class DAPO(PolicyLoss):
         check_clip(clip_low=self.clip_low, clip_higher=self.clip_higher)
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Mean over the update's tokens."""
         return clipped(inputs, log_ratio(inputs), token_share(inputs), self.clip_low, self.clip_higher)
 
 
@@ -95,7 +92,6 @@ class LOOP(PolicyLoss):
         check_clip(clip_low=self.clip_low, clip_high=self.clip_high)
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Mean over an episode's units, then over episodes."""
         units = units_of(self.level, inputs)
         of_unit = units.spread(units.sum(log_ratio(inputs)))
         return clipped(inputs, of_unit, episode_share(inputs, self.level), self.clip_low, self.clip_high)
@@ -118,7 +114,6 @@ class GSPO(PolicyLoss):
         check_clip(sequence_low=self.sequence_low, sequence_high=self.sequence_high)
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Mean over episodes."""
         units = units_of("episode", inputs)
         summed = log_ratio(inputs)
         mean = units.spread(units.sum(summed) / units.counts(summed).clamp_min(1))

@@ -59,7 +59,6 @@ class REC(PolicyLoss):
         return self.importance_weights or self.clip != "none"
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Masked sum over tokens."""
         mask, advantages = inputs.action_mask, inputs.advantages
         log_ratio = torch.where(mask, inputs.policy_logprobs.detach() - inputs.behaviour_logprobs, 0.0)
         ratio = log_ratio.exp()

@@ -24,7 +24,6 @@ class RLOO(PolicyLoss):
         return False
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Sum over tokens, mean over episodes."""
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
         loss = -(inputs.advantages * logprobs).sum() / max(1, inputs.num_episodes)
         return LossOutputs(loss=loss, metrics=metrics_of(inputs, torch.zeros_like(inputs.action_mask)))
@@ -50,7 +49,6 @@ class OPMD(PolicyLoss):
             raise ConfigError("model.loss.tau", self.tau, "above 0", "At 0 it would be loss=rloo; 1 is a usual value.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
-        """Mean over episodes."""
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
         gap = units_of("episode", inputs).sum(log_ratio(inputs))
         total = 0.5 * self.tau * (gap**2).sum() - (inputs.advantages * logprobs).sum()
