@@ -30,7 +30,9 @@ class CompactGrid(GridWording):
         left = f"moves={view.task.rounds - view.done}"
         here = _place("at", view.here)
         if view.path:
-            facts = [self._fact(unit, view.task.costs) for unit in self.units if _touches(unit, view.shown)]
+            rows, columns = view.shown
+            near = (unit for unit in self.units if any(row in rows and column in columns for row, column in unit))
+            facts = [self._fact(unit, view.task.costs) for unit in near]
             return " ".join([*(["warning"] if warning else []), *facts, here, left])
         facts = self._facts(view.chart.known())
         goal = _place("to", view.task.goal)
@@ -113,7 +115,3 @@ def _place(role: str, cell: Cell) -> str:
 
 def _places(role: str, text: str) -> list[Cell]:
     return [(int(r), int(c)) for r, c in re.findall(rf"{role}\((\d),(\d)\)", text)]
-
-
-def _touches(unit: Sequence[Cell], shown: tuple[range, range]) -> bool:
-    return any(row in shown[0] and column in shown[1] for row, column in unit)

@@ -62,18 +62,18 @@ def best_route(costs: np.ndarray, start: Cell, goal: Cell, moves: int, spent: in
     num / den the best mean so far, until nothing improves. All in integers: `costs` holds int64, shape [side side].
     Raises ValueError if no such route exists.
     """
-    spans, lengths = _spans(costs), _lengths(len(costs))
+    along, down = _row_spans(costs), _row_spans(costs.T)
+    lengths = _lengths(len(costs))
     num, den = int(costs.max()) * count + spent + int(costs.max()), count + 1 if count else 1
     best: GridRoute | None = None
     while True:
-        weights = tuple(den * span - num * lengths for span in spans)
-        stops = _cheapest(weights[0], weights[1], start, goal, moves)
+        stops = _cheapest(den * along - num * lengths, den * down - num * lengths, start, goal, moves)
         total, entered_count = spent, count
         for before, after in zip((start, *stops), stops, strict=False):
             if before[0] == after[0]:
-                total += int(spans[0][before[0], before[1], after[1]])
+                total += int(along[before[0], before[1], after[1]])
             else:
-                total += int(spans[1][before[1], before[0], after[0]])
+                total += int(down[before[1], before[0], after[0]])
             entered_count += abs(before[0] - after[0]) + abs(before[1] - after[1])
         if best is not None and total * best.count >= best.total * entered_count:
             return best
@@ -81,12 +81,8 @@ def best_route(costs: np.ndarray, start: Cell, goal: Cell, moves: int, spent: in
         num, den = total, entered_count
 
 
-def _spans(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cost of entered cells of moves along rows [row from to] and along columns [column from to]."""
-    return _row_spans(costs), _row_spans(costs.T)
-
-
 def _row_spans(costs: np.ndarray) -> np.ndarray:
+    """Cost of entered cells of moves along rows [row from to]; of the transposed costs, along columns [column from to]."""
     sums = np.concatenate([np.zeros((len(costs), 1), dtype=np.int64), costs.cumsum(axis=1)], axis=1)
     right = sums[:, None, 1:] - sums[:, 1:, None]
     left = sums[:, :-1, None] - sums[:, None, :-1]

@@ -52,8 +52,8 @@ class ProtocolTable:
     def write(self, facts: Mapping[str, bool]) -> str:
         """A context with a line, or a word, for every item in the order of the catalogue."""
         if self.compact:
-            return " ".join(f"{name}={_word(facts.get(name))}" for name in self.items)
-        return "\n".join(f"- {BY_NAME[name].title}: {_phrase(facts.get(name))}" for name in self.items)
+            return " ".join(f"{name}={_WORDS[facts.get(name)]}" for name in self.items)
+        return "\n".join(f"- {BY_NAME[name].title}: {_PHRASES[facts.get(name)]}" for name in self.items)
 
     def words(self) -> tuple[str, ...]:
         """Every compact fact, and what feedback calls a wanted item."""
@@ -70,13 +70,7 @@ class ProtocolTable:
         return [(name, fact) for name, fact in said if name in self.items]
 
 
-def _word(fact: bool | None) -> str:
-    return UNKNOWN if fact is None else "yes" if fact else "no"
-
-
-def _phrase(fact: bool | None) -> str:
-    return "unknown" if fact is None else "required" if fact else "not required"
-
-
+_WORDS = {True: "yes", False: "no", None: UNKNOWN}
+_PHRASES = {True: "required", False: "not required", None: "unknown"}
 _NAMES = {item.title: item.name for item in ITEMS}
 _TITLES = "|".join(sorted(_NAMES, key=len, reverse=True))

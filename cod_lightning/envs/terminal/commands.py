@@ -32,10 +32,7 @@ def ls(session: Session, arguments: list[str]) -> str:
     flags, _, places = options(here, "ls", arguments, "laAh1RtrSF")
     shown: list[str] = []
     for place in places or ["."]:
-        path = here.resolve(place)
-        node = here.find(path)
-        if node is None:
-            raise ShellError(here.words("ls", "cannot access", place, MISSING), 2)
+        _, node = here.look(place, "ls", "cannot access", 2)
         if len(places) > 1 and isinstance(node, Folder):
             shown.append(f"{place}:")
         entries = list(node.entries.items()) if isinstance(node, Folder) else [(place, node)]
@@ -119,10 +116,7 @@ def chmod(session: Session, arguments: list[str]) -> str:
     if not re.fullmatch(r"[0-7]{3}", mode):
         raise ShellError(f"chmod: invalid mode: '{rest[0][:20]}' (three octal digits are expected)")
     for place in rest[1:]:
-        path = here.resolve(place)
-        node = here.find(path)
-        if node is None:
-            raise ShellError(here.words("chmod", "cannot access", place, MISSING))
+        path, node = here.look(place, "chmod", "cannot access")
         here.check_writable(path, "chmod")
         _set_mode(here, path, node, mode, "R" in flags)
     return ""
@@ -175,10 +169,7 @@ def _targets(here: Machine, name: str, places: list[str]) -> list[tuple[Path, No
         raise ShellError(here.words(name, "cannot create regular file", places[-1], NO_FOLDER))
     found: list[tuple[Path, Node, Path]] = []
     for place in places[:-1]:
-        path = here.resolve(place)
-        node = here.find(path)
-        if node is None:
-            raise ShellError(here.words(name, "cannot stat", place, MISSING))
+        path, node = here.look(place, name, "cannot stat")
         target = (*last, path[-1]) if isinstance(into, Folder) else last
         if isinstance(node, Folder) and target[: len(path)] == path:
             raise ShellError(f"{name}: cannot put a directory, '{path[-1]}', into itself")

@@ -151,6 +151,14 @@ class Machine:
             node = found
         return node
 
+    def look(self, place: str, command: str, verb: str, code: int = 1) -> tuple[Path, Node]:
+        """The path of what was typed and what lies there; raises the command's error where nothing does."""
+        path = self.resolve(place)
+        node = self.find(path)
+        if node is None:
+            raise ShellError(self.words(command, verb, place, MISSING), code)
+        return path, node
+
     def glob(self, pattern: str) -> list[str]:
         """Existing paths that match, in the form of the pattern; patterns with `[*]` for quoted letters. Bounded.
 

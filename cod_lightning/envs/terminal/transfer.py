@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.terminal.machine import (
     EXISTS,
-    MISSING,
     NO_FOLDER,
     Folder,
     Machine,
@@ -183,10 +182,7 @@ def _place(
         raise ShellError(target.words(name, "target", where, NO_FOLDER))
     for place in places:
         place = _home_of(source, place)
-        path = source.resolve(place)
-        node = source.find(path)
-        if node is None:
-            raise ShellError(source.words(name, "cannot open", place, MISSING))
+        path, node = source.look(place, name, "cannot open")
         if isinstance(node, Folder) and not recursive:
             raise ShellError(f"{name}: {place[:100]}: not a regular file (folders need -r)")
         nodes: list[tuple[Path, Node]] = [((*last, path[-1]) if into else last, node)]
