@@ -1,5 +1,6 @@
 """A policy whose weights are somewhere else: behind a chat endpoint. Here it has only a tokenizer, to count by."""
 
+import copy
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -18,7 +19,7 @@ class EndpointModel(PreTrainedModel):
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         super().__init__(PreTrainedConfig())
-        self._tokenizer = tokenizer
+        self._tokenizer = copy.deepcopy(tokenizer)  # to split special tokens once is to split them ever after
 
     def spell(self, text: str) -> tuple[int, ...]:
         """Token ids of the text; a special token that is spelled in it counts as the letters that it is."""

@@ -116,6 +116,16 @@ def test_lengths_are_counted_in_bytes_or_in_the_endpoints_own_tokens(tmp_path):
     assert tokenizer.convert_tokens_to_ids("<|im_end|>") not in ids
 
 
+def test_a_response_that_is_spelled_in_letters_leaves_the_tokens_of_prompts_whole():
+    policy = EndpointPolicy()
+    tokenizer = policy.tokenizer(())
+    prompt = "<|user|>up<|end|>"
+    before = tokenizer.backend_tokenizer.encode(prompt).ids
+    assert len(policy.model(tokenizer).spell(prompt)) == len(prompt)
+    assert tokenizer.backend_tokenizer.encode(prompt).ids == before
+    assert len(before) == 4
+
+
 def test_a_tokenizer_that_is_not_there_and_a_window_of_nothing_are_named():
     with pytest.raises(DataError, match=r"model\.policy\.tokenizer_path is nowhere/at/all"):
         EndpointPolicy(tokenizer_path="nowhere/at/all").tokenizer(())

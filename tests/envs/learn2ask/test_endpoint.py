@@ -160,8 +160,9 @@ def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing_and_a_wro
         def close(self):
             pass
 
+    chat = SimpleNamespace(unknown_word=lambda text: "")
     sampler = SimpleNamespace(
-        engine=None, open=lambda identity, messages: dialogue, deadlines=Deadlines(), liveness=Liveness(), chat=None
+        engine=None, open=lambda identity, messages: dialogue, deadlines=Deadlines(), liveness=Liveness(), chat=chat
     )
     dialogue = Dialogue()
     dialogue.identity, dialogue.sampler = "x", sampler
