@@ -21,14 +21,15 @@ def check_numbers(lr: float, token_budget: int, gradient_clip_val: float | None,
 
 def check_terms(terms: Sequence[LossTerm], scorers: Mapping[str, Scorer]) -> None:
     """Raise `ConfigError` for terms of a model that is not there, and for models that no term needs."""
-    needed = {name for term in terms for name in term.needs}
+    needed = {name: type(term).__name__ for term in terms for name in term.needs}
     if REFERENCE in scorers:
         expected = "another name, since reference is the policy as it was when training began"
         raise ConfigError("model.scorers", REFERENCE, expected, "Rename it.")
-    if unknown := sorted(needed - {REFERENCE, *scorers}):
+    if unknown := sorted(needed.keys() - {REFERENCE, *scorers}):
         expected = f"reference or a key of model.scorers ({', '.join(sorted(scorers)) or 'none'})"
-        raise ConfigError("model.terms.KL.to", unknown[0], expected, "Add the model under model.scorers.")
-    if unused := sorted(set(scorers) - needed):
+        term = f"model.terms.{needed[unknown[0]]}"
+        raise ConfigError(term, unknown[0], expected, "Add the model under model.scorers.")
+    if unused := sorted(set(scorers) - needed.keys()):
         raise ConfigError("model.scorers", unused[0], "a name that a term of model.terms needs", "Leave it out.")
     names = [term.logged_as for term in terms if term.logged_as]
     if twice := sorted({name for name in names if names.count(name) > 1}):

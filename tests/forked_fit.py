@@ -1,6 +1,7 @@
 """A short `fit` in a forked child, which tests kill, stop and start again, and what it left."""
 
 import csv
+import json
 import os
 import sys
 import traceback
@@ -22,6 +23,13 @@ SMALL = [
 ]
 EVERY = ("--checkpoint_every", "1")
 NUM_UPDATES = 8
+
+
+def with_a_teacher(folder: Path) -> list[str]:
+    """Arguments for reverse KL to the policy in that folder, which a `CheckpointScorer` reads."""
+    term = {"class_path": "cod_lightning.objective.terms.KL", "init_args": {"coefficient": 0.5, "to": "teacher"}}
+    scorer = {"class_path": "cod_lightning.training.scorers.CheckpointScorer", "init_args": {"path": str(folder)}}
+    return ["--model.terms", json.dumps([term]), "--model.scorers", json.dumps({"teacher": scorer})]
 
 
 def start(folder: Path, *more: str, before: Callable[[], None] = lambda: None) -> int:

@@ -17,6 +17,7 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
 from modules import GRPOModule
 from tests.forked import on_ranks
+from tests.forked_fit import with_a_teacher
 from tests.soak.rank_stops import soak
 
 pytestmark = [
@@ -71,22 +72,33 @@ def weights(folder):
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory):
+def teacher(tmp_path_factory):
+    """Arguments for the distance from a policy that another run exported."""
+    folder = tmp_path_factory.mktemp("teacher")
+    run(folder / "run", None, "--data.suites", "null")
+    argv = ["export", "--ckpt_path", str(folder / "run" / "checkpoints" / "last.ckpt"), "--out", str(folder / "policy")]
+    assert on_ranks(1, partial(main, argv), folder / "out") == [0]
+    return with_a_teacher(folder / "policy")
+
+
+@pytest.fixture(scope="module")
+def one(teacher, tmp_path_factory):
     """A run on one rank, with its evaluation."""
     folder = tmp_path_factory.mktemp("one") / "run"
-    run(folder, None, "--data.suites", SUITE)
+    run(folder, None, "--data.suites", SUITE, *teacher)
     return folder
 
 
 @pytest.fixture(scope="module", params=["ddp", "fsdp2"])
-def two(request, tmp_path_factory):
+def two(request, teacher, tmp_path_factory):
     """The same run on two."""
     folder = tmp_path_factory.mktemp(request.param) / "run"
-    run(folder, request.param, "--data.suites", SUITE)
+    run(folder, request.param, "--data.suites", SUITE, *teacher)
     return request.param, folder
 
 
 def test_two_ranks_log_what_one_does(one, two):
+    assert any(float(row["train/divergence_teacher"] or 0) > 0 for row in rows(one))
     for ours, theirs in zip(rows(one), rows(two[1]), strict=True):
         assert ours.keys() == theirs.keys()
         for name, value in ours.items():
@@ -130,12 +142,12 @@ def test_what_all_ranks_held_out_is_in_one_file_and_what_they_trained_on_in_one_
     assert len(lines) == 9
 
 
-def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit(two, tmp_path):
+def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit(two, teacher, tmp_path):
     strategy, whole = two
     folder = tmp_path / "run"
-    run(folder, strategy, "--data.suites", "null", killed=True)
+    run(folder, strategy, "--data.suites", "null", *teacher, killed=True)
     assert read_checkpoint(folder / "checkpoints" / "last.ckpt").global_step == STOPPED_AT
-    run(folder, strategy, "--data.suites", "null", "--ckpt_path", "last")
+    run(folder, strategy, "--data.suites", "null", *teacher, "--ckpt_path", "last")
     assert rows(folder) == rows(whole)
     ours, theirs = weights(folder), weights(whole)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

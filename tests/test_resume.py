@@ -12,8 +12,11 @@ import pytest
 import torch
 
 from callbacks.checkpoints import RunCheckpoint
+from cod_lightning.cli import main
 from cod_lightning.forward.packed import PackedForward
+from cod_lightning.training.scorers import CheckpointScorer
 from modules import GRPOModule
+from tests.forked import on_ranks
 from tests.forked_fit import (
     EVERY,
     NUM_UPDATES,
@@ -24,6 +27,7 @@ from tests.forked_fit import (
     in_update,
     metrics,
     said,
+    with_a_teacher,
 )
 from tests.soak.train_kills import soak
 
@@ -66,6 +70,18 @@ def noting_draws(folder: Path, then: Callable[[], None] = lambda: None) -> Calla
     return before
 
 
+def noting_scores(folder: Path) -> None:
+    """Every batch that a teacher scores leaves a letter in a file."""
+    score = CheckpointScorer.score
+
+    def noting(self, rows, forward):
+        with folder.with_suffix(".scored").open("a") as file:
+            file.write("x")
+        return score(self, rows, forward)
+
+    CheckpointScorer.score = noting
+
+
 def draws(folder: Path) -> list[str]:
     return [(folder.parent / f"{folder.name}.draw{update}").read_text() for update in range(NUM_UPDATES)]
 
@@ -84,6 +100,21 @@ def test_killed_after_every_update_a_run_goes_on_bit_for_bit(whole, tmp_path):
         assert checkpoint(folder)["global_step"] == update
     assert fit(folder, *EVERY, "--ckpt_path", "last") == 0, said(folder)
     assert_the_same(folder, whole)
+
+
+def test_killed_in_the_middle_of_a_rollout_the_log_probs_of_a_teacher_go_on_too(whole, tmp_path):
+    made = ["export", "--ckpt_path", str(whole / "checkpoints" / "last.ckpt"), "--out", str(tmp_path / "teacher")]
+    assert on_ranks(1, lambda: main(made), tmp_path / "out") == [0]
+    teacher = with_a_teacher(tmp_path / "teacher")
+    straight, folder = tmp_path / "straight", tmp_path / "run"
+    assert fit(straight, *EVERY, *teacher) == 0, said(straight)
+    assert fit(folder, *EVERY, *teacher, before=killed_after(3)) == -signal.SIGKILL
+    assert fit(folder, *EVERY, *teacher, "--ckpt_path", "last", before=lambda: noting_scores(folder)) == 0, said(folder)
+    assert_the_same(folder, straight)
+    assert any(float(row["train/divergence_teacher"] or 0) > 0 for row in metrics(folder))
+    assert folder.with_suffix(".scored").read_text() == "xx", (
+        "updates 3 and 4 had one rollout, which was scored before the kill"
+    )
 
 
 @pytest.fixture(scope="module")

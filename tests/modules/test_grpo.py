@@ -267,7 +267,7 @@ def test_a_window_longer_than_the_pack_is_refused_before_any_rollout(tmp_path):
         (lambda: EntropyBonus(coefficient=0.0), "terms.EntropyBonus.coefficient is 0"),
         (
             lambda: GRPOModule(TinyPolicy(), terms=[KL(to="teacher")]),
-            "terms.KL.to is teacher; expected reference or a key",
+            "terms.KL is teacher; expected reference or a key",
         ),
         (
             lambda: GRPOModule(TinyPolicy(), scorers={"teacher": CheckpointScorer("x")}),
