@@ -2,6 +2,7 @@
 
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ def locked(folder: Path, key: str, what: str) -> Iterator[None]:
     if _later_rank():
         yield
         return
+    check_folder(folder, key)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / LOCK
     lock = FileLock(file)
@@ -42,6 +44,19 @@ def locked(folder: Path, key: str, what: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def check_folder(folder: Path, key: str) -> None:
+    """Raise `ConfigError` unless the folder, the value of `key`, can be written, or made where it is missing."""
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir():
+        expected = "a folder" if there == folder else f"a folder, and {there} is a file"
+        raise ConfigError(key, folder, expected, "Name another one.")
+    try:
+        tempfile.TemporaryDirectory(dir=there).cleanup()
+    except OSError as error:
+        expected = f"a folder that can be written ({error.strerror} in {there})"
+        raise ConfigError(key, folder, expected, "Name another one.") from error
 
 
 def held(folder: Path) -> bool:

@@ -10,6 +10,8 @@ from cod_lightning.models.base import Policy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, Task
 
+_LARGEST_PACK = 10_000
+
 
 def check_sizes(
     pack_size: int, group_size: int, packs: int, updates: int, rollouts: int, val_packs: int, max_new_tokens: int
@@ -26,6 +28,9 @@ def check_sizes(
     ):
         if value < least:
             raise ConfigError(f"data.{key}", value, f"at least {least}, since {why}", f"Set it to {least} or more.")
+    if pack_size > _LARGEST_PACK:
+        expected = f"at most {_LARGEST_PACK:,}, since a pack is drawn, played and kept whole"
+        raise ConfigError("data.pack_size", pack_size, expected, "`deploy` lives through any number of tasks.")
     if packs % updates:
         nearest = next(d for d in range(updates, 0, -1) if packs % d == 0)
         raise ConfigError(

@@ -9,10 +9,21 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import LOCK, locked
+from cod_lightning.folder_lock import LOCK, check_folder, locked
 
 HOLD = "import sys, time; from pathlib import Path; from cod_lightning.folder_lock import locked\n"
 HOLD += "with locked(Path(sys.argv[1]), 'key', 'fit'):\n    print('held', flush=True); time.sleep(60)"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("file", "expected a folder"), ("file/in", "and .*/file is a file"), ("/proc/x", "in /proc")]
+)
+def test_a_place_that_cannot_be_a_folder_is_refused_and_nothing_is_left_there(tmp_path, name, told):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=f"--state is .*{told}.*Name another one"):
+        check_folder(tmp_path / name, "--state")
+    check_folder(tmp_path / "new" / "run", "--state")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.fixture

@@ -5,6 +5,9 @@
 becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition comes first, typed overrides later, and
 `--print_config` shows (and reloads as) the result.
 
+Short forms are spelled out first: `env=levers`, `--env levers` and `--data.env levers` choose the shipped world, `env=shop.Shop`
+the class, and `data.env.max_turns=3` is `--data.env.max_turns 3`.
+
 `in_domain` among `data.suites` stands for the contents of `configs/suite/in_domain.yaml`. Such a file holds one suite, or a list of
 them. Its `env` may be the name of a shipped world; a suite without a `name` has that of its file.
 """
@@ -25,7 +28,18 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.scratch import scratch_prefix
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
-_FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "--trust")
+_FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots")
+CLASS_KEYS = {
+    "env": "data.env",
+    "context": "data.context",
+    "engine": "data.engine",
+    "plan": "data.plan",
+    "source": "data.source",
+    "loss": "model.loss",
+    "credit": "model.credit",
+    "baseline": "model.baseline",
+}
+"""Group -> the key whose class its files choose."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,11 @@ def suite_names() -> list[str]:
     return sorted(path.stem for folder in config_folders() for path in (folder / "suite").glob("*.yaml"))
 
 
+def choices_of(group: str) -> list[str]:
+    """Names of the files of a config group."""
+    return sorted(path.stem for folder in config_folders() for path in (folder / group).glob("*.yaml"))
+
+
 def find_config(name: str, key: str = "--config") -> Path:
     """The file that `name`, the value of `key`, means: a path, or a shipped config with or without `.yaml`."""
     return _find(name, key, "", config_names(), "a file")
@@ -90,9 +109,10 @@ def _content(path: Path, key: str, name: object) -> Any:
 
 def expand(argv: Sequence[str]) -> Expanded:
     """Compose every `--config` file with the group choices (`env=levers`), and spell out the suites that it names."""
-    choices, others = split_choices(argv)
+    choices, others = split_choices(spelled_out(argv))
     out: list[str] = []
     names: list[str] = []
+    _typed.clear()
     composed_any = False
     rest = iter(others)
     for arg in rest:
@@ -102,6 +122,7 @@ def expand(argv: Sequence[str]) -> Expanded:
             continue
         path = find_config(value or next(rest, ""))
         names.append(path.stem)
+        _typed[str(path)] = path.read_text(errors="replace")
         content = _content(path, "--config", path)
         composes = isinstance(content, dict) and "defaults" in content
         composed_any |= composes
@@ -116,6 +137,61 @@ def expand(argv: Sequence[str]) -> Expanded:
         expected = "a --config with a defaults: list to apply it to"
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
     return Expanded(out, tuple(names))
+
+
+def spelled_out(argv: Sequence[str]) -> list[str]:
+    """The command line with `GROUP=CHOICE` for what is shipped, and `--KEY=VALUE` for every other key."""
+    groups = {path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()}
+    of_key = {key: group for group, key in CLASS_KEYS.items()}
+    out: list[str] = []
+    rest = list(argv)
+    while rest:
+        arg = rest.pop(0)
+        name, is_assigned, value = arg.partition("=")
+        key = name.removeprefix("--")
+        group = key if key in CLASS_KEYS else of_key.get(key)
+        has_value = is_assigned or (
+            name.startswith("-") and name not in _FLAGS_WITHOUT_VALUE and rest[:1] and rest[0][:2] != "--"
+        )
+        if not is_assigned and has_value:
+            value = rest.pop(0)
+        if has_value and group is not None:
+            out.append(_choice(group, value, name))
+        elif name.startswith("-") or not is_assigned:
+            out += [arg] if is_assigned or not has_value else [arg, value]
+        else:
+            own = re.fullmatch(r"[A-Za-z_][\w.]*", name) and name not in groups and not name.startswith("hydra.")
+            out.append(f"--{arg}" if own else arg)
+    return out
+
+
+def _choice(group: str, value: str, name: str) -> str:
+    shipped = choices_of(group)
+    if value in shipped:
+        return f"{group}={value}"
+    if (
+        "." in value
+        or value in ("", "null")
+        or value[0] in "{["
+        or Path(value).is_file()
+        or f"{group}/{value}" in shipped
+    ):
+        return f"--{CLASS_KEYS[group]}={value}"
+    close = difflib.get_close_matches(value, shipped, n=1)
+    meant = f"Did you mean {close[0]}? " if close else ""
+    raise ConfigError(
+        name, value, f"one of {', '.join(shipped)}, a YAML file or a class path", f"{meant}Check the spelling."
+    )
+
+
+def line_of(key: str) -> str:
+    """The file of this command line that sets the key, as `FILE:LINE`; empty where none does."""
+    leaf = re.compile(rf"(?:^|[\s{{,]){re.escape(key.rpartition('.')[2])}\s*:")
+    for name, text in reversed(_typed.items()):
+        for number, line in enumerate(text.splitlines(), 1):
+            if leaf.search(line.partition("#")[0]):
+                return f"{name}:{number}"
+    return ""
 
 
 def split_choices(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -139,7 +215,7 @@ def chosen(argv: Sequence[str], flag: str = "--suites") -> list[str]:
             out.append(arg)
             continue
         named = yaml.safe_load(value if is_assigned else next(rest, ""))
-        names = [named] if isinstance(named, str) else named
+        names = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
         if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
             remedy = f"Write --suites '[{suite_names()[0]}]', for example."
             raise ConfigError(flag, named, "names of suites or of YAML files", remedy)
@@ -217,6 +293,8 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
     return Composed(plain, chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
 
 
+_typed: dict[str, str] = {}
+"""Config files of the command line by name, with their text: a parser may have gone to another folder."""
 _temporary: list["tempfile.TemporaryDirectory[str]"] = []
 
 

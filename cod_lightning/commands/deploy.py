@@ -16,7 +16,7 @@ from cod_lightning.commands.from_run import FromRunCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import locked
+from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.watchdog import Watchdog
@@ -45,6 +45,7 @@ class DeployCLI(FromRunCLI):
         """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
         if self.config.state is None:
             raise ConfigError("--state", "missing", "a folder for the agent", "Add --state DIR.")
+        check_folder(Path(self.config.state), "--state")
         if self.config.num_tasks < 0:
             raise ConfigError("--num_tasks", self.config.num_tasks, "at least 0", "10 is the default.")
         super().before_instantiate_classes()

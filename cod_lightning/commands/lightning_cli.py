@@ -24,7 +24,7 @@ from callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
-from cod_lightning.commands.parser import OneLine, program, refuse_absurd
+from cod_lightning.commands.parser import OneLine, check_seed, program, refuse_absurd
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.trainer_settings import (
     check_devices,
@@ -35,7 +35,7 @@ from cod_lightning.commands.trainer_settings import (
     settle_strategy,
 )
 from cod_lightning.errors import ConfigError
-from cod_lightning.folder_lock import held, locked
+from cod_lightning.folder_lock import check_folder, held, locked
 
 _NOISE = (
     ".*isinstance\\(treespec, LeafSpec\\).*",
@@ -95,6 +95,7 @@ class CodCLI(LightningCLI):
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
         refuse_absurd(self._own())
+        check_seed(self._own().get("seed_everything"))
         path = self._own().get("ckpt_path")
         if path is not None and path != LAST and not (path == AUTO and self.subcommand == "fit"):
             named(path)
@@ -114,6 +115,7 @@ class CodCLI(LightningCLI):
         if (threads := config.torch_threads) is not None:
             torch.set_num_threads(threads)
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
+        check_folder(self.root, "trainer.default_root_dir")
         config.trainer.default_root_dir = str(self.root)
         if (wanted := config.get("ckpt_path")) in (LAST, AUTO):
             found = newest(self.root / "checkpoints", needed=wanted == LAST)

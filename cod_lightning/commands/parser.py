@@ -1,5 +1,8 @@
 """How the command line answers a mistake in an option: in one line, by the name that the person typed."""
 
+import contextlib
+import difflib
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -7,9 +10,13 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
+from cod_lightning.commands.config_files import line_of
 from cod_lightning.errors import ConfigError
 
 _ABSURD = 2**64
+_UNKNOWN = re.compile(
+    r"[Uu]nrecognized arguments: --([\w.]+)|does not accept option '([\w.]+)'|Option '([\w.]+)' is not accepted"
+)
 
 
 class OneLine(ArgumentParser):
@@ -24,7 +31,23 @@ class OneLine(ArgumentParser):
             remedy = "Add --trust if you trust the run as you would a program."
             raise ConfigError("class_path", denied[1], expected, remedy)
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
-        self.exit(2, f"{parser.prog}: error: {one_line(message)} (For all options: {parser.prog} --help)\n")
+        self.exit(2, f"{parser.prog}: error: {one_line(message)} ({_remedy(parser, message)}{parser.prog} --help)\n")
+
+
+def _remedy(parser: ArgumentParser, message: str) -> str:
+    """What may have been meant by a key that is not there, and where a file sets it."""
+    if not (found := _UNKNOWN.search(message)):
+        return "For all options: "
+    wrong = next(filter(None, found.groups()))
+    known = [option.removeprefix("--") for option in parser._option_string_actions]
+    if named := re.search(r"given class_path '([^']+)'", message):
+        module, _, name = named[1].rpartition(".")
+        with contextlib.suppress(TypeError, ValueError):
+            known = list(inspect.signature(getattr(sys.modules.get(module), name, None)).parameters)  # pyright: ignore
+    close = difflib.get_close_matches(wrong, known, n=1)
+    meant = f"Did you mean {close[0]}? " if close else ""
+    at = line_of(wrong)
+    return f"{meant}{f'It stands in {at}. ' if at else ''}For all options: "
 
 
 def refuse_absurd(config: Any, key: str = "") -> None:
@@ -38,6 +61,12 @@ def refuse_absurd(config: Any, key: str = "") -> None:
         refuse_absurd(value, f"{key}.{name}".lstrip("."))
     if isinstance(config, int) and abs(config) >= _ABSURD:
         raise ConfigError(key, f"a number of {config.bit_length()} bits", "one between -2**64 and 2**64", "Correct it.")
+
+
+def check_seed(seed: object) -> None:
+    """Raise `ConfigError` for a seed that the libraries do not take; True draws one."""
+    if isinstance(seed, int) and not isinstance(seed, bool) and not 0 <= seed < 2**32:
+        raise ConfigError("seed_everything", seed, "between 0 and 4294967295", "1 is the default.")
 
 
 def one_line(message: str) -> str:

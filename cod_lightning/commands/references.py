@@ -45,13 +45,16 @@ class Measured:
 def run(argv: Sequence[str]) -> int:
     """Measure, print, and write where asked to."""
     parser = world_parser("references", "Measure random, memoryless, scripted and oracle play.", required=False)
-    parser.add_argument("--worlds", type=list[str] | None, default=None, help="Names from `worlds`; null for all.")
+    text = "Names from `worlds`, as in levers,grid_easy; null for all."
+    parser.add_argument("--worlds", type=list[str] | str | None, default=None, help=text)
     parser.add_argument("--num_packs", type=int, default=200, help="Packs for each world and policy.")
     parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
     text = "Share of the worlds that packs are drawn from."
     parser.add_argument("--split", type=Split, default=Split.TEST, help=text)
     parser.add_argument("--out", type=str | None, default=None, help="Write OUT.json and OUT.md as well.")
     options = parse_world(parser, argv)
+    if isinstance(options.worlds, str):
+        options.worlds = [name.strip() for name in options.worlds.split(",")]
     if options.num_packs < 2:
         expected = "at least 2, since intervals resample packs"
         raise ConfigError("--num_packs", options.num_packs, expected, "200 will do.")

@@ -63,6 +63,7 @@ def world_parser(command: str, description: str, *, required: bool = True) -> On
 
 def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     """Parsed arguments with shipped names replaced by their files; the world itself is built."""
+    argv = [re.sub(r"^(?:--)?(?:data\.)?(env(?:\.[\w.]+)?=)|^--data\.env\b", _env_flag, arg) for arg in argv]
     spelled = [
         _file(arg) if before == "--env" else f"--env={_file(arg[6:])}" if arg.startswith("--env=") else arg
         for before, arg in zip(["", *argv], argv, strict=False)
@@ -76,6 +77,11 @@ def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
         while seen is not None and not isinstance(seen, ConfigError):
             seen = seen.__cause__ or seen.__context__
         raise seen or error from error
+
+
+def _env_flag(found: re.Match[str]) -> str:
+    """`--env`, however it was spelled: `env=levers`, `data.env.max_turns=3`, `--data.env levers`."""
+    return f"--{found[1] or 'env'}"
 
 
 def _file(name: str) -> str:

@@ -1,10 +1,15 @@
 """A policy from any causal language model in Hugging Face form, local or from the hub."""
 
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
+from huggingface_hub import constants
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -69,9 +74,23 @@ def read_config(path: str, key: str) -> PreTrainedConfig:
         return AutoConfig.from_pretrained(path)
 
 
+def _hub_has_a_name() -> bool:
+    """Whether the hub's address can be found; a proxy finds it itself."""
+    if getproxies():
+        return True
+    try:
+        return bool(socket.getaddrinfo(urlsplit(constants.ENDPOINT).hostname, 443))
+    except OSError:
+        return False
+
+
 @contextmanager
 def _named(key: str, path: str) -> Iterator[None]:
     """Raise `DataError` with key and value where nothing can be read."""
+    offline = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = offline or not (
+        Path(path).is_dir() or _hub_has_a_name()
+    )  # half a minute of retries otherwise
     try:
         yield
     except (OSError, ValueError) as error:
@@ -80,3 +99,5 @@ def _named(key: str, path: str) -> Iterator[None]:
             f"{key} is {path}; expected a folder or hub name of a causal language model with a fast "
             f"tokenizer ({first}). Check the spelling, or the connection to the hub."
         ) from error
+    finally:
+        constants.HF_HUB_OFFLINE = offline

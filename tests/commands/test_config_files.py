@@ -3,7 +3,15 @@
 import pytest
 import yaml
 
-from cod_lightning.commands.config_files import config_names, expand, find_config
+from cod_lightning.commands.config_files import (
+    CLASS_KEYS,
+    choices_of,
+    config_names,
+    expand,
+    find_config,
+    line_of,
+    spelled_out,
+)
 from cod_lightning.errors import ConfigError
 
 
@@ -68,3 +76,52 @@ def test_a_file_that_cannot_be_read_or_composed_is_named(tmp_path, text, said):
 def test_a_config_without_a_name_says_what_there_is():
     with pytest.raises(ConfigError, match=r"--config is empty; expected a file, or one of .*quickstart"):
         expand(["--config"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["env=levers"], ["env=levers"]),
+        (["--env", "levers"], ["env=levers"]),
+        (["--env=levers"], ["env=levers"]),
+        (["--data.env", "levers"], ["env=levers"]),
+        (["data.env=levers"], ["env=levers"]),
+        (["env=shop.Shop"], ["--data.env=shop.Shop"]),
+        (["--env", "shop.Shop"], ["--data.env=shop.Shop"]),
+        (["--model.loss", "grpo"], ["loss=grpo"]),
+        (["--context", "my.Notebook"], ["--data.context=my.Notebook"]),
+        (["data.env.max_turns=3"], ["--data.env.max_turns=3"]),
+        (["model.lr=1e-4"], ["--model.lr=1e-4"]),
+        (["seed_everything=2"], ["--seed_everything=2"]),
+        (["model=tiny", "+strategy=ddp", "~data.env", "hydra.launcher.n_jobs=2"],) * 2,
+        (["--ckpt_path", "epoch=3.ckpt", "--profile", "env=levers"],) * 2,
+        (["--data.env.max_turns", "3", "--data.val_packs", "-3", "--config", "smoke"],) * 2,
+        (["--data.env", '{"class_path": "a.B"}'], ['--data.env={"class_path": "a.B"}']),
+    ],
+)  # fmt: skip
+def test_every_way_to_name_a_key_is_spelled_out_in_one(typed, meant):
+    assert spelled_out(typed) == meant
+
+
+def test_a_name_that_no_world_has_is_met_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"--env is levrs; expected one of .*\. Did you mean levers\?"):
+        spelled_out(["--env", "levrs"])
+
+
+def test_files_of_a_group_choose_the_class_of_its_key():
+    for group, key in CLASS_KEYS.items():
+        names = choices_of(group)
+        assert names
+        for name in names:
+            lines = find_config(f"{group}/{name}").read_text().splitlines()
+            assert lines[0] in (f"# @package {key}", f"# @package {key.rpartition('.')[0]}", "# @package _global_"), (
+                name
+            )
+
+
+def test_the_line_that_sets_a_key_is_found_in_the_file_that_was_typed(tmp_path):
+    (tmp_path / "own.yaml").write_text("# lrr: 1\nmodel:\n  lrr: 3\ntrainer: {devices: 1, max_epocs: 2}\n")
+    expand(["--config", "smoke", "--config", "own.yaml"])
+    assert line_of("model.lrr") == "own.yaml:3"
+    assert line_of("trainer.max_epocs") == "own.yaml:4"
+    assert line_of("nowhere") == ""

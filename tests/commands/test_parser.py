@@ -1,0 +1,51 @@
+"""Answers to keys that are not there, and to seeds that no library takes."""
+
+import pytest
+
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.parser import OneLine, check_seed
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import ConfigError
+
+
+def answered(capsys, *argv):
+    parser = OneLine(prog="x")
+    parser.add_argument("--num_packs", type=int, default=1)
+    parser.add_argument("--config", action="config")
+    parser.add_subclass_arguments(TextEnv, "env", required=False)
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(list(argv))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+LEVERS = "--env=cod_lightning.envs.levers.Levers"
+
+
+@pytest.mark.parametrize(
+    ("argv", "meant"),
+    [(["--num_packz=3"], "num_packs"), (["--nun_packs", "3"], "num_packs"), ([LEVERS, "--env.max_trns", "3"], "max_turns")],
+)  # fmt: skip
+def test_a_key_that_is_not_there_is_met_with_the_nearest_that_is(capsys, argv, meant):
+    assert f"Did you mean {meant}?" in answered(capsys, *argv)
+
+
+def test_a_key_like_no_other_gets_no_guess(capsys):
+    assert "Did you mean" not in answered(capsys, "--zzz", "3")
+
+
+def test_a_wrong_key_of_a_file_is_shown_with_its_line(capsys, tmp_path):
+    (tmp_path / "own.yaml").write_text("num_packs: 3\n# more\nnum_pakcs: 4\n")
+    expand(["--config", str(tmp_path / "own.yaml")])
+    answer = answered(capsys, "--config", str(tmp_path / "own.yaml"))
+    assert "Did you mean num_packs?" in answer
+    assert f"It stands in {tmp_path / 'own.yaml'}:3." in answer
+    assert answer.count("\n") == 1
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_that_no_library_takes_is_refused(seed):
+    with pytest.raises(ConfigError, match=f"seed_everything is {seed}; expected between 0 and 4294967295"):
+        check_seed(seed)
+    for good in (0, 2**32 - 1, True, None):
+        check_seed(good)
