@@ -36,7 +36,7 @@ commands:
   references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side (--plots: also PNG and SVG)
 
-  COMMAND --help              every key with its default
+  COMMAND --help              its keys; fit --help model: every key of a group, with its default
   COMMAND ... --print_config  the resolved config, which can be given to --config again
 
 examples:

@@ -1,5 +1,6 @@
 """The command line: light where it can be, and plain words for every mistake."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -155,6 +156,27 @@ def test_help_calls_a_command_by_the_name_that_was_typed(capsys, monkeypatch):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["warm_start", "--help"])
     assert capsys.readouterr().out.startswith("usage: cod-lightning warm_start ")
+
+
+def test_the_help_of_a_command_fits_a_screen_and_points_to_groups(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["fit", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 30
+    assert max(map(len, lines)) < 120
+    assert [line.split()[-1] for line in lines if "fit --help" in line] == ["trainer", "model", "data"]
+
+
+def test_help_on_a_group_or_a_key_shows_all_of_it_and_nothing_else(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["fit", "--help", "data.deadlines"])
+    shown = re.findall(r"^--([\w.]+)", capsys.readouterr().out, re.MULTILINE)
+    assert "data.deadlines.turn_s" in shown
+    assert all(name.startswith("data.deadlines") for name in shown)
+    code, line = fails(capsys, "fit", "--help", "modle")
+    assert code == 2
+    assert "--help is modle" in line
+    assert "Did you mean model?" in line
 
 
 def test_a_misspelt_config_is_answered_with_the_nearest(capsys):

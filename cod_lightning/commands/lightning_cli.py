@@ -1,9 +1,13 @@
 """LightningCLI with the keys and folders of this project; `fit` and its siblings and the warm start build on it."""
 
+import difflib
 import gc
 import logging
 import os
+import textwrap
 import warnings
+from argparse import SUPPRESS, Action
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +28,7 @@ from callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
+from cod_lightning.commands.config_files import CLASS_KEYS
 from cod_lightning.commands.parser import OneLine, check_seed, program, refuse_absurd
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.trainer_settings import (
@@ -52,7 +57,40 @@ _NOISE = (
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
-    """Lightning's parser with errors of one line."""
+    """Lightning's parser with errors of one line and help that fits a screen."""
+
+    about = ""
+    """What `--help` is about: a group of keys or a key; empty for the command."""
+
+    def format_help(self) -> str:
+        """The command's own keys and groups of keys, or every key of what is asked `about`."""
+        keys = [
+            action
+            for action in self._actions
+            if action.option_strings and action.help != SUPPRESS and " " not in action.option_strings[-1]
+        ]
+        names = [action.option_strings[-1].removeprefix("--").removesuffix("+") for action in keys]
+        if not self.about:
+            groups = Counter(name.partition(".")[0] for name in names if "." in name)
+            own = [action for action, name in zip(keys, names, strict=True) if "." not in name and name not in groups]
+            lines = [
+                f"  --{group + '.*':<24} {count} keys: {self.prog} --help {group}" for group, count in groups.items()
+            ]
+            head = f"usage: {self.prog} [--config NAME_OR_FILE] [GROUP=CHOICE ...] [KEY=VALUE ...]\n\nkeys:\n"
+            shipped = (
+                f"\nshipped choices: {', '.join(CLASS_KEYS)}, as in credit=discounted; env=my.World names a class\n"
+            )
+            return head + "\n".join([*(_in_a_line(action) for action in own), *lines]) + "\n" + shipped
+        chosen = [a for a, name in zip(keys, names, strict=True) if f"{name}.".startswith(f"{self.about}.")]
+        if not chosen:
+            expected = "a group of keys or a key of this command"
+            close = difflib.get_close_matches(self.about, [*names, *(name.partition(".")[0] for name in names)], n=1)
+            meant = f"Did you mean {close[0]}? " if close else ""
+            raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
+        formatter = self._get_formatter()
+        formatter.add_arguments(chosen)
+        more = "Keys of a class: --KEY.help CLASS_PATH, where a --KEY.help is listed."
+        return f"{formatter.format_help()}\n{more}\n"
 
 
 class CodCLI(LightningCLI):
@@ -168,6 +206,7 @@ class CodCLI(LightningCLI):
 def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[str], *, execute: bool = True) -> Any:
     """Instantiate a CLI with this project's defaults."""
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    OneLineParser.about = help_topic(argv)
     if not gc.get_freeze_count():
         gc.freeze()  # half a million objects of libraries, which every full collection would look through again
     with handlers_kept():
@@ -189,6 +228,20 @@ def start(cli: type[CodCLI], module: type[Any], data: type[Any], argv: Sequence[
             args=list(argv),
             run=execute,
         )
+
+
+def _in_a_line(action: Action) -> str:
+    """The option and the first sentence of its help."""
+    flag = ", ".join(action.option_strings)
+    text = " ".join((action.help or "").split()).partition(". ")[0].partition(" (type:")[0].rstrip(".")
+    return f"  {flag:<26} {textwrap.shorten(text, 88, placeholder=' ...')}"
+
+
+def help_topic(argv: Sequence[str]) -> str:
+    """What stands behind `--help`, as in `fit --help model`."""
+    asked = next((i for i, arg in enumerate(argv) if arg in ("-h", "--help")), None)
+    topic = "" if asked is None else next(iter(argv[asked + 1 :]), "")
+    return topic.removeprefix("--")
 
 
 def quieten() -> None:
