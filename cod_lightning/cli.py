@@ -32,6 +32,7 @@ commands:
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
   context      log, show, diff, revert: the context of a deployed agent
   worlds       list the shipped worlds
+  check        say what breaks a rule of the contract in a world or context of your own
   play         play a pack in the terminal: you are the policy
   references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side (--plots: also PNG and SVG)
@@ -49,7 +50,19 @@ examples:
 _LIGHTNING = ("fit", "validate", "test", "predict")
 _MODULES = dict.fromkeys(_LIGHTNING, "train") | {
     name: name
-    for name in ("plan", "warm_start", "export", "deploy", "context", "worlds", "play", "references", "report", "sweep")
+    for name in (
+        "plan",
+        "warm_start",
+        "export",
+        "deploy",
+        "context",
+        "worlds",
+        "check",
+        "play",
+        "references",
+        "report",
+        "sweep",
+    )
 }
 """Command -> the module of `commands` with its `run`."""
 

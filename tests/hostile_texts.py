@@ -33,6 +33,9 @@ class HostileLevers(Levers):
         super().__init__(protocol=protocol)
         self.name = f"levers {ENCODABLE}"
 
+    def words(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*super().words(), *ENCODABLE.split()))) if super().words() else ()
+
     @property
     def rules(self) -> str:
         return f"{super().rules} {ENCODABLE}"

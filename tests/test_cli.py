@@ -208,7 +208,8 @@ def test_a_foreign_checkpoint_and_a_file_that_is_none_are_refused(capsys, tmp_pa
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(capsys, tmp_path):
-    (tmp_path / "config.yaml").write_text("")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
     arguments = ["fit", "--config", "quickstart", "--warm_start", "null", "--trainer.default_root_dir", str(tmp_path)]
     code, line = fails(capsys, *arguments)
     assert code == 2
@@ -236,9 +237,10 @@ def test_later_config_files_win(tmp_path):
 
 def test_a_users_config_may_build_on_shipped_groups(tmp_path):
     (tmp_path / "mine.yaml").write_text("defaults:\n  - env: levers\n  - _self_\ndata: {pack_size: 6}\n")
-    composed = yaml.safe_load(Path(expand(["--config", "mine.yaml", "data.pack_size=8"]).argv[1]).read_text())
+    argv = expand(["--config", "mine.yaml", "data.pack_size=8"]).argv
+    composed = yaml.safe_load(Path(argv[1]).read_text())
     assert composed["data"]["env"]["class_path"] == "cod_lightning.envs.levers.Levers"
-    assert composed["data"]["pack_size"] == 8
+    assert (composed["data"]["pack_size"], argv[2:]) == (6, ["--data.pack_size=8"])
 
 
 class Stopped(Exception):

@@ -15,7 +15,7 @@ class Recorded(ItemDataModule):
 
     def __init__(self, batch: Batch, chat: Chat, count: int) -> None:
         super().__init__()
-        self.batch, self.chat, self.count, self.seed, self.max_staleness = batch, chat, count, 1, 0
+        self.batch, self._chat, self.count, self.seed, self.max_staleness = batch, chat, count, 1, 0
 
     def train_dataloader(self) -> SizedItems:
         """As many updates as are measured."""

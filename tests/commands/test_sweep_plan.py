@@ -32,7 +32,7 @@ def test_a_cell_leaves_its_warm_start_s_evaluation_to_the_job_that_all_share(job
     warm, _, fit, *_ = jobs
     assert fit.record.warm_start == warm.folder.name
     assert fit.config["data"]["suites"][0]["warm_start_temperatures"] == []
-    assert warm.config["data"]["suites"][0]["warm_start_temperatures"] == [0.3, 1.0]
+    assert warm.config["data"]["suites"][0]["warm_start_temperatures"] == [0.0, 0.3, 1.0]
     assert warm.config["data"]["suites"][0]["controls"] == []
     assert set(warm.config["model"]) == {"policy"}
 

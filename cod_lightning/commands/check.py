@@ -1,0 +1,82 @@
+"""`check`: play a world, and rewrite a context, by hands that need no model, and say what breaks a rule of the contract."""
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import yaml
+from rich.table import Table
+from rich.text import Text
+
+from cod_lightning.commands.config_files import composed, find_config
+from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.contexts import ContextMechanism, default_mechanism
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.conformance import Verdict, check_context, check_world
+from cod_lightning.terminal import Screen
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print a verdict on each rule; 1 if one is broken."""
+    parser = world_parser("check", "Play a world and say what breaks a rule of its contract.", required=False)
+    text = "A context mechanism to check, by its class path. Its parameters follow as --context.KEY VALUE."
+    parser.add_subclass_arguments(ContextMechanism, "context", required=False, help=text)
+    parser.add_argument(
+        "--config", type=str | None, default=None, help="Check the world and the context of this config."
+    )
+    parser.add_argument("--num_packs", type=int, default=100, help="Packs that each reference plays.")
+    parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
+    options = parse_world(parser, _of_config(argv))
+    for key, value, least in (("num_packs", options.num_packs, 2), ("pack_size", options.pack_size, 2)):
+        if value < least:
+            raise ConfigError(f"--{key}", value, f"at least {least}", "Leave it out for the default.")
+    if options.env is None and options.context is None:
+        raise ConfigError("--env", "missing", "a world, a context (--context) or a --config", "See `worlds`.")
+    screen, num_broken = Screen(), 0
+    if options.env is not None:
+        mechanism = options.context or default_mechanism(compact=bool(options.env.words()))
+        found = check_world(options.env, mechanism, options.num_packs, options.pack_size)
+        num_broken += _shown(screen, f"world {options.env.name}", found)
+    if options.context is not None:
+        num_broken += _shown(screen, f"context {type(options.context).__name__}", check_context(options.context))
+    screen.print(f"{num_broken} rules are broken." if num_broken else "No rule is broken.")
+    return min(1, num_broken)
+
+
+def _of_config(argv: Sequence[str]) -> list[str]:
+    """The command line with the world and the context of `--config`, where it does not name its own."""
+    names = [value for flag, value in pairwise(argv) if flag == "--config"]
+    names += [arg.partition("=")[2] for arg in argv if arg.startswith("--config=")]
+    more: list[str] = []
+    for name in names[-1:]:
+        path = find_config(name)
+        plain: Any = yaml.safe_load(path.read_text())
+        data = (composed(path, []).plain if "defaults" in plain else plain).get("data", {})
+        more = [
+            f"--{key}={json.dumps(data[key])}" for key in ("env", "context") if data.get(key) and not _typed(key, argv)
+        ]
+    return [*more, *argv]
+
+
+def _typed(key: str, argv: Sequence[str]) -> bool:
+    return any(arg.partition("=")[0] in (f"--{key}", key) for arg in argv)
+
+
+def _shown(screen: Screen, title: str, verdicts: Any) -> int:
+    """Print verdicts as they come; how many are broken."""
+    num_broken = 0
+    screen.print(Text(title, style="bold"))
+    for one in verdicts:
+        num_broken += bool(one.broken)
+        screen.print(_row(one))
+    return num_broken
+
+
+def _row(one: Verdict) -> Table:
+    table = Table.grid(padding=(0, 1))
+    mark = Text("broken", style="red") if one.broken else Text("ok    ", style="green")
+    table.add_row(mark, Text(one.rule).append(f": {one.remark}" if one.remark else "", "dim"))
+    for example in one.broken:
+        table.add_row("", Text(example, style="red"))
+    return table

@@ -1,0 +1,243 @@
+"""Every rule of the contract is broken on purpose by one world or context, and found."""
+
+import random
+import time
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts.base import ContextUpdate, TextState
+from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.world import LeverTask
+from cod_lightning.evaluation.conformance import check_context, check_world
+from cod_lightning.types import Split
+
+
+def broken(world):
+    found = check_world(world, HintContext("compact"), num_packs=6, pack_size=3)
+    return {verdict.rule: verdict.broken for verdict in found if verdict.broken}
+
+
+class Impure(Levers):
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        return super().sample_pack(
+            split=split, index=index, num_tasks=num_tasks, seed=random.SystemRandom().randrange(9**9)
+        )
+
+
+class OneSplit(Levers):
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        return super().sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=seed)
+
+
+class OneShort(Levers):
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        return super().sample_pack(split=split, index=index, num_tasks=max(1, num_tasks - 1), seed=seed)
+
+
+class Chatty(Levers):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed, options=options)[0], {"hint": 1}
+
+
+class Shared(Levers):
+    def __deepcopy__(self, memo):
+        return self
+
+
+class Strict(Levers):
+    def step(self, action):
+        return super().step({"<answer>1</answer>": action, "?": action}[action])
+
+
+class Generous(Levers):
+    def step(self, action):
+        shown, reward, terminated, truncated, info = super().step(action)
+        return shown, reward + 2.0, terminated, truncated, info
+
+
+class Endless(Levers):
+    def step(self, action):
+        return "go on", 0.0, False, False, {}
+
+
+class Mute(Levers):
+    def words(self):
+        return super().words()[1:]
+
+
+class Echo(Levers):
+    def step(self, action):
+        _, *rest = super().step(action)
+        return action, *rest
+
+
+class Global(Levers):
+    def step(self, action):
+        random.random()
+        return super().step(action)
+
+
+class Slow(Levers):
+    def reset(self, *, seed=None, options=None):
+        time.sleep(0.11)
+        return super().reset(seed=seed, options=options)
+
+
+class Packless(Levers):
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        raise ValueError("no packs")
+
+
+class Raising(Levers):
+    def reset(self, *, seed=None, options=None):
+        raise RuntimeError("no database")
+
+
+@pytest.mark.parametrize(
+    ("world", "rule", "told"),
+    [
+        (Impure, "sample_pack is a pure", "drawn again"),
+        (OneSplit, "packs of different splits", "split_of_text"),
+        (OneShort, "packs have the asked length", "2 tasks was asked for and one of 1"),
+        (Chatty, "reset and rules", "info {'hint': 1}"),
+        (Shared, "a deep copy", "the same object again"),
+        (Strict, "any text is a legal action", "raised KeyError"),
+        (Generous, "any text is a legal action", "outside reward_range"),
+        (Endless, "any text is a legal action", "goes on after max_turns"),
+        (Mute, "a closed vocabulary", "which words() does not list"),
+        (Echo, "any text is a legal action", "answers.quoted"),
+        (Global, "draws leave", "derive_seed"),
+        (Slow, "calls take less", "reset takes 0.1"),
+        (Raising, "reset and rules", "raised RuntimeError: no database"),
+        (Packless, "sample_pack draws packs", "raised ValueError: no packs"),
+    ],
+)
+def test_a_world_that_breaks_a_rule_is_named_with_an_example(world, rule, told):
+    found = broken(world(protocol="compact"))
+    examples = next(examples for name, examples in found.items() if name.startswith(rule))
+    assert told in " ".join(examples)
+
+
+@dataclass(frozen=True)
+class Secret(LeverTask):
+    secret: int
+
+    @staticmethod
+    def kept_in(task, secret):
+        values = {name: getattr(task.spec, name) for name in LeverTask.__dataclass_fields__}
+        return replace(task, spec=Secret(**values, secret=secret))
+
+
+class Telling(Levers):
+    @property
+    def rules(self):
+        return f"{super().rules} {self.told}"
+
+    def reset(self, *, seed=None, options=None):
+        self.told = f"try-{options['task'].spec.secret}"
+        return super().reset(seed=seed, options=options)
+
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        pack = super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
+        return replace(pack, tasks=tuple(Secret.kept_in(task, index) for task in pack.tasks))
+
+
+def test_rules_that_spell_what_is_hidden_are_found():
+    found = broken(Telling(protocol="natural"))
+    assert "its specification has" in " ".join(found["rules do not spell what is hidden"])
+
+
+@pytest.mark.parametrize("world", [Levers(protocol="compact"), Levers()])
+def test_a_world_that_keeps_the_rules_is_found_to(world):
+    mechanism = HintContext("compact" if world.words() else "natural", response_limit=None)
+    found = list(check_world(world, mechanism, num_packs=20, pack_size=3))
+    assert not [verdict for verdict in found if verdict.broken]
+    assert any(verdict.remark.startswith("success by position") for verdict in found)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [HintContext("compact"), HintContext("natural"), NotebookContext("compact"), NotebookContext("natural")],
+)
+def test_shipped_contexts_keep_their_rules(mechanism):
+    assert not [verdict for verdict in check_context(mechanism) if verdict.broken]
+
+
+class Loud(HintContext):
+    def empty(self):
+        return TextState("hello")
+
+
+class Forgetful(HintContext):
+    def adopt(self, note):
+        return TextState("")
+
+
+class Undumped(HintContext):
+    def load(self, text):
+        return TextState("other")
+
+
+class Deaf(HintContext):
+    def write(self, note, messages):
+        return "no"
+
+
+class Paying(HintContext):
+    def update(self, state, rules, episode, tokens):
+        ended = yield from super().update(state, rules, episode, tokens)
+        return msgspec.structs.replace(ended, reward=1.0)
+
+
+class Raw(HintContext):
+    def update(self, state, rules, episode, tokens):
+        answer = yield self._opening(state)
+        return ContextUpdate(state=TextState(answer.response), reward=0.0, parsed=True)
+
+    def _opening(self, state):
+        blank = SimpleNamespace(control_token=lambda text: "", count=len)
+        from cod_lightning.evaluation.conformance import _solved
+
+        return next(super().update(state, "the rules", _solved(self, state), blank))
+
+
+class Notes(msgspec.Struct):
+    text: str = ""
+
+
+class Mutable(HintContext):
+    State = Notes
+
+    def empty(self):
+        return Notes()
+
+    def adopt(self, note):
+        return Notes(note)
+
+    def text(self, state):
+        return state.text
+
+    def feedback(self, state, episode):
+        state.text += "!"
+        return state
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "told"),
+    [
+        (Loud, "expected an empty string"),
+        (Forgetful, "text(adopt(note)) lacks"),
+        (Undumped, "is another one after dump and load"),
+        (Deaf, "the answer of write() is not taken"),
+        (Paying, "expected at most 0"),
+        (Raw, "a control token is kept"),
+        (Mutable, "changed the state"),
+    ],
+)
+def test_a_context_that_breaks_a_rule_is_named_with_an_example(mechanism, told):
+    found = [example for verdict in check_context(mechanism("natural")) for example in verdict.broken]
+    assert told in " ".join(found)
