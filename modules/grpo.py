@@ -27,7 +27,6 @@ from cod_lightning.objective.baselines import Baseline, GroupMean
 from cod_lightning.objective.batch import Batch, CreditTable, one_token
 from cod_lightning.objective.credited import Credited, credited
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
-from cod_lightning.objective.microbatch import padded, split_by_token_budget
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
@@ -35,13 +34,11 @@ from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.scorers import Scorer, check_missing, scoring
-from cod_lightning.training.update import Update, plan_update
+from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update, split_by_token_budget
 from cod_lightning.types import Group
-from modules.checks import check_numbers, check_terms
-from modules.combinations import check_combination
+from modules.checks import check_combination, check_numbers, check_terms
 from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
 from modules.policy import PolicyModule
-from modules.totals import Totals, UpdateStats, added
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""

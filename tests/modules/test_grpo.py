@@ -12,11 +12,10 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import ClipCov, KLCov
-from cod_lightning.objective.microbatch import split_by_token_budget
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.training.scorers import CheckpointScorer
-from cod_lightning.training.update import plan_update
+from cod_lightning.training.update import plan_update, split_by_token_budget
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
 from tests.loss_inputs import LOSSES

@@ -17,10 +17,9 @@ from cod_lightning.errors import ConfigError, EngineRefused, Stopped
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward, rewards_of, scored
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.faults import count_faults
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.rollout.table import TableWriter, read_lifecycles
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, StopReason, Task, Turn

@@ -23,7 +23,7 @@ from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.training.packs import Uniform
 from datamodules.checks import check_staleness
 from datamodules.rollout import RolloutDataModule
-from modules.combinations import check_combination
+from modules.checks import check_combination
 from modules.grpo import GRPOModule
 from tests.stubs import Following, PlainContext, WordWorld
 
