@@ -71,7 +71,7 @@ async def run_solve_episode(
             observation, system = await _begun(env, task)
             see_known(observation, sampler.chat, env, "reset()")
             see_known(system, sampler.chat, env, "rules")
-            on_turn = None
+            hooked = False
             try:
                 context = context_after = mechanism.text(state)
                 if shown is not Shown.RULES:
@@ -81,7 +81,8 @@ async def run_solve_episode(
                     check_prepared(prepared, mechanism)
                     system = prepared.system
                     if shown is Shown.OWN:
-                        state, on_turn = prepared.state, _hook(mechanism)
+                        state = prepared.state
+                        hooked = type(mechanism).on_turn is not ContextMechanism.on_turn  # most have none of their own
             except BaseException as error:
                 blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
             see_known(system, sampler.chat, mechanism, "prepare()")
@@ -93,7 +94,7 @@ async def run_solve_episode(
                     if turn.stop is StopReason.WINDOW:
                         full = partial(ended, EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
                         return crossing(EnvironmentFailure, full)
-                    if on_turn is not None and len(turns) <= MOST_INTERVENTIONS:
+                    if hooked and len(turns) <= MOST_INTERVENTIONS:
                         state, context_after, reply = _intervened(
                             mechanism, state, context_after, turn.response, sampler.chat
                         )
@@ -158,11 +159,6 @@ def after_feedback(mechanism: ContextMechanism, solved: Episode) -> Episode:
     state = crossing(ContextFailure, lambda: mechanism.feedback(solved.state_after, solved), who)
     text = crossing(ContextFailure, lambda: mechanism.text(state), who)
     return structs.replace(solved, state_after=state, context_after=text)
-
-
-def _hook(mechanism: ContextMechanism) -> Any:
-    """The mechanism's `on_turn`; None where it has none of its own, since most have not and it would be asked every turn."""
-    return None if type(mechanism).on_turn is ContextMechanism.on_turn else mechanism.on_turn
 
 
 async def run_update_episode(

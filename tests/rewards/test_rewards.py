@@ -20,9 +20,10 @@ from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats, count_faults
-from cod_lightning.rollout.table import TableWriter, read_lifecycles
+from cod_lightning.rollout.table import TableWriter
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, StopReason, Task, Turn
+from tests.lifecycle_tables import read_lifecycles
 
 ROOT = Path(__file__).parents[2]
 TASK = Task(id="0", seed=1, spec=None)

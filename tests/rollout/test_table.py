@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-from cod_lightning.errors import DataError
-from cod_lightning.rollout.table import SCHEMA, TableWriter, read_lifecycles
+from cod_lightning.rollout.table import SCHEMA, TableWriter
 from cod_lightning.rollout.transcript import episode_record
 from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle, Turn
+from tests.lifecycle_tables import read_lifecycles
 from tests.records import group, lifecycle, pack, solve, turn, update
 
 HOSTILE = "a\x00b\r\n\x1b[0m | ``` <script> \u2028 é 深 '' \"\""
@@ -116,10 +116,3 @@ def test_a_kill_leaves_the_earlier_file_and_the_next_writer_starts_anew(tmp_path
     write(path, GROUPS[:1])
     assert len(list(read_lifecycles(path))) == 2
     assert os.listdir(tmp_path) == ["x.parquet"]
-
-
-def test_a_missing_or_damaged_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "noise.parquet").write_bytes(b"noise")
-    for name in ("noise.parquet", "none.parquet"):
-        with pytest.raises(DataError, match=name):
-            list(read_lifecycles(tmp_path / name))

@@ -47,17 +47,14 @@ class LossMetrics:
     num_tokens: Float[Tensor, ""]
     num_clipped: Float[Tensor, ""]
     """Tokens whose gradient the clip removed or, where the loss clips weights, whose weight it changed."""
-    sum_logprob_gap: Float[Tensor, ""]
-    """Of |policy - behaviour| (nats)."""
-    max_logprob_gap: Float[Tensor, ""]
-    """Largest |policy - behaviour|; combined by maximum."""
 
     def cpu(self) -> "LossMetrics":
-        return LossMetrics(**{name: value.cpu() for name, value in vars(self).items()})
+        return LossMetrics(num_tokens=self.num_tokens.cpu(), num_clipped=self.num_clipped.cpu())
 
     def __add__(self, other: "LossMetrics") -> "LossMetrics":
-        added = {name: value + getattr(other, name) for name, value in vars(self).items()}
-        return LossMetrics(**added | {"max_logprob_gap": torch.maximum(self.max_logprob_gap, other.max_logprob_gap)})
+        return LossMetrics(
+            num_tokens=self.num_tokens + other.num_tokens, num_clipped=self.num_clipped + other.num_clipped
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +91,7 @@ class PolicyLoss(ABC):
 def metrics_of(inputs: LossInputs, clipped: Bool[Tensor, "B T"]) -> LossMetrics:
     """What every loss logs."""
     mask = inputs.action_mask
-    gap = torch.where(mask, inputs.policy_logprobs.detach() - inputs.behaviour_logprobs, 0.0).abs()
-    return LossMetrics(
-        num_tokens=mask.sum().float(),
-        num_clipped=(mask & clipped).sum().float(),
-        sum_logprob_gap=gap.sum(),
-        max_logprob_gap=gap.max() if gap.numel() else gap.sum(),
-    )
+    return LossMetrics(num_tokens=mask.sum().float(), num_clipped=(mask & clipped).sum().float())
 
 
 def check_clip(**shifts: float) -> None:
