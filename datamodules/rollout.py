@@ -135,9 +135,10 @@ class RolloutDataModule(ItemDataModule):
         self.deadlines, self.seed = deadlines, seed
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
+        branching = self.branching if anchors or counterfactual else None
         self.rollouts = TrainingRollouts(
             packs=TrainingPacks(source or Uniform(), env, pack_size, seed),
-            play=partial(self.groups, "train", num_siblings=group_size, branching=self.branching),
+            play=partial(self.groups, "train", num_siblings=group_size, branching=branching),
             runner=self.runner,
             advantages=self._advantages,
             score=lambda batch: self._attached.lightning_module.score(batch),

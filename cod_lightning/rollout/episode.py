@@ -172,6 +172,15 @@ async def run_update_episode(
     mechanism, sampler = setting.mechanism, setting.sampler
     state, context = solved.state_after, solved.context_after
     who = f"{type(mechanism).__name__} raised "
+    unchanged = Episode(
+        kind=EpisodeKind.UPDATE,
+        position=solved.position,
+        status=EpisodeStatus.SKIPPED,
+        context_before=context,
+        context_after=context,
+        state_before=state,
+        state_after=state,
+    )
     turns: list[Turn] = []
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
@@ -213,31 +222,19 @@ async def run_update_episode(
             finally:
                 _close(dialogue)
     except FAULTS as error:
-        return Episode(
-            kind=EpisodeKind.UPDATE,
-            position=solved.position,
-            status=EpisodeStatus.FAILED,
-            turns=tuple(turns),
-            context_before=context,
-            context_after=context,
-            state_before=state,
-            state_after=state,
-            error=f"{type(error).__name__}: {error}",
-        )
+        raised = f"{type(error).__name__}: {error}"
+        return structs.replace(unchanged, status=EpisodeStatus.FAILED, turns=tuple(turns), error=raised)
     finally:
         sampler.liveness.over(identity)
     unparsed = EpisodeStatus.TRUNCATED if cut_off else EpisodeStatus.MALFORMED
-    return Episode(
-        kind=EpisodeKind.UPDATE,
-        position=solved.position,
+    return structs.replace(
+        unchanged,
         status=EpisodeStatus.COMPLETED if found.parsed else unparsed,
         turns=tuple(turns),
         reward=found.reward,
         success=found.parsed,
         feedback=found.reason,
-        context_before=context,
         context_after=after,
-        state_before=state,
         state_after=found.state,
     )
 
