@@ -113,15 +113,10 @@ def _watch(over: threading.Event) -> None:
     while not over.wait(_LOOK_S):
         if resident() - before > max(_LEAST_GROWTH, _SHARE * before):
             gc.collect()
-            _return_freed()
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+            if trim is not None:  # glibc keeps memory that is free: else garbage could fill it unseen
+                trim(0)
             before = resident()
-
-
-def _return_freed() -> None:
-    """Give memory that is free back to the system, where the C library (glibc) keeps it: else garbage could fill it unseen."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def resident() -> int:

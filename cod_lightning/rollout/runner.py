@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from cod_lightning.engines.base import Engine
 from cod_lightning.errors import GivenUp
@@ -90,7 +90,7 @@ class RolloutRunner:
         self.source_metrics: Mapping[str, float] = {}
         """Of the source of training packs, after the current rollout."""
         self.liveness = Liveness()
-        self.ahead: RolloutAhead[Any] = RolloutAhead(self.liveness)
+        self.ahead = RolloutAhead(self.liveness)
         """The next training rollout, with `data.max_staleness` above 0."""
         self._observers: list[RolloutObserver] = []
 
@@ -155,13 +155,11 @@ class RolloutRunner:
             observer.update_begins()
 
 
-T = TypeVar("T")
-
 _GIVE_UP_S = 30.0
 """Longest wait, at the end of a failed run, for the engine's current turn in a rollout that is given up."""
 
 
-class RolloutAhead(Generic[T]):
+class RolloutAhead:
     """At most one rollout, under way in a thread, or over and waiting to be taken.
 
     The thread makes no collective call. The engine is free for other work after `settle` only.
@@ -172,14 +170,14 @@ class RolloutAhead(Generic[T]):
 
     def __init__(self, liveness: Liveness) -> None:
         self._liveness = liveness
-        self._future: Future[T] | None = None
+        self._future: Future[Any] | None = None
         self._thread: threading.Thread | None = None
         self._waited_s = 0.0
 
-    def begin(self, play: Callable[[], T]) -> None:
+    def begin(self, play: Callable[[], Any]) -> None:
         """Play it beside whatever this thread does next."""
         assert self._future is None, "a rollout ahead has not been taken"
-        future: Future[T] = Future()
+        future: Future[Any] = Future()
         self._future = future
 
         def run() -> None:
@@ -193,7 +191,7 @@ class RolloutAhead(Generic[T]):
         self._thread = threading.Thread(target=run, name="rollout ahead", daemon=True)
         self._thread.start()
 
-    def put(self, played: T) -> None:
+    def put(self, played: Any) -> None:
         """Have a rollout wait that is over: one of a checkpoint."""
         self._future = Future()
         self._future.set_result(played)
@@ -206,12 +204,12 @@ class RolloutAhead(Generic[T]):
             self._join()
         self._waited_s += time.perf_counter() - begun
 
-    def done(self) -> T | None:
+    def done(self) -> Any:
         """The rollout once it is over, without taking it; None where there is none or it failed."""
         self.settle()
         return None if self._future is None or self._future.exception() else self._future.result()
 
-    def take(self) -> T | None:
+    def take(self) -> Any:
         """The rollout, None where none was begun. Raises what ended it."""
         self.settle()
         future, self._future = self._future, None

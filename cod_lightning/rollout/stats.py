@@ -116,7 +116,10 @@ def stop_if_too_many(label: str, groups: Sequence[Group], max_failed_fraction: f
 
     Of all ranks' lifecycles: every rank has to ask, and all raise together.
     """
-    own = {episode.fault: _example(life, episode) for life, episode in reversed(list(_failed(groups)))}
+    own = {
+        one.fault: f"for example {life.pack_id}#{life.sibling}, {one.kind} {one.position}:{one.error.partition(':')[2]}"
+        for life, one in reversed(list(_failed(groups)))
+    }
     parts = gathered((sum(len(group.lifecycles) for group in groups), Counter(count_faults(groups)), own))
     num_lifecycles = sum(num for num, _, _ in parts)
     faults = dict(sorted(sum((counts for _, counts, _ in parts), Counter()).items()))
@@ -138,8 +141,3 @@ def _failed(groups: Sequence[Group]) -> Iterator[tuple[Lifecycle, Episode]]:
             failed = next((e for e in lifecycle.episodes if e.status is EpisodeStatus.FAILED), None)
             if failed is not None:
                 yield lifecycle, failed
-
-
-def _example(lifecycle: Lifecycle, episode: Episode) -> str:
-    where = f"{lifecycle.pack_id}#{lifecycle.sibling}, {episode.kind} {episode.position}"
-    return f"for example {where}:{episode.error.partition(':')[2]}"

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -105,15 +105,6 @@ class TableWriter:
         if self._rows:
             self._file.write_table(_table(self._rows))
         self._rows = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.finish()
-        else:
-            self.discard()
 
 
 def episode_rows(group: Group) -> Iterator[dict[str, Any]]:

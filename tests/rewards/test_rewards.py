@@ -182,9 +182,10 @@ def test_parts_survive_transcripts_and_tables_and_lines_of_today_do_not_change(t
     assert '"parts":{"world":' in lines[0]
     assert not any('"parts"' in line for group in play() for line in dump(group))
     path = tmp_path / "p.parquet"
-    with TableWriter(path, "run") as table:
-        for group in groups:
-            table.add("predict", 0, group)
+    table = TableWriter(path, "run")
+    for group in groups:
+        table.add("predict", 0, group)
+    table.finish()
     assert [life.episodes for life in read_lifecycles(path)] == [life.episodes for life in read]
 
 

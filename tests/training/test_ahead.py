@@ -8,8 +8,7 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks.staleness import Staleness
-from callbacks.throughput import Throughput
+from callbacks.throughput import Staleness, Throughput
 from callbacks.weight_sync import WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
