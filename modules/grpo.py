@@ -188,7 +188,6 @@ class GRPOModule(PolicyModule):
         self.last_update = UpdateStats(
             num_tokens=int(batch.lengths[rows].sum()),
             num_rows=len(rows),
-            num_dropped_rows=len(batch.lengths) - len(rows),
             num_micro_batches=len(parts),
         )
         signal = advantages.packs_with_signal()[advantages.valid.flatten(1).any(dim=1)]

@@ -137,8 +137,7 @@ class UpdateStats:
     num_tokens: int
     """Tokens that went through forward and backward, padding excluded."""
     num_rows: int
-    num_dropped_rows: int
-    """Rows of zero advantage, which need no gradient, and those of filtered packs."""
+    """Without those of zero advantage, which need no gradient, and those of filtered packs."""
     num_micro_batches: int
     """Passes forward and backward, the same on every rank; one with fewer of its own goes through empty ones."""
 
