@@ -9,7 +9,19 @@ from abc import ABC, abstractmethod
 from cod_lightning.types import Episode, Message, Role
 
 
-class HintWording(ABC):
+class Wording(ABC):
+    """How a mechanism speaks with a policy: prompts of solve and update episodes, and answers to them."""
+
+    @abstractmethod
+    def asks(self, system: str) -> bool:
+        """True if this system text opens an update episode."""
+
+    def words(self) -> tuple[str, ...]:
+        """Words of a closed vocabulary; none where the wording is open."""
+        return ()
+
+
+class HintWording(Wording):
     """How a hint is shown, asked for and delimited."""
 
     start: str
@@ -26,16 +38,8 @@ class HintWording(ABC):
         """System and user message of an update episode."""
 
     @abstractmethod
-    def asks(self, system: str) -> bool:
-        """True if this system text is `ask`'s."""
-
-    @abstractmethod
     def write(self, hint: str) -> str:
         """A well-formed response."""
-
-    def words(self) -> tuple[str, ...]:
-        """Words of a closed vocabulary; none where the wording is open."""
-        return ()
 
 
 class NaturalWording(HintWording):

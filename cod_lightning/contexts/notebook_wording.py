@@ -11,13 +11,13 @@ Compact: `<ops> add 2=green ; replace #3 1=red ; delete #5 </ops>`.
 """
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from cod_lightning.contexts.hint_wording import fenced, record, suggested_length
+from cod_lightning.contexts.hint_wording import Wording, fenced, record, suggested_length
 from cod_lightning.types import Episode, Message, Role
 
 
@@ -43,7 +43,7 @@ class Operation:
     """Why it cannot be read, if so; `text` is then what was written."""
 
 
-class NotebookWording(ABC):
+class NotebookWording(Wording):
     """How entries are shown, how operations are asked for, read and refused."""
 
     marks: tuple[str, ...]
@@ -61,10 +61,6 @@ class NotebookWording(ABC):
         self, rules: str, episode: Episode, entries: Sequence[tuple[int, str]], refused: Sequence[str], budget: int
     ) -> tuple[Message, Message]:
         """System and user message of an update episode."""
-
-    @abstractmethod
-    def asks(self, system: str) -> bool:
-        """True if this system text is `ask`'s."""
 
     @abstractmethod
     def shown(self, messages: Sequence[Message]) -> list[tuple[int, str]]:
@@ -89,10 +85,6 @@ class NotebookWording(ABC):
     @abstractmethod
     def parts(self, note: str) -> list[str]:
         """The note as entries."""
-
-    def words(self) -> tuple[str, ...]:
-        """Words of a closed vocabulary; none where the wording is open."""
-        return ()
 
 
 class NaturalNotebook(NotebookWording):
