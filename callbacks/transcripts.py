@@ -94,10 +94,6 @@ class Transcripts(RolloutCallback):
         return groups[: self.test_packs] if label.startswith("test") else groups
 
 
-Key = tuple[int, int, int]
-"""(g, k, e) of an episode in the credit table."""
-
-
 class LogprobWriter:
     """Writes a line for each episode of the followed packs, as soon as an update trains on it.
 
@@ -159,8 +155,10 @@ class LogprobWriter:
         return lifecycles_file(self._trainer, policy_logprobs.NAME, "jsonl")
 
 
-def _episodes(rows: Batch, logprobs: Tensor, places: list[int]) -> dict[Key, tuple[list[int], list[float]]]:
-    """Action ids and their log-probs by episode."""
+def _episodes(
+    rows: Batch, logprobs: Tensor, places: list[int]
+) -> dict[tuple[int, int, int], tuple[list[int], list[float]]]:
+    """Action ids and their log-probs by (g, k, e) of the episode in the credit table."""
     mask, found = rows.action_mask[places], {}
     counts = mask.sum(dim=1).tolist()
     ids, values = (of[places][mask].cpu().split(counts) for of in (rows.token_ids, logprobs))

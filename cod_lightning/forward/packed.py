@@ -23,6 +23,13 @@ from cod_lightning.forward.attention import GROUPED, attend, grouped_attention, 
 from cod_lightning.forward.last_layer import read_only_at
 from cod_lightning.forward.slots import SlotCache
 
+_NAME = "packed_sdpa"
+_BLOCKS = "_cod_lightning_blocks"
+"""Attribute of an attention layer: the blocks of the pass that it is in; none outside of such passes."""
+_MANY_UNREAD = 256
+"""So many unread tokens in a pass are worth leaving out of the last layer."""
+_NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
+"""A mask that transformers hands on as it is; the blocks of the pass have those that count."""
 _WIDTHS = (1, *(26 * 2**n - 10 for n in range(20)))
 """Of a class the widest row: 1, 16, 42, 94 and so on."""
 _WORTH_SPLITTING = 2000
@@ -96,15 +103,6 @@ class Rows:
 def width_class(num_ids: int) -> int:
     """A rectangle does not pad rows by much whose numbers of new ids are of one class; single tokens have one of their own."""
     return bisect_left(_WIDTHS, num_ids)
-
-
-_NAME = "packed_sdpa"
-_BLOCKS = "_cod_lightning_blocks"
-"""Attribute of an attention layer: the blocks of the pass that it is in; none outside of such passes."""
-_MANY_UNREAD = 256
-"""So many unread tokens in a pass are worth leaving out of the last layer."""
-_NO_MASK = torch.ones((1, 1, 1, 1), dtype=torch.bool)
-"""A mask that transformers hands on as it is; the blocks of the pass have those that count."""
 
 
 @dataclass

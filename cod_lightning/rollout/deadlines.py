@@ -14,6 +14,10 @@ from types import TracebackType
 
 from cod_lightning.errors import ConfigError, EpisodeTimeout, PackTimeout
 
+EXIT_STALLED = 70
+"""Exit code of a run that stalled; `--ckpt_path last` goes on from its last checkpoint."""
+_LONGEST_TICK_S = 5.0
+_STDERR = 2
 _NO_LIMIT = nullcontext()
 """For an episode without a limit; one object for all, since it is entered in every episode."""
 
@@ -106,12 +110,6 @@ class Liveness:
         live = sorted(self._where.copy().items(), key=lambda item: -item[1][1])
         lines = [f"{identity}: in the {place} for {now - since:.1f} s" for identity, (place, since) in live[:most]]
         return lines + ([f"and {len(live) - most:,} more"] if len(live) > most else [])
-
-
-EXIT_STALLED = 70
-"""Exit code of a run that stalled; `--ckpt_path last` goes on from its last checkpoint."""
-_LONGEST_TICK_S = 5.0
-_STDERR = 2
 
 
 class Watchdog:

@@ -23,6 +23,10 @@ from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting
 from cod_lightning.types import Group, Pack
 
+_LOOK_S = 0.05
+_LEAST_GROWTH, _SHARE = 2**27, 0.25
+"""Bytes, and share of what the process held after the last collection, by which it grows before the next one."""
+_STATM = Path("/proc/self/statm")
 _MOST_THREADS = 64
 """Worlds that wait for something outside at the same time."""
 
@@ -79,12 +83,6 @@ def run_groups(
     finally:
         setting.monitor.end()
     return groups
-
-
-_LOOK_S = 0.05
-_LEAST_GROWTH, _SHARE = 2**27, 0.25
-"""Bytes, and share of what the process held after the last collection, by which it grows before the next one."""
-_STATM = Path("/proc/self/statm")
 
 
 @contextmanager

@@ -21,6 +21,9 @@ from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
 from cod_lightning.types import Group
 
+_GIVE_UP_S = 30.0
+"""Longest wait, at the end of a failed run, for the engine's current turn in a rollout that is given up."""
+
 
 class RolloutObserver:
     """Follows rollouts and updates (`RolloutRunner.follow`); every method does nothing unless a subclass overrides it."""
@@ -153,10 +156,6 @@ class RolloutRunner:
                 observer.update_finished()
         for observer in list(self._observers):
             observer.update_begins()
-
-
-_GIVE_UP_S = 30.0
-"""Longest wait, at the end of a failed run, for the engine's current turn in a rollout that is given up."""
 
 
 class RolloutAhead:

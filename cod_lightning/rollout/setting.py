@@ -14,7 +14,10 @@ from cod_lightning.types import Episode, EpisodeKind, Lifecycle, Task
 
 
 class RolloutMonitor:
-    """Does nothing; subclasses show something. Called from the rollout's own thread, so be quick."""
+    """Called as episodes end, so that the long part of a step shows progress; does nothing unless a subclass overrides it.
+
+    The calls come from the rollout's own thread, so be quick.
+    """
 
     def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
         """A rollout of that many lifecycles through packs of `num_tasks` tasks starts."""

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from cod_lightning.objective.batch import Batch, episode_keys
 from cod_lightning.objective.credited import NO_ADVANTAGE, Credited
-from cod_lightning.objective.losses import LossMetrics
-from cod_lightning.objective.losses.base import PolicyLoss, UpdateTokens
+from cod_lightning.objective.losses import LossMetrics, PolicyLoss, UpdateTokens
 from cod_lightning.objective.mismatch import MismatchSums
 from cod_lightning.ranks import gathered, rank
 
