@@ -12,7 +12,7 @@ from rich.live import Live
 
 from callbacks.board import Board, Tally, success_text, train_summary, validation_summary
 from callbacks.runner import find_runner
-from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Lifecycle
 

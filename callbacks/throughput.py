@@ -1,4 +1,4 @@
-"""Logs where the time of a training step goes, and how many tokens it buys."""
+"""Logs where the time of a training step goes, how many tokens it buys, and how old the weights were that sampled them."""
 
 import time
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from callbacks.runner import find_runner
+from callbacks.runner import find_runner, runner_of
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.stats import RolloutStats
 
@@ -73,3 +73,31 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         **{f"train/{name}": total / count for name, (total, count) in rollout.parts.items()},
         **runner.source_metrics,
     }
+
+
+class Staleness(Callback):
+    """Logs `train/staleness`, the largest over an update's rows on all ranks, and `train/staleness_mean`, over its action tokens.
+
+    Counted in policy versions: syncs between the one whose weights sampled a row and the last one before the update. Updates of
+    one rollout do not count, so it is 0 where every rollout is waited for (`data.max_staleness` 0).
+    """
+
+    def __init__(self) -> None:
+        self._largest = self._mean = 0.0
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Before the update's own sync."""
+        lags = runner_of(trainer).engine.policy_version - batch.policy_version
+        own = batch.action_mask.sum(dim=1)
+        parts = gathered((int(own.sum()), float((lags * own).sum()), float(lags.max()) if len(batch) else 0.0))
+        tokens = sum(num for num, _, _ in parts)
+        self._largest = max(largest for _, _, largest in parts)
+        self._mean = sum(total for _, total, _ in parts) / max(1, tokens)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        values = {"train/staleness": self._largest, "train/staleness_mean": self._mean}
+        pl_module.log_dict(values, on_step=True, on_epoch=False, batch_size=1)

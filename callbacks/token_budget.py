@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import lightning as L
-import torch
 
 from callbacks.runner import RolloutCallback, find_runner
 from cod_lightning.errors import ConfigError
+from cod_lightning.ranks import gathered
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
 
@@ -53,11 +53,10 @@ class TokenBudget(RolloutCallback):
     ) -> None:
         update = getattr(pl_module, "last_update", None)
         own = [self._new, 0 if update is None else update.num_tokens]
-        counts: Any = torch.tensor(own, dtype=torch.float64, device=pl_module.device)
-        sampled, trained = trainer.strategy.reduce(counts, reduce_op="sum").tolist()  # pyright: ignore
+        sampled, trained = map(sum, zip(*gathered(own), strict=True))
         self._new = 0
-        self.num_sampled += int(sampled)
-        self.num_trained += int(trained)
+        self.num_sampled += sampled
+        self.num_trained += trained
         for name, value in (("tokens/sampled", self.num_sampled), ("tokens/trained", self.num_trained)):
             pl_module.log(name, float(value), on_step=True, on_epoch=False, batch_size=1)
         self._stop_if_spent(trainer)

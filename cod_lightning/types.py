@@ -110,7 +110,7 @@ class Pack:
         return len(self.tasks)
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class Turn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One engine call. Holds what was *added* since the previous turn: whole prompts would grow with the square.
 
     Worked example, a solve episode of two turns (`s` system, `o` observation, `a` action ids)::
@@ -138,7 +138,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     """The action as text, special tokens left out, for readers."""
 
 
-class Episode(Struct, frozen=True, kw_only=True):
+class Episode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All turns of one task (solve), or one rewrite of the context (update)."""
 
     kind: EpisodeKind

@@ -1,4 +1,4 @@
-"""What `data` refuses by its keys alone; combinations with the objective are in `modules/combinations.py`."""
+"""What `data` refuses by its keys alone; combinations with the objective are in `modules/checks.py`."""
 
 import copy
 

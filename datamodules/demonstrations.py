@@ -25,7 +25,7 @@ from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.items import SizedItems
+from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
 from datamodules.items import ItemDataModule
 

@@ -7,7 +7,7 @@ import torch
 
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.training.items import Sealed
+from cod_lightning.training.stream import Sealed
 
 
 class ItemDataModule(L.LightningDataModule):

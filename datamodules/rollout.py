@@ -34,11 +34,10 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.training.items import SizedItems
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.shares import check_shares
-from cod_lightning.training.stream import TrainStream
+from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 from datamodules.checks import (
     check_pair,
@@ -136,9 +135,10 @@ class RolloutDataModule(ItemDataModule):
         self.deadlines, self.seed = deadlines, seed
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
+        branching = self.branching if anchors or counterfactual else None
         self.rollouts = TrainingRollouts(
             packs=TrainingPacks(source or Uniform(), env, pack_size, seed),
-            play=partial(self.groups, "train", num_siblings=group_size, branching=self.branching),
+            play=partial(self.groups, "train", num_siblings=group_size, branching=branching),
             runner=self.runner,
             advantages=self._advantages,
             score=lambda batch: self._attached.lightning_module.score(batch),

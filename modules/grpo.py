@@ -27,7 +27,6 @@ from cod_lightning.objective.baselines import Baseline, GroupMean
 from cod_lightning.objective.batch import Batch, CreditTable, one_token
 from cod_lightning.objective.credited import Credited, credited
 from cod_lightning.objective.losses import REC, LossInputs, LossMetrics, PolicyLoss
-from cod_lightning.objective.microbatch import padded, split_by_token_budget
 from cod_lightning.objective.mismatch import MismatchCorrection, MismatchSums, corrected
 from cod_lightning.objective.returns import CreditRule, EpisodeCredit
 from cod_lightning.objective.reweight import AdaptiveRED
@@ -35,13 +34,10 @@ from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.scorers import Scorer, check_missing, scoring
-from cod_lightning.training.update import Update, plan_update
+from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update, split_by_token_budget
 from cod_lightning.types import Group
-from modules.checks import check_numbers, check_terms
-from modules.combinations import check_combination
-from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
-from modules.policy import PolicyModule
-from modules.totals import Totals, UpdateStats, added
+from modules.checks import check_combination, check_numbers, check_terms
+from modules.policy import OptimizerName, PolicyModule
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
 """Called with the rows of a micro-batch and their log-probs under the policy as the update found it, without gradient."""
@@ -104,9 +100,8 @@ class GRPOModule(PolicyModule):
         self.scale: Literal["none", "group", "batch"] = scale
         self.mismatch = mismatch
         self.reweight, self.loss, self.filter_packs = reweight, loss, filter_packs
-        check_optimizer(optimizer)
-        self.optimizer_name: OptimizerName = optimizer
-        self.lr, self.betas, self.weight_decay, self.warmup_updates = lr, betas, weight_decay, warmup_updates
+        self._take_optimizer(optimizer, lr, betas, weight_decay)
+        self.warmup_updates = warmup_updates
         self.final_lr_fraction = final_lr_fraction
         self.gradient_clip_val, self.token_budget = gradient_clip_val, token_budget
         self.terms, self.scorers = tuple(terms or ()), dict(scorers or {})
@@ -142,17 +137,13 @@ class GRPOModule(PolicyModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW with a linear warm-up and a linear fall."""
-        optimizer = make_optimizer(
-            self.optimizer_name, self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
-        )
         total = float(self.trainer.estimated_stepping_batches)  # infinite where the run has no end
 
         def factor(update: int) -> float:
             done = min(1.0, update / total if self.progress is None else self.progress())
             return min(1.0, (update + 1) / max(1, self.warmup_updates)) * (1 - (1 - self.final_lr_fraction) * done)
 
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-        return [optimizer], [schedule]
+        return self._optimized(factor)
 
     def weights_synced(self) -> None:
         """The engine has the weights of now."""
@@ -197,7 +188,6 @@ class GRPOModule(PolicyModule):
         self.last_update = UpdateStats(
             num_tokens=int(batch.lengths[rows].sum()),
             num_rows=len(rows),
-            num_dropped_rows=len(batch.lengths) - len(rows),
             num_micro_batches=len(parts),
         )
         signal = advantages.packs_with_signal()[advantages.valid.flatten(1).any(dim=1)]

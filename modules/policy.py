@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import lightning as L
 import torch
@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, synced_weights
@@ -23,10 +25,15 @@ from cod_lightning.forward.last_layer import output_layer, predicting, read_only
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
 from cod_lightning.models.base import Policy
+from cod_lightning.models.extras import require
 from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import num_ranks
+
+OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
+"""`adamw` is torch's, the others those of bitsandbytes. Paged ones keep their state in memory that moves to the
+CPU and back where the GPU is full; on a CPU they are as the others."""
 
 
 class PolicyModule(L.LightningModule):
@@ -74,6 +81,25 @@ class PolicyModule(L.LightningModule):
             raise DataError(
                 "ckpt_path holds an adapter of other layers than model.policy.targets names. Use the config of its own run."
             )
+
+    def _take_optimizer(self, name: OptimizerName, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
+        """Keep AdamW's settings. Raises `ConfigError` where the package that has this kind is not there."""
+        if name != "adamw":
+            require("bitsandbytes", "model.optimizer", name)
+        self.optimizer_name: OptimizerName = name
+        self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
+
+    def _optimized(self, factor: Callable[[int], float]) -> Any:
+        """AdamW for those parameters that are trained; its rate is `lr` times the factor at each update."""
+        kind: Any = AdamW
+        if self.optimizer_name != "adamw":
+            from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW, PagedAdamW8bit
+
+            kinds = {"adamw_8bit": AdamW8bit, "paged_adamw": PagedAdamW, "paged_adamw_8bit": PagedAdamW8bit}
+            kind = kinds[self.optimizer_name]
+        trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        optimizer = kind(trained, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
+        return [optimizer], [LambdaLR(optimizer, factor)]
 
     # ------------------------------------------------------------------ on several ranks
 

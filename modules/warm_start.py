@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -10,8 +9,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.ranks import gathered
-from modules.optimizers import OptimizerName, check_optimizer, make_optimizer
-from modules.policy import PolicyModule
+from modules.policy import OptimizerName, PolicyModule
 
 
 class WarmStartModule(PolicyModule):
@@ -46,10 +44,8 @@ class WarmStartModule(PolicyModule):
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
             )
-        check_optimizer(optimizer)
-        self.optimizer_name: OptimizerName = optimizer
-        self.policy, self.lr, self.betas, self.weight_decay = policy, lr, betas, weight_decay
-        self.warmup_updates, self.gradient_clip_val = warmup_updates, gradient_clip_val
+        self._take_optimizer(optimizer, lr, betas, weight_decay)
+        self.policy, self.warmup_updates, self.gradient_clip_val = policy, warmup_updates, gradient_clip_val
         self.model: PreTrainedModel | None = None
 
     def configure_model(self) -> None:
@@ -59,15 +55,12 @@ class WarmStartModule(PolicyModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW; the learning rate rises over `warmup_updates` and falls linearly to 0 at the last update."""
-        optimizer = make_optimizer(
-            self.optimizer_name, self._model.parameters(), lr=self.lr, betas=self.betas, weight_decay=self.weight_decay
-        )
         total = max(1, int(self.trainer.estimated_stepping_batches))
 
         def factor(update: int) -> float:
             return min((update + 1) / max(1, self.warmup_updates), 1 - update / total)
 
-        return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, factor)]
+        return self._optimized(factor)
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One update on this rank's part of a batch of demonstrations."""

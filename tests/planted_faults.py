@@ -25,9 +25,9 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.models import EndpointPolicy, TinyPolicy
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.rollout.segments import count_drift
+from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle
 from datamodules import RolloutDataModule
 from modules import GRPOModule

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.rollout.ahead import RolloutAhead
+from cod_lightning.rollout.runner import RolloutAhead
 from tests.forked_fit import EVERY, NUM_UPDATES, assert_the_same, checkpoint, fit, in_rollout, in_update, metrics, said
 from tests.test_ranks import rows, run, weights
 from tests.test_resume import draws, killed_after, noting_draws, send

@@ -17,9 +17,9 @@ from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder, locked
+from cod_lightning.rollout.deadlines import Watchdog
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.watchdog import Watchdog
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from datamodules import RolloutDataModule

@@ -16,8 +16,7 @@ from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.monitor import RolloutMonitor
-from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, Message, Pack, Split
 

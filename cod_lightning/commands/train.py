@@ -34,7 +34,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.training.shares import check_shares
 from datamodules import RolloutDataModule
 from modules import GRPOModule
-from modules.combinations import check_combination
+from modules.checks import check_combination
 
 
 class TrainCLI(CodCLI):

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import Literal
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
@@ -12,6 +11,8 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode, Message, Role
 
 _DELIMITERS = tuple(text for wording in WORDINGS.values() for text in (wording.start, wording.end))
+_BEGINS = {text: re.compile(f"(?={re.escape(text)})") for text in _DELIMITERS}
+"""Where each is spelled, overlaps counted: two lines of dashes can share one."""
 
 
 class HintContext(ContextMechanism):
@@ -42,8 +43,12 @@ class HintContext(ContextMechanism):
         hard_length: int | None = None,
         response_limit: int | None = 1000,
     ) -> None:
-        _check_choice("protocol", protocol, tuple(WORDINGS), "Use natural for real models.")
-        _check_choice("on_failure", on_failure, ("keep", "lose"), "keep is the default.")
+        for name, value, choices, remedy in (
+            ("protocol", protocol, tuple(WORDINGS), "Use natural for real models."),
+            ("on_failure", on_failure, ("keep", "lose"), "keep is the default."),
+        ):
+            if value not in choices:
+                raise ConfigError(f"data.context.{name}", value, f"one of {', '.join(choices)}", remedy)
         if not (math.isfinite(penalty) and penalty >= 0):
             raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the paper's.")
         if response_limit is not None and response_limit < 1:
@@ -54,15 +59,12 @@ class HintContext(ContextMechanism):
         self.min_length, self.soft_length, self.hard_length = min_length, soft_length, hard_length
 
     def empty(self) -> TextState:
-        """No hint."""
         return TextState()
 
     def text(self, state: TextState) -> str:
-        """The hint."""
         return state.text
 
     def adopt(self, note: str) -> TextState:
-        """The note as a hint."""
         return TextState(note)
 
     def prepare(self, state: TextState, rules: str, observation: str) -> Prepared:
@@ -79,22 +81,19 @@ class HintContext(ContextMechanism):
         return ContextUpdate(state=TextState(hint), reward=self._length_reward(answer.num_tokens), parsed=True)
 
     def asks(self, messages: Sequence[Message]) -> bool:
-        """True for dialogues that `update` opened."""
         return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
-        """The note between the delimiters."""
         return self.wording.write(note)
 
     def words(self) -> tuple[str, ...]:
-        """The compact wording's own words."""
         return self.wording.words()
 
     def _parse(self, response: str, tokens: TokenView) -> tuple[str, str]:
         """(hint, "") or ("", which rule was broken)."""
         start, end = self.wording.start, self.wording.end
         for delimiter in (start, end):
-            if (count := _occurrences(delimiter, response)) != 1:
+            if (count := len(_BEGINS[delimiter].findall(response))) != 1:
                 return "", f"'{delimiter}' occurs {count} times; expected exactly once"
         begin, stop = response.index(start) + len(start), response.index(end)
         if stop < begin:
@@ -118,21 +117,6 @@ class HintContext(ContextMechanism):
             return 0.0
         excess = (num_tokens - self.soft_length) / (self.hard_length - self.soft_length)
         return -self.penalty * min(1.0, max(0.0, excess))
-
-
-def _occurrences(delimiter: str, text: str) -> int:
-    """How often it is spelled, overlaps counted: two lines of dashes can share one."""
-    return len(_begins(delimiter).findall(text))
-
-
-@cache
-def _begins(delimiter: str) -> re.Pattern[str]:
-    return re.compile(f"(?={re.escape(delimiter)})")
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...], remedy: str) -> None:
-    if value not in choices:
-        raise ConfigError(f"data.context.{name}", value, f"one of {', '.join(choices)}", remedy)
 
 
 def _check_lengths(min_length: int | None, soft_length: int | None, hard_length: int | None) -> None:

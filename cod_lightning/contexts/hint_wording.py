@@ -9,7 +9,19 @@ from abc import ABC, abstractmethod
 from cod_lightning.types import Episode, Message, Role
 
 
-class HintWording(ABC):
+class Wording(ABC):
+    """How a mechanism speaks with a policy: prompts of solve and update episodes, and answers to them."""
+
+    @abstractmethod
+    def asks(self, system: str) -> bool:
+        """True if this system text opens an update episode."""
+
+    def words(self) -> tuple[str, ...]:
+        """Words of a closed vocabulary; none where the wording is open."""
+        return ()
+
+
+class HintWording(Wording):
     """How a hint is shown, asked for and delimited."""
 
     start: str
@@ -26,16 +38,8 @@ class HintWording(ABC):
         """System and user message of an update episode."""
 
     @abstractmethod
-    def asks(self, system: str) -> bool:
-        """True if this system text is `ask`'s."""
-
-    @abstractmethod
     def write(self, hint: str) -> str:
         """A well-formed response."""
-
-    def words(self) -> tuple[str, ...]:
-        """Words of a closed vocabulary; none where the wording is open."""
-        return ()
 
 
 class NaturalWording(HintWording):
@@ -58,7 +62,7 @@ class NaturalWording(HintWording):
                 "You noted these while solving earlier tasks here. They may help, and some may be wrong or not apply: combine "
                 f"them with what you observe yourself.\n\n{hint}"
             )
-        return "\n\n".join(parts + self._limit(response_limit))
+        return "\n\n".join(parts + suggested_length(response_limit))
 
     def ask(self, rules: str, episode: Episode, response_limit: int | None) -> tuple[Message, Message]:
         """What to do and how to answer; then the old hints, what happened, and how it was judged."""
@@ -74,19 +78,11 @@ class NaturalWording(HintWording):
                 "repeat the rules of the environment. Use short Markdown bullets.",
                 f"Think briefly first. Then write the complete new hints between these two lines, each exactly once, and nothing "
                 f"after the second:\n{self.start}\n(your hints)\n{self.end}",
-                *self._limit(response_limit),
+                *suggested_length(response_limit),
             ]
         )
-        reward = "none" if episode.reward is None else f"{episode.reward:.3f}"
-        user = "\n\n".join(
-            [
-                f"# Present hints\n{fenced(episode.context_before) if episode.context_before else '(none)'}",
-                f"# Record of the task\n## Rules of the environment\n{rules}\n\n{trajectory(episode)}",
-                f"# Reward\n{reward}",
-                f"# Feedback\n{fenced(episode.feedback)}",
-                "Now rewrite the hints.",
-            ]
-        )
+        present = f"# Present hints\n{fenced(episode.context_before) if episode.context_before else '(none)'}"
+        user = "\n\n".join([present, *record(rules, episode), "Now rewrite the hints."])
         return Message(Role.SYSTEM, system), Message(Role.USER, user)
 
     def asks(self, system: str) -> bool:
@@ -94,13 +90,7 @@ class NaturalWording(HintWording):
         return system.startswith(self._task)
 
     def write(self, hint: str) -> str:
-        """A sentence, then the block."""
         return f"Here is what I know now.\n{self.start}\n{hint}\n{self.end}"
-
-    def _limit(self, response_limit: int | None) -> list[str]:
-        if response_limit is None:
-            return []
-        return [f"## Response length\nKeep each response under {response_limit} tokens."]
 
 
 class CompactWording(HintWording):
@@ -129,7 +119,6 @@ class CompactWording(HintWording):
         return system.split(maxsplit=1)[:1] == ["update"]
 
     def write(self, hint: str) -> str:
-        """Nothing but the block."""
         return f"{self.start} {hint} {self.end}"
 
     def words(self) -> tuple[str, ...]:
@@ -137,13 +126,26 @@ class CompactWording(HintWording):
         return ("update", self.start, self.end)
 
 
-def trajectory(episode: Episode) -> str:
-    """The turns of a solve episode as numbered steps; what was said stands between fences that it cannot close."""
+def suggested_length(response_limit: int | None) -> list[str]:
+    """The section that suggests so many tokens; none where there is no limit."""
+    if response_limit is None:
+        return []
+    return [f"## Response length\nKeep each response under {response_limit} tokens."]
+
+
+def record(rules: str, episode: Episode) -> list[str]:
+    """Sections on a solve episode: its turns as numbered steps, its reward and feedback, all texts between fences that they cannot
+    close."""
     steps = [
         f"## Step {i}\n### Observation\n{fenced(turn.observation)}\n### Your response\n{fenced(turn.response)}"
         for i, turn in enumerate(episode.turns, start=1)
     ]
-    return "\n\n".join(steps)
+    reward = "none" if episode.reward is None else f"{episode.reward:.3f}"
+    return [
+        f"# Record of the task\n## Rules of the environment\n{rules}\n\n" + "\n\n".join(steps),
+        f"# Reward\n{reward}",
+        f"# Feedback\n{fenced(episode.feedback)}",
+    ]
 
 
 def fenced(text: str) -> str:

@@ -84,7 +84,6 @@ class NotebookContext(ContextMechanism):
         self.budget, self.max_entries, self.corrections, self.penalty = budget, max_entries, corrections, penalty
 
     def empty(self) -> NotebookState:
-        """No entries."""
         return NotebookState()
 
     def text(self, state: NotebookState) -> str:
@@ -122,7 +121,6 @@ class NotebookContext(ContextMechanism):
         return ContextUpdate(state=now, reward=reward, parsed=True, reason="; ".join(refused))
 
     def asks(self, messages: Sequence[Message]) -> bool:
-        """True for dialogues that `update` opened."""
         return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
@@ -138,7 +136,6 @@ class NotebookContext(ContextMechanism):
         return self.wording.write(operations)
 
     def words(self) -> tuple[str, ...]:
-        """The compact wording's own words."""
         return self.wording.words()
 
     def _carried_out(

@@ -11,12 +11,13 @@ Compact: `<ops> add 2=green ; replace #3 1=red ; delete #5 </ops>`.
 """
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
-from cod_lightning.contexts.hint_wording import fenced, trajectory
+from cod_lightning.contexts.hint_wording import Wording, fenced, record, suggested_length
 from cod_lightning.types import Episode, Message, Role
 
 
@@ -42,7 +43,7 @@ class Operation:
     """Why it cannot be read, if so; `text` is then what was written."""
 
 
-class NotebookWording(ABC):
+class NotebookWording(Wording):
     """How entries are shown, how operations are asked for, read and refused."""
 
     marks: tuple[str, ...]
@@ -60,10 +61,6 @@ class NotebookWording(ABC):
         self, rules: str, episode: Episode, entries: Sequence[tuple[int, str]], refused: Sequence[str], budget: int
     ) -> tuple[Message, Message]:
         """System and user message of an update episode."""
-
-    @abstractmethod
-    def asks(self, system: str) -> bool:
-        """True if this system text is `ask`'s."""
 
     @abstractmethod
     def shown(self, messages: Sequence[Message]) -> list[tuple[int, str]]:
@@ -89,10 +86,6 @@ class NotebookWording(ABC):
     def parts(self, note: str) -> list[str]:
         """The note as entries."""
 
-    def words(self) -> tuple[str, ...]:
-        """Words of a closed vocabulary; none where the wording is open."""
-        return ()
-
 
 class NaturalNotebook(NotebookWording):
     """For language models; text of others stands between fences that it cannot close."""
@@ -102,6 +95,12 @@ class NaturalNotebook(NotebookWording):
     _task = "You keep a notebook about one environment, in which you solve a sequence of different but related tasks."
     _line = re.compile(r"(add|replace|delete|keep)(?:\s+#?(\d{1,6}))?\s*(?::\s*(.*))?", re.IGNORECASE)
     _entry = re.compile(r"\[(\d+)\] (.*)")
+    _forms: ClassVar = {
+        OperationKind.ADD: "add: TEXT",
+        OperationKind.REPLACE: "replace NUMBER: TEXT",
+        OperationKind.DELETE: "delete NUMBER",
+        OperationKind.KEEP: "keep",
+    }
 
     def inject(self, rules: str, entries: Sequence[str]) -> str:
         """Rules, then the entries where there are any, then the suggested length."""
@@ -113,7 +112,7 @@ class NaturalNotebook(NotebookWording):
                 "You noted these while solving earlier tasks here. They may help, and some may be wrong or not apply: combine "
                 f"them with what you observe yourself.\n\n{listed}"
             )
-        return "\n\n".join(parts + self._limit())
+        return "\n\n".join(parts + suggested_length(self.response_limit))
 
     def ask(
         self, rules: str, episode: Episode, entries: Sequence[tuple[int, str]], refused: Sequence[str], budget: int
@@ -132,19 +131,16 @@ class NaturalNotebook(NotebookWording):
                 "Think briefly first. Then write one operation a line between these two lines, each exactly once, and nothing "
                 f"after the second:\n{self._start}\nadd: TEXT\nreplace NUMBER: TEXT\ndelete NUMBER\nkeep\n{self._end}\n"
                 "`keep` changes nothing; use it where no other operation is needed.",
-                *self._limit(),
+                *suggested_length(self.response_limit),
             ]
         )
         listed = "\n".join(f"[{number}] {text}" for number, text in entries)
-        reward = "none" if episode.reward is None else f"{episode.reward:.3f}"
         latest = [f"# Refused operations of the last edit\n{fenced(chr(10).join(refused))}"] if refused else []
         user = "\n\n".join(
             [
                 f"# Entries\n{fenced(listed) if listed else '(none)'}",
                 *latest,
-                f"# Record of the task\n## Rules of the environment\n{rules}\n\n{trajectory(episode)}",
-                f"# Reward\n{reward}",
-                f"# Feedback\n{fenced(episode.feedback)}",
+                *record(rules, episode),
                 "Now write the operations.",
             ]
         )
@@ -181,12 +177,10 @@ class NaturalNotebook(NotebookWording):
         )
 
     def write(self, operations: Sequence[Operation]) -> str:
-        """A sentence, then the block."""
         lines = [self.shown_operation(operation) for operation in operations] or [str(OperationKind.KEEP)]
         return "\n".join(["Here is what I change.", self._start, *lines, self._end])
 
     def shown_operation(self, operation: Operation) -> str:
-        """As it is to be written."""
         if operation.malformed:
             return operation.text
         number = f" {operation.number}" if operation.number else ""
@@ -200,30 +194,13 @@ class NaturalNotebook(NotebookWording):
     def _operation(self, line: str) -> Operation:
         found = self._line.fullmatch(line)
         if found is None:
-            return Operation(
-                OperationKind.KEEP,
-                0,
-                line,
-                "not an operation; expected add: TEXT, replace NUMBER: TEXT or delete NUMBER",
-            )
+            expected = "not an operation; expected add: TEXT, replace NUMBER: TEXT or delete NUMBER"
+            return Operation(OperationKind.KEEP, 0, line, expected)
         kind, number, text = OperationKind(found[1].lower()), int(found[2] or 0), found[3]
-        expected = {
-            OperationKind.ADD: (False, True),
-            OperationKind.REPLACE: (True, True),
-            OperationKind.DELETE: (True, False),
-            OperationKind.KEEP: (False, False),
-        }[kind]
-        if (number > 0, bool(text)) != expected:
-            form = {"add": "add: TEXT", "replace": "replace NUMBER: TEXT", "delete": "delete NUMBER", "keep": "keep"}[
-                kind
-            ]
+        form = self._forms[kind]
+        if (number > 0, bool(text)) != ("NUMBER" in form, "TEXT" in form):
             return Operation(kind, 0, line, f"expected {form}")
         return Operation(kind, number, text or "")
-
-    def _limit(self) -> list[str]:
-        if self.response_limit is None:
-            return []
-        return [f"## Response length\nKeep each response under {self.response_limit} tokens."]
 
 
 class CompactNotebook(NotebookWording):
@@ -273,12 +250,10 @@ class CompactNotebook(NotebookWording):
         return "notebook"
 
     def write(self, operations: Sequence[Operation]) -> str:
-        """Nothing but the block."""
         parts = [self.shown_operation(operation) for operation in operations] or [str(OperationKind.KEEP)]
         return f"{self._start} {' ; '.join(parts)} {self._end}"
 
     def shown_operation(self, operation: Operation) -> str:
-        """As it is to be written."""
         if operation.malformed:
             return operation.text
         number = f" #{operation.number}" if operation.number else ""
@@ -303,11 +278,7 @@ class CompactNotebook(NotebookWording):
             return Operation(OperationKind.ADD, 0, found["added"])
         if found["new"] is not None:
             return Operation(OperationKind.REPLACE, int(found["old"]), found["new"])
-        return (
-            Operation(OperationKind.KEEP)
-            if found["gone"] is None
-            else Operation(OperationKind.DELETE, int(found["gone"]))
-        )
+        return Operation(OperationKind.KEEP if found["gone"] is None else OperationKind.DELETE, int(found["gone"] or 0))
 
 
 WORDINGS: dict[str, type[NotebookWording]] = {"natural": NaturalNotebook, "compact": CompactNotebook}

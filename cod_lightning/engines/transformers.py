@@ -24,9 +24,8 @@ from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.forward.last_layer import output_layer
-from cod_lightning.forward.packed import PackedForward
+from cod_lightning.forward.packed import PackedForward, Rows, width_class
 from cod_lightning.forward.rms_norm import use_rms_norm
-from cod_lightning.forward.rows import Rows, width_class
 from cod_lightning.forward.slots import SlotCache
 from cod_lightning.types import StopReason
 

@@ -1,7 +1,7 @@
 """From returns to advantages: an episode is compared with its siblings' at the same position of the same pack."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -110,25 +110,18 @@ class AsymRE(Baseline):
         return _advantages(returns, returns.values - total / count.clamp_min(1) - self.shift)
 
 
-def scale(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Advantages:
-    """Divide by the standard deviation of the valid returns in the group, or of the valid advantages in the batch.
+def deviation(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Tensor:
+    """Standard deviation of the valid returns in the group, [G 1 E], or of the valid advantages in the batch, one number; else 1.
 
-    Population standard deviation (division by n): the mean square of a group-mean advantage is then 1 however many
-    siblings survive, while the sample one gives (n-1)/n. Where it is 0 so are the advantages: already, if siblings are
-    compared at their position, and from here on otherwise (`RoleMean`, `AsymRE`). The main runs of arXiv 2606.20002 use
-    `none`.
+    Advantages are divided by it. Population standard deviation (division by n): the mean square of a group-mean advantage is
+    then 1 however many siblings survive, while the sample one gives (n-1)/n. Where it is 0 so are the advantages: already, if
+    siblings are compared at their position, and by `divided` otherwise (`RoleMean`, `AsymRE`). The main runs of arXiv
+    2606.20002 use `none`.
 
     >>> returns = Returns(torch.tensor([[[0.2], [0.0]]]), torch.ones(1, 2, 1, dtype=torch.bool))
-    >>> scale(GroupMean()(returns), returns, "group").values.flatten()
-    tensor([ 1., -1.])
+    >>> deviation(GroupMean()(returns), returns, "group").flatten()
+    tensor([0.1000])
     """
-    if mode == "none":
-        return advantages
-    return replace(advantages, values=divided(advantages.values, deviation(advantages, returns, mode)))
-
-
-def deviation(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Tensor:
-    """What `scale` divides by, to be broadcast: [G 1 E] for the group, else one number."""
     if mode == "group":
         total, count = _sums(returns)
         squares = torch.where(returns.valid, (returns.values - total / count.clamp_min(1)) ** 2, 0).sum(1, keepdim=True)

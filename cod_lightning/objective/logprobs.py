@@ -13,19 +13,6 @@ _CHUNK = 64 * 2**20
 """Bytes of a chunk's float32 scores where they are computed again; a forward holds about three such arrays, a backward four."""
 
 
-def token_logprobs(logits: Float[Tensor, "B T V"], token_ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """Log-probability (nats) of each token given those before it; 0 for the first, which nothing predicts.
-
-    out[:, t] = log softmax(logits[:, t-1])[token_ids[:, t]]
-
-    >>> token_logprobs(torch.zeros(1, 3, 4), torch.tensor([[0, 1, 2]]))
-    tensor([[ 0.0000, -1.3863, -1.3863]])
-    """
-    scores = torch.log_softmax(logits[:, :-1].float(), dim=-1)
-    chosen = scores.gather(2, token_ids[:, 1:, None]).squeeze(2)
-    return torch.nn.functional.pad(chosen, (1, 0))
-
-
 def action_logprobs(
     hidden: Float[Tensor, "B T D"],
     output_layer: Callable[[Tensor], Tensor],
@@ -35,9 +22,10 @@ def action_logprobs(
     entropy_gradient: bool = False,
     recompute: bool | None = None,
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-    """As `token_logprobs` at action tokens, 0 elsewhere, and the entropy (nats) of each one's distribution.
+    """Log-probability (nats) of each action token given the tokens before it, 0 elsewhere, and the entropy (nats) of its
+    distribution, which has a gradient with `entropy_gradient` only.
 
-    The entropy has a gradient with `entropy_gradient` only.
+    out[:, t] = log softmax(output_layer(hidden[:, t-1]))[token_ids[:, t]]
 
     Logits are computed only where they predict an action token, `chunk` positions at a time, so that [B, T, V] never
     exists. With `recompute` a backward pass computes each chunk's scores again instead of keeping them: at most twice the

@@ -18,8 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.losses.base import LossInputs
-from cod_lightning.objective.losses.units import Level, log_ratio, units_of
+from cod_lightning.objective.losses.base import Level, LossInputs, log_ratio, units_of
 
 _NAMES = ("logprob_gap", "mismatch_kl", "mismatch_ess")
 _LARGEST = 20.0

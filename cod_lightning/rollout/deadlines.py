@@ -1,13 +1,23 @@
-"""Time limits of a turn, an episode, a pack and a reward; what exceeds one costs its lifecycle."""
+"""Time limits of turns, episodes, packs and rewards, and the watchdog of a process that no longer moves."""
 
 import asyncio
+import faulthandler
 import math
+import os
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
 
 from cod_lightning.errors import ConfigError, EpisodeTimeout, PackTimeout
 
+EXIT_STALLED = 70
+"""Exit code of a run that stalled; `--ckpt_path last` goes on from its last checkpoint."""
+_LONGEST_TICK_S = 5.0
+_STDERR = 2
 _NO_LIMIT = nullcontext()
 """For an episode without a limit; one object for all, since it is entered in every episode."""
 
@@ -67,3 +77,108 @@ async def _limited(deadlines: Deadlines, ends: float | None) -> AsyncIterator[No
         if first == own:
             raise EpisodeTimeout(f"not over after data.deadlines.episode_s={deadlines.episode_s:g} s") from None
         raise PackTimeout(f"not over after data.deadlines.pack_s={deadlines.pack_s:g} s") from None
+
+
+class Liveness:
+    """Marked wherever a lifecycle hands over to an engine or a world; costs a dictionary write."""
+
+    def __init__(self) -> None:
+        self.beats = 0
+        """Rises with every mark."""
+        self._where: dict[str, tuple[str, float]] = {}
+        self._over: BaseException | None = None
+
+    def give_up(self, error: BaseException | None) -> None:
+        """From now on every mark raises this, so that whatever goes by this liveness ends with its current turn; None: no more."""
+        self._over = error
+
+    def at(self, identity: str, place: str) -> None:
+        """The episode `identity` is now in the `engine` or in the `world`."""
+        if self._over is not None:
+            raise self._over
+        self._where[identity] = (place, time.monotonic())
+        self.beats += 1
+
+    def over(self, identity: str) -> None:
+        """The episode has ended."""
+        self._where.pop(identity, None)
+        self.beats += 1
+
+    def lines(self, most: int = 32) -> list[str]:
+        """The live episodes, the one that moved last first: in a process that hangs, it is the one that holds up the others."""
+        now = time.monotonic()
+        live = sorted(self._where.copy().items(), key=lambda item: -item[1][1])
+        lines = [f"{identity}: in the {place} for {now - since:.1f} s" for identity, (place, since) in live[:most]]
+        return lines + ([f"and {len(live) - most:,} more"] if len(live) > most else [])
+
+
+class Watchdog:
+    """A thread that looks at a liveness for as long as a `with` block lasts.
+
+    An engine or a world that hangs in this process holds up the event loop, so that no deadline can be looked at; only another
+    thread can tell. It counts its own ticks rather than the clock: a process that was stopped and continued has not hung.
+
+    Args:
+        liveness: What has to move.
+        stall_s: For how long it may stand still; None: forever.
+        file: Where the report goes, beside stderr.
+        label: What is going on, for the report.
+        remedy: How to go on after it, for the report.
+    """
+
+    def __init__(
+        self,
+        liveness: Liveness,
+        stall_s: float | None,
+        file: Path,
+        label: str,
+        remedy: str = "go on with --ckpt_path last",
+    ) -> None:
+        self.liveness, self.stall_s, self.file, self.label, self.remedy = liveness, stall_s, file, label, remedy
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rollout watchdog", daemon=True)
+
+    def __enter__(self) -> "Watchdog":
+        """Watch."""
+        if self.stall_s is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Watch no more."""
+        self._over.set()
+        if self.stall_s is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        assert self.stall_s is not None
+        tick = min(_LONGEST_TICK_S, self.stall_s / 8)
+        seen, still = self.liveness.beats, 0.0
+        while not self._over.wait(tick):
+            still = still + tick if self.liveness.beats == seen else 0.0
+            seen = self.liveness.beats
+            if still >= self.stall_s:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        lines = self.liveness.lines()
+        text = "\n".join(
+            [
+                f"error: nothing has moved for {self.stall_s:g} s in {self.label} (data.deadlines.stall_s). Live episodes:",
+                *(f"  {line}" for line in lines or ["none"]),
+                f"Stacks of all threads follow, also in {self.file}. Exit code {EXIT_STALLED}; {self.remedy}.",
+                "",
+            ]
+        )
+        try:
+            os.write(_STDERR, text.encode())
+            faulthandler.dump_traceback(_STDERR, all_threads=True)
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with self.file.open("w") as file:
+                file.write(text)
+                file.flush()
+                faulthandler.dump_traceback(file, all_threads=True)
+        finally:
+            os._exit(EXIT_STALLED)

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cod_lightning.engines.base import Engine, Request, digest
-from cod_lightning.engines.completion_check import check_completion
+from cod_lightning.rollout.boundaries import check_completion
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.liveness import Liveness
+from cod_lightning.rollout.deadlines import Deadlines, Liveness
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Role, StopReason, Turn
 

@@ -71,7 +71,7 @@ async def run_solve_episode(
             observation, system = await _begun(env, task)
             see_known(observation, sampler.chat, env, "reset()")
             see_known(system, sampler.chat, env, "rules")
-            on_turn = None
+            hooked = False
             try:
                 context = context_after = mechanism.text(state)
                 if shown is not Shown.RULES:
@@ -81,7 +81,8 @@ async def run_solve_episode(
                     check_prepared(prepared, mechanism)
                     system = prepared.system
                     if shown is Shown.OWN:
-                        state, on_turn = prepared.state, _hook(mechanism)
+                        state = prepared.state
+                        hooked = type(mechanism).on_turn is not ContextMechanism.on_turn  # most have none of their own
             except BaseException as error:
                 blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
             see_known(system, sampler.chat, mechanism, "prepare()")
@@ -93,7 +94,7 @@ async def run_solve_episode(
                     if turn.stop is StopReason.WINDOW:
                         full = partial(ended, EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
                         return crossing(EnvironmentFailure, full)
-                    if on_turn is not None and len(turns) <= MOST_INTERVENTIONS:
+                    if hooked and len(turns) <= MOST_INTERVENTIONS:
                         state, context_after, reply = _intervened(
                             mechanism, state, context_after, turn.response, sampler.chat
                         )
@@ -160,11 +161,6 @@ def after_feedback(mechanism: ContextMechanism, solved: Episode) -> Episode:
     return structs.replace(solved, state_after=state, context_after=text)
 
 
-def _hook(mechanism: ContextMechanism) -> Any:
-    """The mechanism's `on_turn`; None where it has none of its own, since most have not and it would be asked every turn."""
-    return None if type(mechanism).on_turn is ContextMechanism.on_turn else mechanism.on_turn
-
-
 async def run_update_episode(
     env: TextEnv,
     solved: Episode,
@@ -176,6 +172,15 @@ async def run_update_episode(
     mechanism, sampler = setting.mechanism, setting.sampler
     state, context = solved.state_after, solved.context_after
     who = f"{type(mechanism).__name__} raised "
+    unchanged = Episode(
+        kind=EpisodeKind.UPDATE,
+        position=solved.position,
+        status=EpisodeStatus.SKIPPED,
+        context_before=context,
+        context_after=context,
+        state_before=state,
+        state_after=state,
+    )
     turns: list[Turn] = []
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
@@ -217,31 +222,19 @@ async def run_update_episode(
             finally:
                 _close(dialogue)
     except FAULTS as error:
-        return Episode(
-            kind=EpisodeKind.UPDATE,
-            position=solved.position,
-            status=EpisodeStatus.FAILED,
-            turns=tuple(turns),
-            context_before=context,
-            context_after=context,
-            state_before=state,
-            state_after=state,
-            error=f"{type(error).__name__}: {error}",
-        )
+        raised = f"{type(error).__name__}: {error}"
+        return structs.replace(unchanged, status=EpisodeStatus.FAILED, turns=tuple(turns), error=raised)
     finally:
         sampler.liveness.over(identity)
     unparsed = EpisodeStatus.TRUNCATED if cut_off else EpisodeStatus.MALFORMED
-    return Episode(
-        kind=EpisodeKind.UPDATE,
-        position=solved.position,
+    return structs.replace(
+        unchanged,
         status=EpisodeStatus.COMPLETED if found.parsed else unparsed,
         turns=tuple(turns),
         reward=found.reward,
         success=found.parsed,
         feedback=found.reason,
-        context_before=context,
         context_after=after,
-        state_before=state,
         state_after=found.state,
     )
 

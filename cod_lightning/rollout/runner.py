@@ -1,22 +1,28 @@
-"""Runs the rollouts of a process, one at a time, and is the interface between a DataModule and its callbacks."""
+"""Runs the rollouts of a process, one at a time, and is the interface between a DataModule and its callbacks.
 
+The next training rollout may be played in a thread of its own while training goes on with the one before it.
+"""
+
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cod_lightning.engines.base import Engine
+from cod_lightning.errors import GivenUp
 from cod_lightning.ranks import gathered_at_first, rank
-from cod_lightning.rollout.ahead import RolloutAhead
-from cod_lightning.rollout.faults import stop_if_too_many
-from cod_lightning.rollout.liveness import Liveness
-from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.deadlines import Liveness, Watchdog
 from cod_lightning.rollout.segments import count_drift
-from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.rollout.watchdog import Watchdog
+from cod_lightning.rollout.setting import RolloutMonitor
+from cod_lightning.rollout.stats import RolloutStats, stop_if_too_many
 from cod_lightning.types import Group
+
+_GIVE_UP_S = 30.0
+"""Longest wait, at the end of a failed run, for the engine's current turn in a rollout that is given up."""
 
 
 class RolloutObserver:
@@ -87,7 +93,7 @@ class RolloutRunner:
         self.source_metrics: Mapping[str, float] = {}
         """Of the source of training packs, after the current rollout."""
         self.liveness = Liveness()
-        self.ahead: RolloutAhead[Any] = RolloutAhead(self.liveness)
+        self.ahead = RolloutAhead(self.liveness)
         """The next training rollout, with `data.max_staleness` above 0."""
         self._observers: list[RolloutObserver] = []
 
@@ -150,3 +156,85 @@ class RolloutRunner:
                 observer.update_finished()
         for observer in list(self._observers):
             observer.update_begins()
+
+
+class RolloutAhead:
+    """At most one rollout, under way in a thread, or over and waiting to be taken.
+
+    The thread makes no collective call. The engine is free for other work after `settle` only.
+
+    Args:
+        liveness: Marked by all episodes of the rollout; `give_up` ends them through it.
+    """
+
+    def __init__(self, liveness: Liveness) -> None:
+        self._liveness = liveness
+        self._future: Future[Any] | None = None
+        self._thread: threading.Thread | None = None
+        self._waited_s = 0.0
+
+    def begin(self, play: Callable[[], Any]) -> None:
+        """Play it beside whatever this thread does next."""
+        assert self._future is None, "a rollout ahead has not been taken"
+        future: Future[Any] = Future()
+        self._future = future
+
+        def run() -> None:
+            try:
+                played = play()
+            except BaseException as error:  # raised again where it is taken
+                future.set_exception(error)
+            else:
+                future.set_result(played)
+
+        self._thread = threading.Thread(target=run, name="rollout ahead", daemon=True)
+        self._thread.start()
+
+    def put(self, played: Any) -> None:
+        """Have a rollout wait that is over: one of a checkpoint."""
+        self._future = Future()
+        self._future.set_result(played)
+
+    def settle(self) -> None:
+        """Wait until the rollout under way, if there is one, is over. Signals are handled meanwhile."""
+        begun = time.perf_counter()
+        if self._future is not None:
+            wait([self._future])  # `join` alone would handle no signal
+            self._join()
+        self._waited_s += time.perf_counter() - begun
+
+    def done(self) -> Any:
+        """The rollout once it is over, without taking it; None where there is none or it failed."""
+        self.settle()
+        return None if self._future is None or self._future.exception() else self._future.result()
+
+    def take(self) -> Any:
+        """The rollout, None where none was begun. Raises what ended it."""
+        self.settle()
+        future, self._future = self._future, None
+        return None if future is None else future.result()
+
+    def waited_s(self) -> float:
+        """Seconds that `settle` took since the last call of this."""
+        waited, self._waited_s = self._waited_s, 0.0
+        return waited
+
+    def drop(self) -> None:
+        """Wait for it and forget it."""
+        self.settle()
+        self._future = None
+
+    def give_up(self) -> None:
+        """End it after its current turn and forget it; what it left in the engine is not cleaned up."""
+        future, self._future = self._future, None
+        if future is not None and not future.done():
+            self._liveness.give_up(GivenUp("the run is over"))
+            wait([future], timeout=_GIVE_UP_S)
+            if future.done():
+                self._liveness.give_up(None)
+                self._join()
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+        self._thread = None

@@ -1,4 +1,4 @@
-"""What the lifecycles of a rollout have in common, and where the context of a lifecycle comes from."""
+"""What the lifecycles of a rollout have in common, what is called as they end, and where the context of a lifecycle comes from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,8 +10,26 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.plans import LifecyclePlan, UpdateEvery
 from cod_lightning.rewards import Rewards, scored
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.monitor import RolloutMonitor
-from cod_lightning.types import Episode, EpisodeKind, Task
+from cod_lightning.types import Episode, EpisodeKind, Lifecycle, Task
+
+
+class RolloutMonitor:
+    """Called as episodes end, so that the long part of a step shows progress; does nothing unless a subclass overrides it.
+
+    The calls come from the rollout's own thread, so be quick.
+    """
+
+    def begin(self, label: str, num_lifecycles: int, num_tasks: int) -> None:
+        """A rollout of that many lifecycles through packs of `num_tasks` tasks starts."""
+
+    def episode(self, episode: Episode) -> None:
+        """An episode has ended."""
+
+    def lifecycle(self, lifecycle: Lifecycle) -> None:
+        """A lifecycle has ended."""
+
+    def end(self) -> None:
+        """The rollout is over, or was broken off."""
 
 
 @dataclass(frozen=True, kw_only=True)

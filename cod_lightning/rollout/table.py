@@ -8,14 +8,13 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cod_lightning.errors import DataError
-from cod_lightning.rollout.transcript import episode_record, read_episode
-from cod_lightning.types import Episode, Group, Lifecycle
+from cod_lightning.rollout.transcript import episode_record
+from cod_lightning.types import Group
 
 _TURN = pa.struct(
     [
@@ -65,7 +64,6 @@ SCHEMA = pa.schema(
 )
 """Types and descriptions of the columns; the file carries them."""
 
-_EPISODE = Episode.__struct_fields__
 _STATES = ("state_before", "state_after")
 
 
@@ -108,15 +106,6 @@ class TableWriter:
             self._file.write_table(_table(self._rows))
         self._rows = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.finish()
-        else:
-            self.discard()
-
 
 def episode_rows(group: Group) -> Iterator[dict[str, Any]]:
     """One row for each episode; all columns but those that say where it was played."""
@@ -134,36 +123,6 @@ def episode_rows(group: Group) -> Iterator[dict[str, Any]]:
                 "num_action_tokens": episode.num_action_tokens,
                 "policy_version": min((turn.policy_version for turn in episode.turns), default=None),
             }
-
-
-def read_lifecycles(path: Path) -> Iterator[Lifecycle]:
-    """The lifecycles of the file, in its order, one row group in memory. Raises `DataError` where it is damaged."""
-    try:
-        file = pq.ParquetFile(path)
-        key, episodes = None, []
-        for index in range(file.num_row_groups):
-            for row in file.read_row_group(index).to_pylist():
-                extra = {name: json.loads(row[name]) for name in _STATES if row.get(name) is not None}
-                extra["parts"] = dict(row.get("parts") or ())
-                episode = read_episode({n: row[n] for n in _EPISODE if n not in (*_STATES, "parts")} | extra)
-                own = (row["run"], row["label"], row["step"], row["pack_id"], row["sibling"])
-                if episodes and own != key:
-                    yield _lifecycle(key, episodes)
-                    episodes = []
-                key = own
-                episodes.append(episode)
-        if episodes:
-            yield _lifecycle(key, episodes)
-    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, AssertionError) as error:
-        first = str(error).splitlines()[0] if str(error) else ""
-        raise DataError(
-            f"{path} cannot be read as lifecycles ({type(error).__name__}: {first}). Name a file that `predict` wrote."
-        ) from error
-
-
-def _lifecycle(key: tuple[Any, ...] | None, episodes: list[Episode]) -> Lifecycle:
-    assert key is not None
-    return Lifecycle(pack_id=key[3], sibling=key[4], episodes=tuple(episodes))
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:

@@ -22,13 +22,11 @@ from cod_lightning.types import (
     Attempt,
     AttemptKind,
     Episode,
-    EpisodeKind,
     EpisodeStatus,
     Group,
     Lifecycle,
     Pack,
     Split,
-    StopReason,
     Task,
     Turn,
 )
@@ -48,20 +46,16 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
             for task in group.pack.tasks
         ],
     }
-    return [
-        json.dumps(
-            {
-                "schema": SCHEMA,
-                "step": step,
-                "pack": pack,
-                "sibling": lifecycle.sibling,
-                "episodes": [episode_record(episode) for episode in lifecycle.episodes],
-            }
-            | _attempts_record(lifecycle),
-            separators=(",", ":"),
-        )
-        for lifecycle in group.lifecycles
-    ]
+    lines: list[str] = []
+    for lifecycle in group.lifecycles:
+        episodes = [episode_record(episode) for episode in lifecycle.episodes]
+        record = {"schema": SCHEMA, "step": step, "pack": pack, "sibling": lifecycle.sibling, "episodes": episodes}
+        if lifecycle.attempts:
+            record["attempts"] = [
+                {"kind": one.kind.value, "episode": episode_record(one.episode)} for one in lifecycle.attempts
+            ]
+        lines.append(json.dumps(record, separators=(",", ":")))
+    return lines
 
 
 def load(lines: Iterable[str], *, source: str = "transcript") -> list[Group]:
@@ -102,7 +96,9 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
         if record["schema"] != SCHEMA:
             remedy = "Read it with the version that wrote it."
             raise DataError(f"{where}: schema {record['schema']}; this version reads schema {SCHEMA}. {remedy}")
-        pack = _pack(record["pack"])
+        of_pack = record["pack"]
+        tasks = tuple(Task(**task) for task in of_pack["tasks"])
+        pack = Pack(id=of_pack["id"], split=Split(of_pack["split"]), world_seed=of_pack["world_seed"], tasks=tasks)
         episodes = tuple(read_episode(episode) for episode in record["episodes"])
         attempts = tuple(
             Attempt(kind=AttemptKind(attempt["kind"]), episode=read_episode(attempt["episode"]))
@@ -115,12 +111,6 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
             f"{where} is damaged ({type(error).__name__}: {error}). "
             "A run that was killed leaves a torn last line; remove it together with the other lines of its pack."
         ) from error
-
-
-def _attempts_record(lifecycle: Lifecycle) -> dict[str, Any]:
-    """Nothing where there are none, as in every rollout but some of training."""
-    attempts = [{"kind": a.kind.value, "episode": episode_record(a.episode)} for a in lifecycle.attempts]
-    return {"attempts": attempts} if attempts else {}
 
 
 def episode_record(episode: Episode) -> dict[str, Any]:
@@ -163,26 +153,17 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
     }
 
 
-def _pack(record: dict[str, Any]) -> Pack:
-    tasks = tuple(Task(**task) for task in record["tasks"])
-    return Pack(id=record["id"], split=Split(record["split"]), world_seed=record["world_seed"], tasks=tasks)
-
-
 def read_episode(record: dict[str, Any]) -> Episode:
     """`episode_record` back again."""
-    kind, status = EpisodeKind(record["kind"]), EpisodeStatus(record["status"])
-    turns = tuple(_turn(turn) for turn in record["turns"])
-    if status is not EpisodeStatus.SKIPPED:
+    if record["status"] != EpisodeStatus.SKIPPED:
         states = {f"state_{when}": TextState(record[f"context_{when}"]) for when in ("before", "after")}
         record = states | record
-    return Episode(**{**record, "kind": kind, "status": status, "turns": turns})
-
-
-def _turn(record: dict[str, Any]) -> Turn:
-    ids = {key: tuple(map(int, record[key])) for key in ("new_ids", "action_ids")}
-    logprobs = tuple(map(float, record["behaviour_logprobs"]))
-    assert len(logprobs) == len(ids["action_ids"]), "action_ids and behaviour_logprobs differ in length"
-    return Turn(**{**record, **ids, "behaviour_logprobs": logprobs, "stop": StopReason(record["stop"])})
+    episode = msgspec.convert(record, Episode)
+    for turn in episode.turns:
+        assert len(turn.behaviour_logprobs) == len(turn.action_ids), (
+            "action_ids and behaviour_logprobs differ in length"
+        )
+    return episode
 
 
 def _plain(spec: object) -> Any:

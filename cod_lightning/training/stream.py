@@ -1,4 +1,7 @@
-"""The endless row of training updates: rollouts are cut into them; a run stops between any two and resumes exactly."""
+"""The endless row of training updates: rollouts are cut into them; a run stops between any two and resumes exactly.
+
+Items are counted by Lightning, handed on sealed, and fetched only when they are needed.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -8,8 +11,34 @@ from typing import Any
 
 from cod_lightning.objective.batch import AttemptTable, Batch, CreditTable
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.training.items import Sealed
 from cod_lightning.training.shares import batch_of_all, own_batch
+
+
+class Sealed:
+    """An item that Lightning's precision plugins pass on as it is.
+
+    They go through whatever a loader yields and cast its numbers: under `bf16-true` behaviour log-probabilities and
+    rewards would lose all but three digits, and frozen records are refused.
+    """
+
+    __slots__ = ("item",)
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+
+@dataclass(frozen=True)
+class SizedItems:
+    """An iterable with a length: Lightning then fetches an item only when it is needed."""
+
+    items: Callable[[], Iterator[Any]]
+    length: int
+
+    def __iter__(self) -> Iterator[Sealed]:
+        return map(Sealed, self.items())
+
+    def __len__(self) -> int:
+        return self.length
 
 
 @dataclass(frozen=True, kw_only=True)

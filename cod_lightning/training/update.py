@@ -1,6 +1,9 @@
-"""What of a batch goes into an update: which rows, with which denominators, and which tokens a loss singles out."""
+"""One optimizer update: its rows, denominators and marked tokens, micro-batches that fit a budget, and what it adds up to."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,7 +11,8 @@ from torch import Tensor
 
 from cod_lightning.objective.batch import Batch, episode_keys
 from cod_lightning.objective.credited import NO_ADVANTAGE, Credited
-from cod_lightning.objective.losses.base import PolicyLoss, UpdateTokens
+from cod_lightning.objective.losses import LossMetrics, PolicyLoss, UpdateTokens
+from cod_lightning.objective.mismatch import MismatchSums
 from cod_lightning.ranks import gathered, rank
 
 
@@ -83,3 +87,85 @@ def _marked(loss: PolicyLoss, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "
     chosen = loss.mark(whole, seed)[0].split([part.shape[1] for part in parts])[rank()]
     out[mask] = chosen.to(out.device)
     return out
+
+
+def split_by_token_budget(lengths: Int[Tensor, " B"], keys: Int[Tensor, " B"], budget: int) -> list[Int[Tensor, " b"]]:
+    """Row indices of each micro-batch: rows * longest row <= budget, unless one episode alone is larger.
+
+    Rows are ordered by the length of their episode's longest row, so that little is padding, and where short rows end and long ones
+    begin a micro-batch ends: at most a quarter of the budget is padding between episodes. Rows with the same key stay together,
+    because sequence-level losses need a whole episode.
+
+    >>> [part.tolist() for part in split_by_token_budget(torch.tensor([2, 9, 3, 8]), torch.tensor([0, 1, 2, 3]), 18)]
+    [[0, 2], [3, 1]]
+    >>> [part.tolist() for part in split_by_token_budget(torch.tensor([2, 2, 2, 9]), torch.arange(4), 72)]
+    [[0, 1, 2], [3]]
+    """
+    episodes = keys.tolist()
+    widths: dict[int, int] = {}
+    for key, length in zip(episodes, lengths.tolist(), strict=True):
+        widths[key] = max(widths.get(key, 0), length)
+    order = sorted(range(len(episodes)), key=lambda i: (widths[episodes[i]], episodes[i], i))
+    parts: list[list[int]] = []
+    room = 0  # that the episodes of the last part take, each as wide as its longest row
+    for key, rows in groupby(order, key=episodes.__getitem__):
+        episode, width = list(rows), widths[key]
+        together = (len(parts[-1]) + len(episode)) * width if parts else 0
+        if parts and together <= budget and together - room - len(episode) * width <= budget / 4:
+            parts[-1] += episode
+        else:
+            parts.append(episode)
+            room = 0
+        room += len(episode) * width
+    return [torch.tensor(part, dtype=torch.long, device=lengths.device) for part in parts]
+
+
+def padded(parts: Sequence[Int[Tensor, " b"]], number: int) -> list[Int[Tensor, " b"] | None]:
+    """The parts and as many empty ones (None) before them as make `number`: the last one, which ends the update, is real if any is.
+
+    >>> padded([torch.tensor([4])], 2)
+    [None, tensor([4])]
+    """
+    return [*[None] * (number - len(parts)), *parts]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStats:
+    """What an optimizer update was made of, on this rank."""
+
+    num_tokens: int
+    """Tokens that went through forward and backward, padding excluded."""
+    num_rows: int
+    """Without those of zero advantage, which need no gradient, and those of filtered packs."""
+    num_micro_batches: int
+    """Passes forward and backward, the same on every rank; one with fewer of its own goes through empty ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the micro-batches of an update, on all ranks; None where there was none."""
+
+    metrics: LossMetrics | None
+    entropy: float
+    """nats"""
+    terms: dict[str, float] = field(default_factory=dict)
+    """Sums over action tokens, by the name under which they are logged."""
+    mismatch: MismatchSums | None = None
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(
+            _added(self.metrics, other.metrics),
+            self.entropy + other.entropy,
+            added(self.terms, other.terms),
+            _added(self.mismatch, other.mismatch),
+        )
+
+
+def added(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    """Sums of both together, by name."""
+    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in one | other}
+
+
+def _added(one: Any, other: Any) -> Any:
+    """The sum; None counts for nothing."""
+    return other if one is None else one if other is None else one + other

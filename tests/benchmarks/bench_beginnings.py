@@ -19,7 +19,7 @@ from cod_lightning.byte_tokenizer import byte_tokenizer
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.forward.freed_memory import keep_freed_memory
-from cod_lightning.forward.rows import Rows
+from cod_lightning.forward.packed import Rows
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import torch
 
-from cod_lightning.objective.logprobs import action_logprobs, token_logprobs
+from cod_lightning.objective.logprobs import action_logprobs
 from tests.benchmarks.results import Table, told
+from tests.dense_logprobs import token_logprobs
 
 VOCABULARY, WIDTH = 151_936, 64
 WAYS = ("dense", "kept", "recomputed")

@@ -10,11 +10,11 @@ from torch import Tensor
 import cod_lightning.engines.transformers as engine
 import cod_lightning.forward.attention as attention
 import cod_lightning.forward.packed as packed
-import cod_lightning.forward.rows as rows
+import cod_lightning.forward.packed as rows
 import cod_lightning.forward.shared_prefix as prefix
 import cod_lightning.rollout.chat as chat
 import modules.policy as policy
-from cod_lightning.forward.rows import Rows
+from cod_lightning.forward.packed import Rows
 from tests.benchmarks.rectangles import RectangleCache, feed, rectangle
 
 

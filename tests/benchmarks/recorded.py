@@ -5,7 +5,7 @@ import lightning as L
 from cod_lightning.commands.train import quieten
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.training.items import SizedItems
+from cod_lightning.training.stream import SizedItems
 from datamodules.items import ItemDataModule
 from modules.grpo import GRPOModule
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.forward.last_layer import output_layer, read_only_at
-from cod_lightning.forward.rows import Rows
+from cod_lightning.forward.packed import Rows
 from cod_lightning.forward.slots import SlotCache
 
 

@@ -19,8 +19,7 @@ from callbacks.stop_signals import StopSignals
 from cod_lightning.checkpoints.integrity import damage
 from cod_lightning.errors import SaveFailed, Stopped
 from cod_lightning.rollout.runner import RolloutRunner
-from cod_lightning.training.items import Sealed
-from cod_lightning.training.stream import TrainStream
+from cod_lightning.training.stream import Sealed, TrainStream
 from tests.forked import on_two_ranks
 from tests.stubs import FunctionEngine
 

@@ -8,8 +8,8 @@ import pytest
 
 from callbacks.lifecycle_table import LifecycleTable
 from callbacks.transcripts import Transcripts
-from cod_lightning.rollout.table import read_lifecycles
 from cod_lightning.rollout.transcript import read
+from tests.lifecycle_tables import read_lifecycles
 from tests.played_run import Items, PlayedData, PlayedModule, trainer
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from callbacks.staleness import Staleness
+from callbacks.throughput import Staleness
 from cod_lightning.rollout.runner import RolloutRunner
 
 

@@ -12,8 +12,7 @@ from cod_lightning.evaluation.conditions import conditions
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.rollout.monitor import RolloutMonitor
-from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.types import Group, Message
 
 MECHANISM = HintContext(response_limit=77)

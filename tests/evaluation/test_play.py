@@ -10,7 +10,7 @@ from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.evaluation.condition_kinds import CONTROLS, REFERENCES, ConditionKind
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.rollout.monitor import RolloutMonitor
+from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.types import Episode, EpisodeStatus, Lifecycle
 from tests import asked
 from tests.evaluation.echoes import MECHANISM, echoed, shown

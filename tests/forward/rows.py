@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cod_lightning.forward.rows import Rows
+from cod_lightning.forward.packed import Rows
 
 
 def rows_of(slots, starts, chunks) -> Rows:

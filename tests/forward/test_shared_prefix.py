@@ -20,8 +20,8 @@ from transformers import (
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.last_layer import output_layer
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
-from cod_lightning.objective.logprobs import token_logprobs
 from modules.policy import PolicyModule
+from tests.dense_logprobs import token_logprobs
 from tests.forward.small import SMALL
 
 LOCAL = {"sliding_window": 3, "layer_types": ["sliding_attention", "full_attention"]}

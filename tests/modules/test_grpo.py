@@ -12,11 +12,10 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, NonFiniteLoss
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import ClipCov, KLCov
-from cod_lightning.objective.microbatch import split_by_token_budget
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.objective.terms import KL, EntropyBonus
 from cod_lightning.training.scorers import CheckpointScorer
-from cod_lightning.training.update import plan_update
+from cod_lightning.training.update import plan_update, split_by_token_budget
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
 from tests.loss_inputs import LOSSES
@@ -221,7 +220,7 @@ def test_an_entropy_bonus_raises_the_entropy(tmp_path):
 @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
 def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path, estimator):
     module, _, recorder, _ = fit(tmp_path, terms=[KL(coefficient=0.1, estimator=estimator)], lr=1e-2)
-    assert module.last_update.num_dropped_rows == 0
+    assert module.last_update.num_rows == len(recorder.batches[-1])
     first, *_, last = [values["train/divergence"] for values in recorder.values]
     assert first == pytest.approx(0.0, abs=1e-6)
     assert last != 0.0

@@ -19,9 +19,9 @@ from cod_lightning.objective.batch import collate, credit_table
 from cod_lightning.objective.losses import REC, LossInputs, LossOutputs
 from cod_lightning.objective.terms import KL
 from cod_lightning.rollout.segments import segments_of
+from cod_lightning.training.update import Totals
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
-from modules.totals import Totals
 from tests.stubs import Following, PlainContext, WordWorld
 
 TINY: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
@@ -133,7 +133,7 @@ def test_the_rows_of_an_update_and_its_loss_stay_in_float32(tmp_path, precision)
     for inputs, out in module.loss.seen:
         for tensor in (inputs.policy_logprobs, inputs.behaviour_logprobs, inputs.advantages, out.loss):
             assert tensor.dtype == torch.float32
-        assert out.metrics.sum_logprob_gap.dtype == out.metrics.num_tokens.dtype == torch.float32
+        assert out.metrics.num_clipped.dtype == out.metrics.num_tokens.dtype == torch.float32
         assert not torch.equal(inputs.policy_logprobs, inputs.policy_logprobs.bfloat16().float())
 
 

@@ -1,14 +1,20 @@
 """Baselines and scales over siblings, some of which may be missing."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean, scale
+from cod_lightning.objective.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean, deviation, divided
 from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
 from tests.credit_tables import paper_table, random_table
 
 BASELINES = [GroupMean(), LeaveOneOut(), RoleMean(), AsymRE(shift=-0.2)]
+
+
+def scale(advantages, returns, mode):
+    return replace(advantages, values=divided(advantages.values, deviation(advantages, returns, mode)))
 
 
 @pytest.fixture(params=range(8))

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from cod_lightning.objective import logprobs
-from cod_lightning.objective.logprobs import action_logprobs, token_logprobs
+from cod_lightning.objective.logprobs import action_logprobs
 from tests.benchmarks import bench_logprobs as bench
+from tests.dense_logprobs import token_logprobs
 
 
 @pytest.fixture
@@ -39,7 +40,9 @@ def test_chunks_give_the_dense_values_and_gradients(case, chunk):
 def test_a_token_is_scored_by_the_position_before_it():
     logits = torch.zeros(1, 3, 4)
     logits[0, 0, 2] = 50.0  # position 0 is sure that token 2 comes next
-    assert token_logprobs(logits, torch.tensor([[1, 2, 3]]))[0].tolist() == pytest.approx([0.0, 0.0, -1.3862944])
+    after_the_first = torch.tensor([[False, True, True]])
+    found, _ = action_logprobs(logits, torch.nn.Identity(), torch.tensor([[1, 2, 3]]), after_the_first)
+    assert found[0].tolist() == pytest.approx([0.0, 0.0, -1.3862944])
 
 
 def test_rows_without_any_action_still_have_a_backward(case):
@@ -55,13 +58,10 @@ def test_under_autocast_the_layer_runs_in_bfloat16_and_the_softmax_in_float32(ca
     layer, hidden = layer.float(), hidden.detach().float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = layer(hidden)
-        dense = token_logprobs(logits, ids)
         found, entropy = action_logprobs(hidden, layer, ids, mask)
     assert logits.dtype == torch.bfloat16
     expected = token_logprobs(logits.float(), ids)
-    for values in (dense, found, entropy):
-        assert values.dtype == torch.float32
-    assert torch.equal(dense, expected)
+    assert found.dtype == entropy.dtype == torch.float32
     torch.testing.assert_close(found, expected * mask)
 
 
@@ -70,9 +70,8 @@ def test_weights_in_bfloat16_still_give_log_probabilities_of_float32(case):
     found, entropy = action_logprobs(hidden.detach().bfloat16(), layer.bfloat16(), ids, mask)
     assert found.dtype == entropy.dtype == torch.float32
     every = torch.arange(23)
-    logits = layer(hidden.detach().bfloat16())[0, :1].expand(23, -1)
-    rows = torch.stack([torch.zeros_like(every), every], dim=1)
-    mass = token_logprobs(torch.stack([logits, logits], dim=1), rows)[:, 1].exp().sum()
+    same, rows = hidden.detach().bfloat16()[:1, :2].expand(23, -1, -1), torch.stack([every, every], dim=1)
+    mass = action_logprobs(same, layer, rows, torch.tensor([[False, True]]).expand(23, -1))[0].exp()[:, 1].sum()
     assert mass.item() == pytest.approx(1.0, abs=1e-6)  # bfloat16 would be off by 1e-3
 
 

@@ -8,7 +8,7 @@ import torch
 
 from cod_lightning.objective import losses
 from cod_lightning.objective.losses import CISPO, LOOP, REC, PolicyLoss
-from cod_lightning.objective.losses.units import units_of
+from cod_lightning.objective.losses.base import units_of
 from tests.loss_inputs import EPISODES, LOSSES, gradient, inputs, rows_of
 
 PUBLIC = [value for value in vars(losses).values() if isinstance(value, type)]

@@ -17,13 +17,13 @@ from cod_lightning.errors import ConfigError, EngineRefused, Stopped
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward, rewards_of, scored
 from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.faults import count_faults
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.stats import RolloutStats
-from cod_lightning.rollout.table import TableWriter, read_lifecycles
+from cod_lightning.rollout.stats import RolloutStats, count_faults
+from cod_lightning.rollout.table import TableWriter
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, StopReason, Task, Turn
+from tests.lifecycle_tables import read_lifecycles
 
 ROOT = Path(__file__).parents[2]
 TASK = Task(id="0", seed=1, spec=None)
@@ -182,9 +182,10 @@ def test_parts_survive_transcripts_and_tables_and_lines_of_today_do_not_change(t
     assert '"parts":{"world":' in lines[0]
     assert not any('"parts"' in line for group in play() for line in dump(group))
     path = tmp_path / "p.parquet"
-    with TableWriter(path, "run") as table:
-        for group in groups:
-            table.add("predict", 0, group)
+    table = TableWriter(path, "run")
+    for group in groups:
+        table.add("predict", 0, group)
+    table.finish()
     assert [life.episodes for life in read_lifecycles(path)] == [life.episodes for life in read]
 
 

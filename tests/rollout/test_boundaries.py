@@ -16,9 +16,9 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import MOST_UPDATE_TURNS
-from cod_lightning.rollout.faults import count_faults
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.stats import count_faults
 from cod_lightning.types import EpisodeStatus, Message, Role, Split
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 

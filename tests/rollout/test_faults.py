@@ -11,10 +11,9 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.faults import count_faults, stop_if_too_many
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.rollout.stats import RolloutStats, count_faults, stop_if_too_many
 from cod_lightning.types import EpisodeStatus, Split
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 

@@ -11,9 +11,8 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.monitor import RolloutMonitor
 from cod_lightning.rollout.segments import count_drift, segments_of
-from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.types import EpisodeKind, EpisodeStatus, Split, StopReason
 from tests.stubs import FunctionEngine, PlainContext, WordWorld
 

@@ -305,7 +305,7 @@ def weight_folders(num: int, at_once: int = 4) -> dict[str, int]:
 
 _LEAK = (
     "import resource, time\n"
-    "from cod_lightning.rollout.collector import collected_by_growth\n"
+    "from cod_lightning.rollout.group import collected_by_growth\n"
     "class Loop:\n"
     "    def __init__(self): self.itself, self.weight = self, b'x' * 2**20\n"
     "with collected_by_growth():\n"

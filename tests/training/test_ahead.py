@@ -8,8 +8,7 @@ import lightning as L
 import pytest
 import torch
 
-from callbacks.staleness import Staleness
-from callbacks.throughput import Throughput
+from callbacks.throughput import Staleness, Throughput
 from callbacks.weight_sync import WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
@@ -23,7 +22,7 @@ from cod_lightning.rollout.runner import RolloutObserver
 from cod_lightning.training.packs import Uniform
 from datamodules.checks import check_staleness
 from datamodules.rollout import RolloutDataModule
-from modules.combinations import check_combination
+from modules.checks import check_combination
 from modules.grpo import GRPOModule
 from tests.stubs import Following, PlainContext, WordWorld
 

@@ -27,7 +27,7 @@ from cod_lightning.types import (
     Turn,
 )
 from datamodules.rollout import RolloutDataModule
-from modules.combinations import check_combination
+from modules.checks import check_combination
 from modules.grpo import GRPOModule
 from tests.credit_tables import plain_credit
 from tests.forked import on_two_ranks

@@ -1,8 +1,8 @@
-"""What every policy loss is given and gives back."""
+"""What every policy loss is given and gives back, and what a ratio is taken of: a token, a turn or an episode."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -47,17 +47,14 @@ class LossMetrics:
     num_tokens: Float[Tensor, ""]
     num_clipped: Float[Tensor, ""]
     """Tokens whose gradient the clip removed or, where the loss clips weights, whose weight it changed."""
-    sum_logprob_gap: Float[Tensor, ""]
-    """Of |policy - behaviour| (nats)."""
-    max_logprob_gap: Float[Tensor, ""]
-    """Largest |policy - behaviour|; combined by maximum."""
 
     def cpu(self) -> "LossMetrics":
-        return LossMetrics(**{name: value.cpu() for name, value in vars(self).items()})
+        return LossMetrics(num_tokens=self.num_tokens.cpu(), num_clipped=self.num_clipped.cpu())
 
     def __add__(self, other: "LossMetrics") -> "LossMetrics":
-        added = {name: value + getattr(other, name) for name, value in vars(self).items()}
-        return LossMetrics(**added | {"max_logprob_gap": torch.maximum(self.max_logprob_gap, other.max_logprob_gap)})
+        return LossMetrics(
+            num_tokens=self.num_tokens + other.num_tokens, num_clipped=self.num_clipped + other.num_clipped
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,13 +91,7 @@ class PolicyLoss(ABC):
 def metrics_of(inputs: LossInputs, clipped: Bool[Tensor, "B T"]) -> LossMetrics:
     """What every loss logs."""
     mask = inputs.action_mask
-    gap = torch.where(mask, inputs.policy_logprobs.detach() - inputs.behaviour_logprobs, 0.0).abs()
-    return LossMetrics(
-        num_tokens=mask.sum().float(),
-        num_clipped=(mask & clipped).sum().float(),
-        sum_logprob_gap=gap.sum(),
-        max_logprob_gap=gap.max() if gap.numel() else gap.sum(),
-    )
+    return LossMetrics(num_tokens=mask.sum().float(), num_clipped=(mask & clipped).sum().float())
 
 
 def check_clip(**shifts: float) -> None:
@@ -108,3 +99,69 @@ def check_clip(**shifts: float) -> None:
     for key, value in shifts.items():
         if not value >= 0:
             raise ConfigError(f"model.loss.{key}", value, "at least 0", "It is how far from 1 a ratio may be.")
+
+
+Level = Literal["token", "turn", "episode"]
+
+
+@dataclass(frozen=True)
+class Units:
+    """Groups of action tokens, numbered 0 .. num - 1."""
+
+    index: Int[Tensor, "B T"]
+    """The unit of each action token; without meaning elsewhere."""
+    num: int
+    action_mask: Bool[Tensor, "B T"]
+
+    def sum(self, values: Float[Tensor, "B T"]) -> Float[Tensor, " U"]:
+        """Of each unit's tokens."""
+        return values.new_zeros(self.num).index_add(0, self.index[self.action_mask], values[self.action_mask])
+
+    def counts(self, like: Float[Tensor, "B T"]) -> Float[Tensor, " U"]:
+        """Tokens of each unit."""
+        return self.sum(torch.ones_like(like))
+
+    def spread(self, values: Float[Tensor, " U"]) -> Float[Tensor, "B T"]:
+        """Every action token gets its unit's value; all others get 0."""
+        out = values.new_zeros(self.action_mask.shape)
+        return out.masked_scatter(self.action_mask, values[self.index[self.action_mask]])
+
+
+def units_of(level: Level, inputs: LossInputs) -> Units:
+    """The units of a micro-batch. A turn is a maximal run of action tokens in a row; an episode has all its rows.
+
+    Between two turns of a row there is always the markup of the next prompt, so runs never merge.
+    """
+    mask = inputs.action_mask
+    if level == "token":
+        index = mask.flatten().cumsum(0).view(mask.shape) - 1
+        return Units(index, int(mask.sum()), mask)
+    if level == "turn":
+        starts = mask & ~torch.nn.functional.pad(mask[:, :-1], (1, 0))
+        return Units(starts.flatten().cumsum(0).view(mask.shape) - 1, int(starts.sum()), mask)
+    ids, index = torch.unique(inputs.episode, return_inverse=True)
+    return Units(index[:, None].expand(mask.shape), len(ids), mask)
+
+
+def log_ratio(inputs: LossInputs) -> Float[Tensor, "B T"]:
+    """policy - behaviour (nats) with gradient; 0 where the policy did not sample, whatever is stored there."""
+    return torch.where(inputs.action_mask, inputs.policy_logprobs - inputs.behaviour_logprobs, 0.0)
+
+
+def token_share(inputs: LossInputs) -> Float[Tensor, "B T"]:
+    """1 / num_action_tokens for every action token: the mean over the update's tokens."""
+    return inputs.action_mask / inputs.policy_logprobs.new_tensor(max(1, inputs.num_action_tokens))
+
+
+def episode_share(inputs: LossInputs, level: Level = "token") -> Float[Tensor, "B T"]:
+    """Shares with which a sum over tokens is a mean over units in each episode, then a mean over the update's episodes.
+
+    share_t = 1 / (tokens of t's unit * units of its episode * num_episodes)
+
+    What every token of a unit carries alike counts once for the unit.
+    """
+    like = torch.zeros_like(inputs.policy_logprobs)
+    unit, episode = units_of(level, inputs), units_of("episode", inputs)
+    of_unit = unit.spread(1 / unit.counts(like).clamp_min(1))
+    units_in_episode = episode.sum(of_unit)
+    return of_unit * episode.spread(1 / units_in_episode.clamp_min(1)) / max(1, inputs.num_episodes)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, metrics_of
-from cod_lightning.objective.losses.units import log_ratio, token_share
+from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, token_share
 
 
 @dataclass(frozen=True, kw_only=True)

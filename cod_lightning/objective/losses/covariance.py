@@ -19,10 +19,11 @@ from cod_lightning.objective.losses.base import (
     PolicyLoss,
     UpdateTokens,
     check_clip,
+    log_ratio,
     metrics_of,
+    token_share,
 )
 from cod_lightning.objective.losses.ppo import clipped
-from cod_lightning.objective.losses.units import log_ratio, token_share
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,18 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, check_clip, metrics_of
-from cod_lightning.objective.losses.units import Level, episode_share, log_ratio, token_share, units_of
+from cod_lightning.objective.losses.base import (
+    Level,
+    LossInputs,
+    LossOutputs,
+    PolicyLoss,
+    check_clip,
+    episode_share,
+    log_ratio,
+    metrics_of,
+    token_share,
+    units_of,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,7 @@ from typing import ClassVar
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, metrics_of
-from cod_lightning.objective.losses.units import log_ratio, units_of
+from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, units_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,7 @@ from cod_lightning.contexts.base import TextState
 from cod_lightning.envs.learn2ask import EndpointJudge, Learn2Ask
 from cod_lightning.envs.learn2ask.endpoint import messages_of, verdict_of
 from cod_lightning.errors import ConfigError, EngineRefused, EnvironmentFailure
-from cod_lightning.rollout.deadlines import Deadlines
-from cod_lightning.rollout.liveness import Liveness
+from cod_lightning.rollout.deadlines import Deadlines, Liveness
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Split, StopReason, Turn
 

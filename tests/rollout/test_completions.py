@@ -5,8 +5,8 @@ import pytest
 from msgspec import structs
 
 from cod_lightning.engines.base import Completion
-from cod_lightning.engines.completion_check import check_completion
 from cod_lightning.errors import BadCompletion
+from cod_lightning.rollout.boundaries import check_completion
 from cod_lightning.types import StopReason
 
 GOOD = Completion(

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.objective.microbatch import split_by_token_budget
+from cod_lightning.training.update import split_by_token_budget
 
 ROWS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 8)), max_size=40)
 

@@ -10,9 +10,8 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.rollout.collector import collected_by_growth, resident
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.group import collected_by_growth, resident, run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
 from tests.stubs import FunctionEngine

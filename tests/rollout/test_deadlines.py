@@ -6,14 +6,13 @@ import time
 
 import pytest
 
-from cod_lightning.rollout.liveness import Liveness
-from cod_lightning.rollout.watchdog import EXIT_STALLED, Watchdog
+from cod_lightning.rollout.deadlines import EXIT_STALLED, Liveness, Watchdog
 
 HANGS = """
 import sys, time
 from pathlib import Path
-from cod_lightning.rollout.liveness import Liveness
-from cod_lightning.rollout.watchdog import Watchdog
+from cod_lightning.rollout.deadlines import Liveness
+from cod_lightning.rollout.deadlines import Watchdog
 
 def decoding_forever():
     time.sleep(60)
