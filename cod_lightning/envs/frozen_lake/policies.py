@@ -58,7 +58,7 @@ class LakeSeen:
 class LakePlayer:
     """Task-wise Bayes-optimal play: the code of the highest expected reward of this task; ties are broken at random.
 
-    Where the task has far more turns than the lake can take, the plan ends before them, and the heuristic `step` goes on.
+    Where the task has far more turns than the lake can take, the plan ends before them, and the heuristic `stepped` goes on.
     """
 
     wording: LakeWording
@@ -69,7 +69,7 @@ class LakePlayer:
         """The next response, with these mappings possible."""
         plan = plan_of(seen.shore, self.max_turns, self.length_penalty)
         if seen.turn >= plan.turns:
-            return step(self.wording, seen, facts_of(belief), rng)
+            return self.wording.respond(*stepped(self.wording, seen, facts_of(belief), rng))
         code = rng.choice(plan.best_codes(seen.here, belief, seen.turn))
         return self.wording.respond(meaning(belief, code) or rng.choice(seen.forward() or DIRECTIONS), code)
 
@@ -119,10 +119,11 @@ class LakeOracle(TextPolicy):
         return cls(player, beliefs, facts_of(everywhere))
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        seen = LakeSeen.of(messages, self.player.wording)
+        wording = self.player.wording
+        seen = LakeSeen.of(messages, wording)
         belief = seen.belief(self.beliefs.get(seen.shore, belief_of(self.shared)))
         if belief.bit_count() == 1:
-            return step(self.player.wording, seen, facts_of(belief), rng)
+            return wording.respond(*stepped(wording, seen, facts_of(belief), rng))
         return self.player.play(seen, belief, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -148,13 +149,8 @@ class ManyLakesTeacher(Teacher[Mapping[int, str]]):
         return Teacher(self.play, rng.choice(self.truths), self.dials).context(rng)
 
 
-def step(wording: LakeWording, seen: LakeSeen, known: Mapping[int, str], rng: random.Random) -> str:
-    """An answer that goes along a shortest path with a known code if there is one, else tries an unknown code."""
-    return wording.respond(*stepped(wording, seen, known, rng))
-
-
 def stepped(wording: LakeWording, seen: LakeSeen, known: Mapping[int, str], rng: random.Random) -> tuple[str, int]:
-    """The direction that it wants, and the code."""
+    """A direction along a shortest path and its known code if there is one, else a code that is not known."""
     wanted = seen.forward() or list(DIRECTIONS)
     by_value = {value: code for code, value in known.items()}
     for direction in rng.sample(wanted, len(wanted)):

@@ -1,4 +1,4 @@
-"""Policies without a model for PDE Discovery: random, with perfect memory, or with the equation known."""
+"""Play of PDE Discovery in sentences: by measurements and notes, or with the equation known."""
 
 import math
 import random
@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cod_lightning.envs.base import Demonstrator, TextPolicy
-from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.pde.evidence import EquationBelief, believe, misfit
 from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, named, parse_equation, support, written
 from cod_lightning.envs.pde.notes import Note, Pairs, finalised_in, pairs_in, read_note, write_note
+from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Role
 
 _SCOUTS = ((0.25, 0.0), (0.5, 0.0), (0.75, 0.0))
@@ -21,27 +21,7 @@ _ROW = re.compile(r"x=(\d\.\d+) t=(\d\.\d+) u=(-?\d\.\d+) y=(-?\d\.\d+)", flags=
 
 
 @dataclass(frozen=True)
-class RandomPDE(TextPolicy):
-    """Random points, a random dictionary, and whatever the regression liked best; notes nothing."""
-
-    max_terms: int
-    point_budget: int
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        state = _State.of(messages)
-        if not state.sampled:
-            points = [(rng.uniform(0.01, 0.99), rng.uniform(0.0, 1.0)) for _ in range(self.point_budget)]
-            return sample(points)
-        if state.best:
-            return finalise(state.best)
-        return fit_terms(rng.sample(TERMS, rng.randint(1, self.max_terms)))
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return write_note(Note())
-
-
-@dataclass(frozen=True)
-class ScriptedPDE(TextPolicy):
+class PDEPlay(Play[Note]):
     """Keeps every measurement it sees; weighs all sets of terms by their evidence; submits the most probable equation."""
 
     min_terms: int
@@ -50,13 +30,24 @@ class ScriptedPDE(TextPolicy):
     point_budget: int
     show_samples: bool
 
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return self.play(messages, read_note(messages[0].content))
+    @property
+    def nothing(self) -> Note:
+        return Note()
 
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return write_note(self.record(messages))
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Random points, a random dictionary, and whatever the regression liked best."""
+        state = _State.of(messages)
+        if not state.sampled:
+            points = [(rng.uniform(0.01, 0.99), rng.uniform(0.0, 1.0)) for _ in range(self.point_budget)]
+            return sample(points)
+        if state.best:
+            return finalise(state.best)
+        return fit_terms(rng.sample(TERMS, rng.randint(1, self.max_terms)))
 
-    def play(self, messages: Sequence[Message], noted: Note) -> str:
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> Note:
+        return read_note(messages[0].content) if trust_context else Note()
+
+    def answer(self, messages: Sequence[Message], known: Note, rng: random.Random) -> str:
         """Sample (first to see how high the state is), fit, finalise."""
         state = _State.of(messages)
         left = self.max_turns - state.turn
@@ -66,7 +57,7 @@ class ScriptedPDE(TextPolicy):
             if not state.sampled and left > 3 and state.points_left > len(_SCOUTS):
                 return sample(_SCOUTS)
             return sample(_spread(state.rows, state.points_left))
-        believed = self.belief(noted, pairs_in(state.seen))
+        believed = self.belief(known, pairs_in(state.seen))
         if believed is None or (not state.best and not self.show_samples and left > 2):
             return finalise(state.best) if state.best else fit_terms(TERMS)
         if state.best and (left == 1 or state.proposed == believed.equations[0]):
@@ -87,7 +78,7 @@ class ScriptedPDE(TextPolicy):
             return alone if alone.misfit < believed.misfit else believed
         return believed
 
-    def record(self, messages: Sequence[Message]) -> Note:
+    def recorded(self, messages: Sequence[Message]) -> Note:
         """The old note in the fenced hints, and what the record of the task adds."""
         text = "\n".join(message.content for message in messages[1:])
         old_text, _, rest = text.partition("# Record of the task")
@@ -103,6 +94,20 @@ class ScriptedPDE(TextPolicy):
         if verdict == "open" and old.trust == "confirmed" and support(old.equation) == support(believed.equations[0]):
             return Note(kept, believed.equations[0], "confirmed")
         return Note(kept, believed.equations[0], "likely" if believed.probabilities[0] > 0.8 else "open")
+
+    def noisy(self, facts: Note, accuracy: float, rng: random.Random) -> Note:
+        """Equation and measurements, each kept with that probability, else anything or nothing."""
+        pairs = tuple(pair for pair in facts.pairs if rng.random() < accuracy)
+        kept = facts if rng.random() < accuracy else self.junk(rng)
+        return replace(kept, pairs=pairs)
+
+    def junk(self, rng: random.Random) -> Note:
+        terms = rng.sample(TERMS, rng.randint(self.min_terms, self.max_terms))
+        equation = equation_of({term: rng.choice((-1, 1)) * round(rng.uniform(0.5, 2.0), 2) for term in terms})
+        return Note(equation=equation, trust="likely")
+
+    def write(self, facts: Note, messages: Sequence[Message] = ()) -> str:
+        return write_note(facts)
 
 
 @dataclass(frozen=True)
@@ -120,40 +125,6 @@ class PDEOracle(TextPolicy):
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         return write_note(Note(equation=self.truth, trust="confirmed"))
-
-
-@dataclass(frozen=True)
-class PDETeacher(Demonstrator):
-    """Shows the protocol: plays like the scripted player, notes only part of what it saw."""
-
-    player: ScriptedPDE
-    truth: Equation
-    dials: TeacherDials
-
-    def context(self, rng: random.Random) -> str:
-        draw = rng.random()
-        if draw < self.dials.context_true:
-            true = rng.random() < self.dials.context_accuracy
-            return write_note(Note(equation=self.truth if true else self._any(rng), trust="likely"))
-        if draw < self.dials.context_true + self.dials.context_junk:
-            return write_note(Note(equation=self._any(rng), trust="likely"))
-        return ""
-
-    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        trusting = rng.random() < self.dials.follow
-        return self.player.play(messages, read_note(messages[0].content) if trusting else Note())
-
-    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Equation and measurements, each as the record has it with probability `note_accuracy`, else anything or nothing."""
-        record, accuracy = self.player.record(messages), self.dials.note_accuracy
-        pairs = tuple(pair for pair in record.pairs if rng.random() < accuracy)
-        if rng.random() >= accuracy:
-            record = replace(record, equation=self._any(rng), trust="likely")
-        return write_note(replace(record, pairs=pairs))
-
-    def _any(self, rng: random.Random) -> Equation:
-        terms = rng.sample(TERMS, rng.randint(self.player.min_terms, self.player.max_terms))
-        return equation_of({term: rng.choice((-1, 1)) * round(rng.uniform(0.5, 2.0), 2) for term in terms})
 
 
 def sample(points: Sequence[tuple[float, float]]) -> str:

@@ -9,7 +9,7 @@ task; feedback can state whether the terms are right; splits are disjoint by con
 import copy
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,13 +21,15 @@ from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
 from cod_lightning.envs.pde.desk import Desk, Refused
 from cod_lightning.envs.pde.library import TERMS, Equation, loss, support, written
+from cod_lightning.envs.pde.notes import Note
 from cod_lightning.envs.pde.numerics import measured, solution
 from cod_lightning.envs.pde.packs import PDETask, Worlds
-from cod_lightning.envs.pde.policies import PDEOracle, PDETeacher, RandomPDE, ScriptedPDE
+from cod_lightning.envs.pde.policies import PDEOracle, PDEPlay
 from cod_lightning.envs.pde.regression import Fit, Reading
 from cod_lightning.envs.pde.templates import FAMILIES, eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
+from cod_lightning.envs.players import Play, Teacher
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -277,25 +279,22 @@ class PDEDiscovery(TaskWorld[PDETask]):
         return self._ended(words, reward)
 
     def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
-        if self.protocol == "compact":
-            return super().reference(kind, pack)
-        if kind is Reference.RANDOM:
-            return RandomPDE(self.max_terms, self.point_budget)
-        return self._scripted() if kind is Reference.SCRIPTED else PDEOracle(self._spec(pack.tasks[0]).equation)
+        if kind is Reference.ORACLE and self.protocol == "natural":
+            return PDEOracle(self._spec(pack.tasks[0]).equation)
+        return super().reference(kind, pack)
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
-        if self.protocol == "compact":
-            return VerdictTeacher(*self._play(pack), self.teacher)
-        return PDETeacher(self._scripted(), self._spec(pack.tasks[0]).equation, self.teacher)
+        return (Teacher if self.protocol == "natural" else VerdictTeacher)(*self._play(pack), self.teacher)
 
-    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[VerdictPlay, dict[str, bool]]:
-        """In compact words: of each listed equation, whether it is the pack's."""
-        signs = {(term, 1 if value > 0 else -1) for term, value in self._spec(pack.tasks[0]).equation}
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
+        """In sentences, the equation as a likely one; in compact words, of each listed equation, whether it is the pack's."""
+        equation = self._spec(pack.tasks[0]).equation
+        if self.protocol == "natural":
+            play = PDEPlay(self.min_terms, self.max_terms, self.max_turns, self.point_budget, self.show_samples)
+            return play, Note(equation=equation, trust="likely")
+        signs = {(term, 1 if value > 0 else -1) for term, value in equation}
         truth = {word: set(CANDIDATES[word]) == signs for word in self._worlds.listed}
         return VerdictPlay(self._worlds.listed), truth
-
-    def _scripted(self) -> ScriptedPDE:
-        return ScriptedPDE(self.min_terms, self.max_terms, self.max_turns, self.point_budget, self.show_samples)
 
     def _check(self) -> None:
         compact = self.protocol == "compact"
