@@ -62,7 +62,7 @@ class OneLineParser(OneLine, LightningArgumentParser):
     about = ""
     """What `--help` is about: a group of keys or a key; empty for the command."""
 
-    def format_help(self) -> str:
+    def format_help(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The command's own keys and groups of keys, or every key of what is asked `about`."""
         keys = [
             action

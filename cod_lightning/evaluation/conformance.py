@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, Prepared
+from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, Prepared, UpdateDialogue
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Pack, Split
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Message, Pack, Split
 
 GARBAGE = (
     "",
@@ -347,6 +347,12 @@ def _solved(mechanism: ContextMechanism, state: object) -> Episode:
     )  # fmt: skip
 
 
+def _opening(dialogue: UpdateDialogue) -> list[Message]:
+    messages = next(dialogue)
+    assert not isinstance(messages, str), "update() has to begin with messages"
+    return list(messages)
+
+
 def _empty(mechanism: ContextMechanism) -> Broken:
     state = mechanism.empty()
     if mechanism.text(state):
@@ -376,7 +382,7 @@ def _updated(mechanism: ContextMechanism) -> Broken:
     for text in (None, *GARBAGE):
         state = mechanism.adopt(_NOTE)
         dialogue = mechanism.update(state, "the rules", _solved(mechanism, state), byte_chat())
-        messages = list(next(dialogue))
+        messages = _opening(dialogue)
         if not mechanism.asks(messages):
             yield "asks() does not know the messages that update() begins with"
             return
@@ -406,7 +412,7 @@ def _in_place(mechanism: ContextMechanism) -> Broken:
     mechanism.prepare(state, "the rules", "what is seen")
     mechanism.on_turn(state, "a response", byte_chat())
     mechanism.feedback(state, episode)
-    messages = list(next(mechanism.update(state, "the rules", episode, byte_chat())))
+    messages = _opening(mechanism.update(state, "the rules", episode, byte_chat()))
     mechanism.write("gamma=3", messages)
     if mechanism.dump(state) != before:
         yield "a method changed the state that it was given"
