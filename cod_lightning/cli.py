@@ -33,7 +33,7 @@ commands:
   context      log, show, diff, revert: the context of a deployed agent
   worlds       list the shipped worlds
   check        say what breaks a rule of the contract in a world or context of your own
-  play         play a pack in the terminal: you are the policy
+  play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside
   references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side (--plots: also PNG and SVG)
 
@@ -92,7 +92,8 @@ def _answered(args: list[str]) -> int:
             nearest = difflib.get_close_matches(command, _MODULES, n=1, cutoff=0.5)
             meant = f"Did you mean {nearest[0]}? " if nearest else ""
             raise ConfigError("command", command, f"one of {', '.join(_MODULES)}", f"{meant}See --help.")
-        module = importlib.import_module(f"cod_lightning.commands.{_MODULES[command]}")
+        watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
+        module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else _MODULES[command]}")
         return module.run(args if command in _LIGHTNING else rest)
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """`play`: a pack in the terminal. You are the policy: you solve, and between tasks you rewrite your own context."""
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -29,6 +30,10 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--index", type=int | None, default=None, help="Which pack, from 0 on; null draws one.")
     who = Literal["you", "random", "scripted", "oracle"]
     parser.add_argument("--policy", type=who, default="you", help="Who plays.")
+    text = "How the context is kept, by class path; null: a hint, rewritten whole."
+    parser.add_subclass_arguments(ContextMechanism, "context", required=False, help=text)
+    text = "Watch this checkpoint of a run play; its config names world and context. See `play --ckpt_path X --help`."
+    parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
     options = parse_world(parser, argv)
     if options.num_tasks < 1:
         raise ConfigError("--num_tasks", options.num_tasks, "at least 1", "4 is the default.")
@@ -36,7 +41,7 @@ def run(argv: Sequence[str]) -> int:
     pack = options.env.sample_pack(split=options.split, index=index, num_tasks=options.num_tasks)
     console = Screen()
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
-    mechanism = default_mechanism(compact=bool(options.env.words()))
+    mechanism = options.context or default_mechanism(compact=bool(options.env.words()))
     if options.policy == "you":
         policy: TextPolicy = Person(console, console.input)
     else:
@@ -53,7 +58,7 @@ class Person(TextPolicy):
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """One line; put into answer tags if the world asks for them and the person did not type them."""
-        typed = self.read("your answer> ")
+        typed = _in_form(self.read("your answer> "), messages[0].content)
         wants_tags = "<answer>" in messages[0].content or not messages[0].content.strip().count(" ")
         return f"<answer>{typed.strip()}</answer>" if wants_tags and "<answer>" not in typed else typed
 
@@ -64,6 +69,16 @@ class Person(TextPolicy):
         while line := self.read("notes> "):
             lines.append(line)
         return "\n".join(lines)
+
+
+def _in_form(typed: str, rules: str) -> str:
+    """A bare answer in the form that the rules ask for: `2` or `pull 2` where they say `<answer>Lever X</answer>`."""
+    (form, *_) = [*re.findall(r"<answer>([^<>]*)</answer>", rules), ""]
+    fixed = {word for word in form.split() if not re.fullmatch(r"[A-Z]+", word)}
+    free, words = len(form.split()) - len(fixed), typed.split()
+    if not words or free != 1 or not fixed or "<" in typed or fixed & set(words):
+        return typed
+    return " ".join(word if word in fixed else words[-1] for word in form.split())
 
 
 class Watched(TextPolicy):
@@ -136,15 +151,24 @@ class Game(RolloutMonitor, TextPolicy):
             self._panel("context for the next task", episode.context_after or "(none)")
 
     def _panel(self, title: str, text: str, colour: str = "dim") -> None:
-        self.console.print(Panel(Text(text.expandtabs(1)), title=title, title_align="left", border_style=colour))
+        self.console.print(panel(title, text, colour))
 
     def _report(self) -> None:
-        if not self.solved:
-            return
-        table = Table(title="rewards by position", box=None, title_justify="left")
-        for column in ("position", "reward", "solved", "turns", "status"):
-            table.add_column(column, justify="right")
-        for episode in self.solved:
-            cells = (f"{episode.reward:.3f}", "yes" if episode.success else "no", len(episode.turns), episode.status)
-            table.add_row(str(episode.position), *map(str, cells))
-        self.console.print(table)
+        if self.solved:
+            self.console.print(rewards(self.solved))
+
+
+def panel(title: str, text: str, colour: str = "dim") -> Panel:
+    """Foreign text in a box."""
+    return Panel(Text(text.expandtabs(1)), title=title, title_align="left", border_style=colour)
+
+
+def rewards(solved: Sequence[Episode]) -> Table:
+    """What each task gave."""
+    table = Table(title="rewards by position", box=None, title_justify="left")
+    for column in ("position", "reward", "solved", "turns", "status"):
+        table.add_column(column, justify="right")
+    for episode in solved:
+        cells = (f"{episode.reward:.3f}", "yes" if episode.success else "no", len(episode.turns), episode.status)
+        table.add_row(str(episode.position), *map(str, cells))
+    return table

@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from cod_lightning.cli import main
-from cod_lightning.commands.play import Game, Person, Watched
-from cod_lightning.contexts import HintContext
+from cod_lightning.commands.play import Game, Person, Watched, _in_form
+from cod_lightning.contexts import HintContext, NotebookContext
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.levers import Levers
 from cod_lightning.types import EpisodeStatus, Split
@@ -90,3 +90,47 @@ def test_a_pack_without_tasks_is_refused(capsys):
 def test_an_unknown_option_is_refused(option):
     with pytest.raises(SystemExit):
         main(["play", "--env", "levers", option])
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("2", "Lever 2"), ("pull 2", "Lever 2"), ("Lever 2", "Lever 2"), ("<answer>Lever 2</answer>",) * 2, ("", "")],
+)
+def test_a_bare_answer_is_put_into_the_form_that_the_rules_ask_for(typed, meant):
+    assert _in_form(typed, "Answer in this form:\n<answer>Lever X</answer>") == meant
+
+
+@pytest.mark.parametrize(
+    "rules", ["no form", "<answer>ACTION</answer>", "<answer>put X Y</answer>", "<answer>up</answer>"]
+)
+def test_a_form_without_one_free_place_leaves_answers_as_they_are(rules):
+    assert _in_form("2", rules) == "2"
+
+
+def test_a_person_answers_with_a_number_and_keeps_a_notebook():
+    env = Levers()
+    console, typed = Console(file=io.StringIO(), width=100), iter(["1", "2", "lever 2", "", "2"])
+    pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=2)
+    episodes = Game(env, pack, Person(console, lambda prompt: next(typed)), NotebookContext(), console).play()
+    assert episodes[0].status is not EpisodeStatus.MALFORMED
+    assert "lever 2" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_a_trained_policy_is_watched_with_its_context_beside(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = ["--warm_start", "null", "--torch_threads", "1", "--data.suites", "null", "--data.val_packs", "4"]
+    small += ["--data.packs_per_rollout", "4", "--data.rollouts_per_epoch", "1", "--trainer.max_epochs", "1"]
+    assert main(["fit", "--config", "smoke", *small, "--trainer.default_root_dir", "run"]) == 0
+    capsys.readouterr()
+    argv = ["play", "--ckpt_path", "run/checkpoints/last.ckpt", "--num_tasks", "3", "--index", "2"]
+    assert main(argv) == 0
+    shown = capsys.readouterr().out
+    assert "levers-4/test/0/2: 3 tasks" in shown
+    assert all(
+        part in shown for part in ("task 1: reward", "task 3: reward", "rewrites its context", "context from now on")
+    )
+    assert "rewards by position" in shown
+    assert main(argv) == 0
+    assert capsys.readouterr().out == shown
+    assert main(["play", "--ckpt_path", "nowhere.ckpt"]) == 2

@@ -1,0 +1,81 @@
+"""`play --ckpt_path`: a trained policy lives through a pack, and every episode is shown with the context beside it."""
+
+from collections.abc import Sequence
+
+from lightning.pytorch.cli import LightningArgumentParser
+from rich.console import Console
+from rich.table import Table
+
+from cod_lightning.commands.deploy import sampler_of
+from cod_lightning.commands.from_run import FromRunCLI, built
+from cod_lightning.commands.lightning_cli import quieten
+from cod_lightning.commands.play import panel, rewards
+from cod_lightning.errors import ConfigError
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import RolloutMonitor, Setting
+from cod_lightning.terminal import Screen
+from cod_lightning.types import Episode, EpisodeKind, Split
+
+
+class WatchCLI(FromRunCLI):
+    """`FromRunCLI`, with the pack to be played."""
+
+    command = "play"
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        super().add_arguments_to_parser(parser)
+        parser.add_argument("--num_tasks", type=int | None, default=None, help="N; null: data.pack_size.")
+        parser.add_argument(
+            "--split", type=Split, default=Split.TEST, help="Share of the worlds the pack is drawn from."
+        )
+        parser.add_argument("--index", type=int, default=0, help="Which pack, from 0 on.")
+        parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Play one pack."""
+    quieten()
+    cli = built(WatchCLI, argv)
+    data, options = cli.datamodule, cli.config
+    if (num_tasks := data.pack_size if options.num_tasks is None else options.num_tasks) < 1:
+        raise ConfigError("--num_tasks", num_tasks, "at least 1", "Leave it out for data.pack_size.")
+    sampler = sampler_of(cli.model.policy, data, options.ckpt_path, options.sampling_temperature)
+    pack = data.env.sample_pack(split=options.split, index=options.index, num_tasks=num_tasks)
+    audience = Audience(Screen())
+    audience.console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden.")
+    setting = Setting(
+        env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan, rewards=data.rewards, monitor=audience
+    )
+    run_groups([pack], 1, setting)
+    if audience.solved:
+        audience.console.print(rewards(audience.solved))
+    return 0
+
+
+class Audience(RolloutMonitor):
+    """Shows a policy's episodes, each with the context that it had, or that came of it, beside the dialogue."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.solved: list[Episode] = []
+
+    def episode(self, episode: Episode) -> None:
+        """Show it once it has ended."""
+        solving = episode.kind is EpisodeKind.SOLVE
+        lines: list[str] = []
+        for turn in episode.turns:
+            lines += [turn.observation, f"policy> {turn.response}"]
+        lines += [episode.feedback] if solving and episode.feedback else []
+        lines += [f"error: {episode.error}"] if episode.error else []
+        reward = "missing" if episode.reward is None else f"{episode.reward:.3f}"
+        title = f"task {episode.position + 1}: reward {reward}" if solving else "rewrites its context"
+        context = episode.context_before if solving else episode.context_after
+        beside = Table.grid(expand=True)
+        beside.add_column(ratio=3)
+        beside.add_column(ratio=2)
+        colour = ("green" if episode.success else "red") if solving else "dim"
+        shown = panel("context" if solving else "context from now on", context or "(empty)")
+        beside.add_row(panel(title, "\n".join(lines), colour), shown)
+        self.console.print(beside)
+        if solving and episode.reward is not None:
+            self.solved.append(episode)
