@@ -5,7 +5,7 @@ import re
 from msgspec import Struct, structs
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Intervention, Prepared
-from cod_lightning.contexts.hint_wording import fenced, trajectory
+from cod_lightning.contexts.hint_wording import fenced, record
 from cod_lightning.types import Message, Role
 
 ASK = """You keep notes about one environment, a line each. Do not solve a task now; rewrite the notes. A later task is shown only
@@ -63,8 +63,8 @@ class TopicNotes(ContextMechanism):
         return Notes(tuple(map(after, state.notes)))
 
     def update(self, state, rules, episode, tokens):
-        record = [f"# Notes\n{fenced(self.text(state))}", f"# Rules\n{rules}", trajectory(episode), episode.feedback]
-        answer = yield Message(Role.SYSTEM, ASK), Message(Role.USER, "\n\n".join(record))
+        sections = [f"# Notes\n{fenced(self.text(state))}", *record(rules, episode)]
+        answer = yield Message(Role.SYSTEM, ASK), Message(Role.USER, "\n\n".join(sections))
         lines, reason = read(answer.response, tokens)
         if reason:
             answer = yield f"{reason}. Write all notes again."
