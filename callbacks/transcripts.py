@@ -3,8 +3,10 @@
 Beside those of training stands what the training forward gave their tokens.
 """
 
+import logging
 import os
 import random
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,12 +18,15 @@ from torch import Tensor
 from callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
 from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout import policy_logprobs, transcript
+from cod_lightning.rollout.boundaries import FAULT_LOG
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
 
+_MOST_TRACEBACKS, _LONGEST_TRACEBACK = 100, 20_000
 _REPLACED = ("test", "predict")
 """Rollouts whose files the next pass replaces, even with a checkpoint."""
 
@@ -51,6 +56,10 @@ class Transcripts(RolloutCallback):
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
+        self._faults = FaultFile(
+            lifecycles_file(trainer, "faults", "log"), anew=stage == "fit" and not trainer.ckpt_path
+        )
+        FAULT_LOG.addHandler(self._faults)
         if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "row_listeners"):
             self._logprobs = LogprobWriter(trainer)
             pl_module.row_listeners.append(self._logprobs)  # pyright: ignore
@@ -61,6 +70,9 @@ class Transcripts(RolloutCallback):
 
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().teardown(trainer, pl_module, stage)
+        FAULT_LOG.removeHandler(self._faults)
+        if self._faults.num_faults:
+            print(f"{self._faults.num_faults:,} faults; tracebacks: {self._faults.path}", file=sys.stderr)
         listeners: list[Any] = getattr(pl_module, "row_listeners", [])
         if self._logprobs in listeners:
             listeners.remove(self._logprobs)
@@ -92,6 +104,31 @@ class Transcripts(RolloutCallback):
             chosen = rng.sample(range(len(groups)), min(self.train_per_rollout, len(groups)))
             return [groups[index] for index in sorted(chosen)]
         return groups[: self.test_packs] if label.startswith("test") else groups
+
+
+class FaultFile(logging.Handler):
+    """The first tracebacks of what cost lifecycles, in one file of bounded size.
+
+    Args:
+        path: The file; there is none until something fails.
+        anew: Whether the first fault replaces the file of before.
+    """
+
+    def __init__(self, path: Path, anew: bool) -> None:
+        super().__init__()
+        self.path, self.num_faults = path, 0
+        self._mode = "w" if anew else "a"
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it, without control characters."""
+        self.num_faults += 1
+        if self.num_faults > _MOST_TRACEBACKS:
+            return
+        text = visible(logging.Formatter("%(message)s").format(record)[:_LONGEST_TRACEBACK])
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open(self._mode, encoding="utf-8", errors="replace") as file:
+            file.write(f"{text}\n\n")
+        self._mode = "a"
 
 
 class LogprobWriter:

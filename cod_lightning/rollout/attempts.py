@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, EnvironmentFailure
-from cod_lightning.rollout.boundaries import FAULTS, crossing, described
+from cod_lightning.rollout.boundaries import FAULTS, crossing, described, note_fault
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack
@@ -120,6 +120,7 @@ def start_attempts(branching: Branching, point: BranchPoint, life: "Life") -> "a
             finally:
                 crossing(EnvironmentFailure, env.close)
         except FAULTS as error:
+            note_fault(error)
             status = EpisodeStatus.FAILED
             episode = Episode(kind=EpisodeKind.SOLVE, position=point.position, status=status, error=described(error))
         return Attempt(kind=kind, episode=episode)

@@ -5,6 +5,8 @@ Whatever code beyond a boundary raises, `sys.exit()`, `KeyboardInterrupt` and ca
 """
 
 import asyncio
+import contextlib
+import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
@@ -34,6 +36,10 @@ from cod_lightning.types import Episode, EpisodeStatus, Message, StopReason
 _T = TypeVar("_T")
 FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, ForgedRole, OutOfTime)
 """They cost their lifecycle; anything else ends the run."""
+FAULT_LOG = logging.getLogger("cod_lightning.faults")
+"""What cost a lifecycle, with its traceback; it goes nowhere by itself."""
+FAULT_LOG.propagate = False
+FAULT_LOG.addHandler(logging.NullHandler())
 _LONGEST_TEXT = 1_000_000
 """Characters of an observation, of rules, of a system text or a message of an update; longer ones would fill the memory."""
 _LONGEST_MESSAGE = 1_000
@@ -66,6 +72,12 @@ def described(error: BaseException) -> str:
     except BaseException:
         message = "(its message cannot be shown)"
     return f"{type(error).__name__}: {message}"
+
+
+def note_fault(error: BaseException) -> None:
+    """Log the traceback of what cost a lifecycle, for whoever listens to the logger `cod_lightning.faults`."""
+    with contextlib.suppress(Exception):  # a hostile error's own doing
+        FAULT_LOG.error("%s", described(error), exc_info=error)
 
 
 def _ends_the_run(error: BaseException) -> bool:
@@ -139,6 +151,7 @@ def check_update(found: object, mechanism: ContextMechanism) -> None:
 
 def failed_at_the_end(episodes: list[Episode], error: EnvironmentFailure) -> list[Episode]:
     """The episodes, the last one that took place failed: what an environment that cannot be closed has answered is not trusted."""
+    note_fault(error)
     last = max((e for e, one in enumerate(episodes) if one.status is not EpisodeStatus.SKIPPED), default=None)
     if last is not None and episodes[last].status is not EpisodeStatus.FAILED:
         failed = structs.replace(

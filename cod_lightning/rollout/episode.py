@@ -19,6 +19,7 @@ from cod_lightning.rollout.boundaries import (
     checked_opening,
     checked_text,
     crossing,
+    note_fault,
     see_known,
 )
 from cod_lightning.rollout.deadlines import episode_limit
@@ -110,6 +111,7 @@ async def run_solve_episode(
             finally:
                 _close(dialogue)
     except FAULTS as error:
+        note_fault(error)
         return ended(EpisodeStatus.FAILED, None, error=f"{type(error).__name__}: {error}")
     finally:
         sampler.liveness.over(identity)
@@ -222,6 +224,7 @@ async def run_update_episode(
             finally:
                 _close(dialogue)
     except FAULTS as error:
+        note_fault(error)
         raised = f"{type(error).__name__}: {error}"
         return structs.replace(unchanged, status=EpisodeStatus.FAILED, turns=tuple(turns), error=raised)
     finally:

@@ -23,7 +23,7 @@ from cod_lightning.rollout.lifecycle import run_lifecycle
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting
 from cod_lightning.types import Group, Pack
 
-_LOOK_S = 0.05
+_LOOK_S, _AWAKE_S = 0.05, 0.5
 _LEAST_GROWTH, _SHARE = 2**27, 0.25
 """Bytes, and share of what the process held after the last collection, by which it grows before the next one."""
 _STATM = Path("/proc/self/statm")
@@ -50,6 +50,11 @@ def _unless_stopped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
         loop.default_exception_handler(context)
 
 
+def _stay_awake(loop: asyncio.AbstractEventLoop) -> None:
+    """Wake the loop now and then: a signal that comes just before it goes to sleep waits for the next event."""
+    loop.call_later(_AWAKE_S, _stay_awake, loop)
+
+
 def run_groups(
     packs: Sequence[Pack],
     num_siblings: int,
@@ -67,6 +72,7 @@ def run_groups(
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(_MOST_THREADS))  # made as they are needed
         loop.set_exception_handler(_unless_stopped)
+        _stay_awake(loop)
         started = (
             run_group(pack, num_siblings, setting, contexts=source, branching=branching)
             for pack, source in zip(packs, sources, strict=True)

@@ -16,7 +16,7 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ContextFailure, EnvironmentFailure
 from cod_lightning.plans import PlannedEpisode, planned
 from cod_lightning.rollout.attempts import Branching, BranchPoint, start_attempts
-from cod_lightning.rollout.boundaries import FAULTS, crossing, described, failed_at_the_end
+from cod_lightning.rollout.boundaries import FAULTS, crossing, described, failed_at_the_end, note_fault
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting
@@ -70,6 +70,7 @@ class Life:
                     self.state = self.previous = crossing(ContextFailure, mechanism.empty, who)
                 episode = await play(self.env, index, position, tasks[position])
             except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
+                note_fault(error)
                 episode = Episode(kind=kind, position=position, status=EpisodeStatus.FAILED, error=described(error))
             failed = episode.status is EpisodeStatus.FAILED
             yield episode

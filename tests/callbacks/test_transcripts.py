@@ -6,8 +6,15 @@ from pathlib import Path
 import pytest
 
 from callbacks.transcripts import Transcripts
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.transcript import read
+from cod_lightning.types import Group, Split
 from tests.played_run import PlayedData, PlayedModule, trainer
 
 
@@ -62,6 +69,41 @@ def test_a_run_of_two_stages_listens_once_at_a_time(tmp_path: Path) -> None:
     run.test(PlayedModule(), data, verbose=False)
     assert data.runner._observers == []
     assert len(read(tmp_path / "lifecycles" / "validation.jsonl")) == 2 * 8
+
+
+def hidden_database(name: str) -> None:
+    raise KeyError(name)
+
+
+def test_the_traceback_of_what_cost_a_lifecycle_is_in_the_run_s_folder_and_the_last_line_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(Levers):
+        def step(self, action: str):
+            hidden_database("table\x1b[2J")
+
+    transcripts = Transcripts()
+    run = trainer(tmp_path, [transcripts])
+    transcripts.setup(run, PlayedModule(), "fit")
+    for _ in range(120):
+        group = run_one(Broken())
+        assert group.lifecycles[0].failed
+    transcripts.teardown(run, PlayedModule(), "fit")
+    path = tmp_path / "lifecycles" / "faults.log"
+    text = path.read_text()
+    assert text.count("in hidden_database") == 100, "the first hundred"
+    assert "EnvironmentFailure: " in text
+    assert "\x1b" not in text
+    assert capsys.readouterr().err == f"120 faults; tracebacks: {path}\n"
+    run_one(Broken())
+    assert path.read_text() == text, "after the run nobody listens"
+
+
+def run_one(world: TextEnv) -> Group:
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    mechanism = HintContext()
+    sampler = scripted_sampler(world.reference(Reference.RANDOM, pack), mechanism)
+    return run_groups([pack], 1, Setting(env=world, mechanism=mechanism, sampler=sampler))[0]
 
 
 def test_zero_keeps_none(tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ def test_values_of_the_wrong_kind_are_left_out_and_noted(tmp_path):
     path.write_text(
         path.read_text().replace('"position":1', '"position":"one"', 1).replace('"reward":1.0', '"reward":"high"', 1)
     )
-    assert "train.jsonl: 2 lines were left out, values of the wrong kind." in _notes(tmp_path)
-    assert len(report_data(read_runs([tmp_path]))[1]["lifecycles"]) == 2
+    assert "train.jsonl: 1 line was left out, torn or damaged." in _notes(tmp_path)
+    assert len(report_data(read_runs([tmp_path]))[1]["lifecycles"]) == 3
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"suites": 3}', '{"suites": {"held_out": {}}}', "[]"])

@@ -165,17 +165,22 @@ def test_packs_of_any_length_run(num_tasks):
 
 
 def test_a_world_that_waits_for_something_outside_does_not_hold_up_its_siblings():
-    together = threading.Barrier(4)
+    together, inside = threading.Event(), []
 
     class Waiting(WordWorld):
         blocking = True
 
         def step(self, action):
-            together.wait(timeout=60)  # raises where no other sibling comes
+            inside.append(action)
+            if len(inside) >= 4:
+                together.set()
+            together.wait(timeout=60)
+            inside.pop()
             return super().step(action)
 
     lives = live(FunctionEngine(lambda _: SAY_W1), Waiting(), num_tasks=1, num_siblings=8).lifecycles
     assert all(life.solves[0].reward is not None for life in lives)
+    assert together.is_set(), "four siblings were in a step at once"
 
 
 class Scripted(WordWorld):
