@@ -16,8 +16,22 @@ from cod_lightning.training.scorers import Scorer
 from cod_lightning.types import EpisodeKind
 
 
-def check_numbers(lr: float, token_budget: int, gradient_clip_val: float | None, final_lr_fraction: float) -> None:
+def check_numbers(
+    lr: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    warmup_updates: int,
+    token_budget: int,
+    gradient_clip_val: float | None,
+    final_lr_fraction: float,
+) -> None:
     """Raise `ConfigError` for optimizer settings out of range."""
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ConfigError("model.betas", betas, "two numbers from 0 to below 1", "[0.9, 0.999] is the default.")
+    if not weight_decay >= 0:
+        raise ConfigError("model.weight_decay", weight_decay, "at least 0", "0 is the default.")
+    if warmup_updates < 0:
+        raise ConfigError("model.warmup_updates", warmup_updates, "at least 0", "0 is the default.")
     if not 0 <= final_lr_fraction <= 1:
         raise ConfigError("model.final_lr_fraction", final_lr_fraction, "in [0, 1]", "1 keeps the rate constant.")
     if not lr > 0:

@@ -95,7 +95,7 @@ class GRPOModule(PolicyModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        check_numbers(lr, token_budget, gradient_clip_val, final_lr_fraction)
+        check_numbers(lr, betas, weight_decay, warmup_updates, token_budget, gradient_clip_val, final_lr_fraction)
         self.policy, self.credit, self.baseline = policy, credit, baseline
         self.scale: Literal["none", "group", "batch"] = scale
         self.mismatch = mismatch

@@ -19,6 +19,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from transformers.utils import logging as transformers_logging
 
 from callbacks import Progress
@@ -151,6 +152,8 @@ class CodCLI(LightningCLI):
         if (keep := config.keep_checkpoints) is not None and keep < 1:
             raise ConfigError("keep_checkpoints", keep, "at least 1", "2 keeps one before the newest; null keeps all.")
         if (threads := config.torch_threads) is not None:
+            if threads < 1:
+                raise ConfigError("torch_threads", threads, "at least 1", "Null leaves torch's choice.")
             torch.set_num_threads(threads)
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
         check_folder(self.root, "trainer.default_root_dir")
@@ -177,7 +180,7 @@ class CodCLI(LightningCLI):
                 MetricsFile(self.root, resumed_at),
             ]
         if not fitting:
-            tester: Any = super().instantiate_trainer(logger=logger, callbacks=[*own, *extra, StopSignals()], **kwargs)
+            tester: Any = self._trainer(logger=logger, callbacks=[*own, *extra, StopSignals()], **kwargs)
             self._held.enter_context(ending_together(tester))
             if type(tester.strategy.checkpoint_io) is TorchCheckpointIO:
                 tester.strategy.checkpoint_io = ShardReader()
@@ -187,13 +190,23 @@ class CodCLI(LightningCLI):
         resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
         checkpoint = RunCheckpoint(self.root, self._own().checkpoint_every, self._own().keep_checkpoints)
         extra += [RunConfig(resolved, self.root), checkpoint, StopSignals(checkpoint)]
-        trainer: Any = super().instantiate_trainer(logger=logger, callbacks=own + extra, **kwargs)
+        trainer: Any = self._trainer(logger=logger, callbacks=own + extra, **kwargs)
         self._held.enter_context(ending_together(trainer))
         if path := self._own().ckpt_path:
             count = trainer.num_devices * trainer.num_nodes
             check_changes(read_checkpoint(path), resolved, count, accepted=self._own().accept_changes)
             check_shards(path, trainer.strategy)
         return trainer
+
+    def _trainer(self, **kwargs: Any) -> Any:
+        """Lightning's Trainer; what it refuses is answered in one line."""
+        try:
+            return super().instantiate_trainer(**kwargs)
+        except (MisconfigurationException, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            refused = " ".join(str(error).split())[:400]
+            raise ConfigError("trainer", "refused by Lightning", refused, "See fit --help trainer.") from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""

@@ -5,13 +5,14 @@ import difflib
 import inspect
 import re
 import sys
+import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
 from cod_lightning.commands.config_files import line_of
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import CodLightningError, ConfigError
 
 _ABSURD = 2**64
 _UNKNOWN = re.compile(
@@ -21,6 +22,20 @@ _UNKNOWN = re.compile(
 
 class OneLine(ArgumentParser):
     """Leaves out the usage, whose hundred lines would stand before the one that matters."""
+
+    def parse_args(self, *args: Any, **kwargs: Any) -> Any:
+        """As ever; a module that a class path names and that raises is answered in one line, too."""
+        try:
+            return super().parse_args(*args, **kwargs)
+        except CodLightningError:
+            raise
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            raised = f"{type(error).__name__}: {error}"[:300]
+            expected = f"a class whose module can be imported ({raised})"
+            raise ConfigError(
+                "class_path", f"in {where.filename}:{where.lineno}", expected, "Correct that module."
+            ) from error
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Exit with 2 after `PROGRAM COMMAND: error: ...` on stderr."""

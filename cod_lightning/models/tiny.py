@@ -49,6 +49,11 @@ class TinyPolicy(Policy):
         window: int = 96,
         weights: str | None = None,
     ) -> None:
+        sizes = {"num_layers": num_layers, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
+        sizes |= {"hidden_size": hidden_size, "intermediate_size": intermediate_size, "window": window}
+        for name, size in sizes.items():
+            if size < 1:
+                raise ConfigError(f"model.policy.{name}", size, "at least 1", "Leave it out for the default.")
         if hidden_size % num_heads or (hidden_size // num_heads) % 2:
             nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
             expected = f"an even multiple of num_heads={num_heads}"
