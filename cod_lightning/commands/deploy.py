@@ -1,5 +1,6 @@
 """`deploy`: a policy lives on in a world, task after task, and keeps its context in a state folder (CoD-Deploy)."""
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,7 @@ class DeployCLI(FromRunCLI):
         if self.config.state is None:
             raise ConfigError("--state", "missing", "a folder for the agent", "Add --state DIR.")
         check_folder(Path(self.config.state), "--state")
+        check_temperature(self.config.sampling_temperature)
         if self.config.num_tasks < 0:
             raise ConfigError("--num_tasks", self.config.num_tasks, "at least 0", "10 is the default.")
         super().before_instantiate_classes()
@@ -96,6 +98,12 @@ def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
         if told := cli.datamodule.engine.report():
             console.print(Text(told))
     return 0
+
+
+def check_temperature(temperature: float) -> None:
+    """Raise `ConfigError` for one that no policy can be sampled at."""
+    if not 0 <= temperature < math.inf:
+        raise ConfigError("--sampling_temperature", temperature, "at least 0, and finite", "0 is greedy.")
 
 
 def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temperature: float) -> Sampler:

@@ -6,7 +6,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from rich.console import Console
 from rich.table import Table
 
-from cod_lightning.commands.deploy import sampler_of
+from cod_lightning.commands.deploy import check_temperature, sampler_of
 from cod_lightning.commands.from_run import FromRunCLI, built
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.play import panel, rewards
@@ -21,6 +21,11 @@ class WatchCLI(FromRunCLI):
     """`FromRunCLI`, with the pack to be played."""
 
     command = "play"
+
+    def before_instantiate_classes(self) -> None:
+        """Check what is typed before a warm start is made; then as for any run."""
+        check_temperature(self.config.sampling_temperature)
+        super().before_instantiate_classes()
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)

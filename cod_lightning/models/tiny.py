@@ -53,7 +53,7 @@ class TinyPolicy(Policy):
         sizes |= {"hidden_size": hidden_size, "intermediate_size": intermediate_size, "window": window}
         for name, size in sizes.items():
             if size < 1:
-                raise ConfigError(f"model.policy.{name}", size, "at least 1", "Leave it out for the default.")
+                raise ConfigError(f"model.policy.{name}", size, "at least 1", "Set it to 1 or more.")
         if hidden_size % num_heads or (hidden_size // num_heads) % 2:
             nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
             expected = f"an even multiple of num_heads={num_heads}"

@@ -49,3 +49,13 @@ def test_a_seed_that_no_library_takes_is_refused(seed):
         check_seed(seed)
     for good in (0, 2**32 - 1, True, None):
         check_seed(good)
+
+
+def test_code_that_raises_while_a_value_is_read_is_named_with_its_line():
+    def looked_up(text: str) -> int:
+        raise RuntimeError("no database")
+
+    parser = OneLine(prog="x")
+    parser.add_argument("--env", type=looked_up)
+    with pytest.raises(ConfigError, match=r"test_parser\.py:\d+; expected .*RuntimeError: no database"):
+        parser.parse_args(["--env=shop.Shop"])

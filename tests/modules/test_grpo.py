@@ -277,9 +277,12 @@ def test_a_window_longer_than_the_pack_is_refused_before_any_rollout(tmp_path):
             "scorers is reference; expected another name",
         ),
         (lambda: GRPOModule(TinyPolicy(), terms=[KL(), KL(estimator="k3")]), "terms is divergence; expected terms"),
+        (lambda: GRPOModule(TinyPolicy(), betas=(1.0, 2.0)), r"betas is \(1\.0, 2\.0\); expected two numbers"),
+        (lambda: GRPOModule(TinyPolicy(), weight_decay=-1.0), "weight_decay is -1"),
+        (lambda: GRPOModule(TinyPolicy(), warmup_updates=-1), "warmup_updates is -1"),
     ],
 )
-def test_terms_and_scorers_without_meaning_are_refused_by_key(made, key):
+def test_terms_scorers_and_numbers_without_meaning_are_refused_by_key(made, key):
     with pytest.raises(ConfigError, match=rf"model\.{key}"):
         made()
 
