@@ -124,7 +124,9 @@ def expand(argv: Sequence[str]) -> Expanded:
         names.append(path.stem)
         _typed[str(path)] = path.read_text(errors="replace")
         content = _content(path, "--config", path)
-        composes = isinstance(content, dict) and "defaults" in content
+        if not isinstance(content, dict):
+            raise ConfigError("--config", path, "a YAML file with keys, such as model and data", "See configs/smoke.yaml.")
+        composes = "defaults" in content
         composed_any |= composes
         plain: Any = composed(path, choices).plain if composes else content
         data: Any = plain.get("data") if isinstance(plain, dict) else None

@@ -51,6 +51,8 @@ class OneLine(ArgumentParser):
 
 def _remedy(parser: ArgumentParser, message: str) -> str:
     """What may have been meant by a key that is not there, and where a file sets it."""
+    if "required: " in message and "model.policy" in message:
+        return "Name a config, as in --config quickstart. For all options: "
     if not (found := _UNKNOWN.search(message)):
         return "For all options: "
     wrong = next(filter(None, found.groups()))

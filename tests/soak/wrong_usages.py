@@ -196,13 +196,11 @@ report nowhere
 report afile
 report .
 sweep
-sweep --config smoke
 sweep --config nowhere credit=a,b
 sweep --config smoke credit=episode,nosuch --print_jobs
 sweep --config smoke credit=episode,task --launcher slurm
 sweep --config smoke credit=episode,task --jobs 0
 sweep --table nowhere
-sweep --config smoke colour=1,2 --print_jobs
 """.strip()
     .replace("SMOKE", "fit --config smoke --warm_start null")
     .replace("DEPLOY", "deploy --config smoke --warm_start null --state ada")
