@@ -230,7 +230,7 @@ def answer(usage: str) -> dict[str, object]:
     elif len(lines) > 3 or not lines:
         wrong.append(f"{len(lines)} lines")
     elif (
-        not re.search(r": [\w.]+ is ", lines[-1])
+        not re.search(r": [-\w.]+ is ", lines[-1])
         and not any(word.strip("[]") in lines[-1] for word in typed if len(word) > 2)
         and len(usage.split()) > 1
     ):
