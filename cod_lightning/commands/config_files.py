@@ -125,7 +125,9 @@ def expand(argv: Sequence[str]) -> Expanded:
         _typed[str(path)] = path.read_text(errors="replace")
         content = _content(path, "--config", path)
         if not isinstance(content, dict):
-            raise ConfigError("--config", path, "a YAML file with keys, such as model and data", "See configs/smoke.yaml.")
+            raise ConfigError(
+                "--config", path, "a YAML file with keys, such as model and data", "See configs/smoke.yaml."
+            )
         composes = "defaults" in content
         composed_any |= composes
         plain: Any = composed(path, choices).plain if composes else content
