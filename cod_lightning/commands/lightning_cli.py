@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 from jsonargparse import set_parsing_settings
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from transformers.utils import logging as transformers_logging
 
 from callbacks import Progress
