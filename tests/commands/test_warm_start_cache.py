@@ -1,5 +1,6 @@
 """The cache of warm starts when several runs want the same at once."""
 
+import sys
 import threading
 import time
 from pathlib import Path
@@ -57,3 +58,20 @@ def test_the_lock_is_let_go_where_training_fails(trained, monkeypatch) -> None:
         warm_start.ensure_warm_start("warm_start/levers", 1, 1)
     monkeypatch.setattr(warm_start, "_train_into", working)
     assert warm_start.ensure_warm_start("warm_start/levers", 1, 1).is_dir()
+
+
+@pytest.mark.parametrize("file", ["mine_of_cache.py", "mine_of_cache/__init__.py"])
+def test_a_world_of_ones_own_that_was_edited_begins_anew(file, tmp_path, monkeypatch) -> None:
+    source = tmp_path / file
+    source.parent.mkdir(exist_ok=True)
+    source.write_text("")
+    config = "data:\n  env:\n    class_path: mine_of_cache.World\n  context:\n    class_path: cod_lightning.contexts.HintContext\n"
+    monkeypatch.setitem(sys.modules, "mine_of_cache", SimpleNamespace(__file__=str(source)))
+    first = warm_start._key(config)
+    assert warm_start._key(config) == first
+    (source.parent / "wording.py").write_text("WORDS = 1")
+    assert warm_start._key(config) != first
+
+
+def test_a_world_of_this_project_is_known_by_the_version() -> None:
+    assert list(warm_start._sources("class_path: cod_lightning.envs.levers.Levers")) == []

@@ -1,0 +1,106 @@
+"""A world that a tiny policy learns from nothing on a CPU: a vending machine whose buttons have lost their labels."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cod_lightning.envs.answers import code_of
+from cod_lightning.envs.facts import FactTable, QuotingDials
+from cod_lightning.envs.players import TablePlay
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Message, Pack, Split
+
+DRINKS = ("tea", "milk", "cola", "soup", "juice")
+BUTTONS = ("1", "2", "3", "4", "5")
+
+
+@dataclass(frozen=True)
+class Order:
+    """A task: the drink that is wanted, and what the buttons give, which is hidden and the same in the whole pack."""
+
+    drink: str
+    gives: tuple[str, ...]
+
+
+class Wording:
+    """What is shown, in words of a closed vocabulary: `want=tea`, then `2=milk`, at the end `win 2=milk 1=tea`."""
+
+    facts = FactTable("Button", DRINKS, compact=True, names=BUTTONS)
+
+    def respond(self, drink: str, button: int) -> str:
+        """An answer, as players of the world give it."""
+        return f"{drink} <answer>Button_{button}</answer>"
+
+    def words(self) -> tuple[str, ...]:
+        """All that can be shown or answered."""
+        answers = (f"<answer>Button_{button}</answer>" for button in BUTTONS)
+        wanted = (f"want={drink}" for drink in DRINKS)
+        return ("machine", *wanted, *self.facts.words(), *answers, *DRINKS, "win", "miss", "malformed")
+
+
+class MachinePlay(TablePlay):
+    """Presses the button that is known to give the drink, else one that is not known."""
+
+    def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
+        drink = messages[1].content.removeprefix("want=")
+        buttons = [b for b in known if known[b] == drink] or [b for b in self.table.codes if b not in known]
+        return self.wording.respond(drink, rng.choice(buttons or list(self.table.codes)))
+
+
+class VendingMachine(TaskWorld[Order]):
+    """Get the wanted drink.
+
+    Args:
+        max_turns: Presses per task.
+        teacher: How good the demonstrations of the warm start are.
+    """
+
+    task_type = Order
+    late = "miss"
+
+    def __init__(self, max_turns: int = 2, teacher: QuotingDials = QuotingDials()) -> None:  # noqa: B008  (frozen)
+        self.max_turns, self.teacher = max_turns, teacher
+        self.name, self.wording = "vending_machine", Wording()
+
+    @property
+    def rules(self) -> str:
+        """The system text; a language model needs more of it."""
+        return "machine"
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """What the buttons give belongs to one split; every task wants any drink."""
+        rng = random.Random(derive_seed(self.name, str(split), seed, index))
+        gives = DRINKS
+        while split_of_text(" ".join(gives)) is not split:
+            gives = tuple(rng.sample(DRINKS, len(DRINKS)))
+        orders = [Order(rng.choice(DRINKS), gives) for _ in range(num_tasks)]
+        return self._pack(split, index, seed, derive_seed(self.name, *gives), orders)
+
+    def step(self, action: str):
+        """Press a button: (words, reward, terminated, truncated, {})."""
+        button, complaint = code_of(action, "Button", len(BUTTONS))
+        if complaint:
+            self._outcome = "malformed"
+            return self._ended("malformed", 0.0)
+        self.pressed[button] = self.task.gives[button - 1]
+        self.turns += 1
+        if self.pressed[button] == self.task.drink or self.turns == self.max_turns:
+            self._outcome = "win" if self.pressed[button] == self.task.drink else "miss"
+            facts = (f"{b}={drink}" for b, drink in self.pressed.items())
+            return self._ended(" ".join([self._outcome, *facts]), float(self.success))
+        return f"{button}={self.pressed[button]}", 0.0, False, False, {}
+
+    def _start(self, task: Order) -> None:
+        self.task, self.turns, self.pressed, self._outcome = task, 0, {}, ""
+
+    def _drawn(self, seed: int) -> Order:
+        return self.sample_pack(split=Split.TRAIN, index=seed, num_tasks=1).tasks[0].spec
+
+    def _observed(self) -> str:
+        return f"want={self.task.drink}"
+
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[MachinePlay, dict[int, str]]:
+        gives = self._spec(pack.tasks[0]).gives
+        return MachinePlay(self.wording, self.teacher), dict(enumerate(gives, start=1))
