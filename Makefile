@@ -8,7 +8,7 @@ PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check
 # A file's tests in one process, files in the order given: those that take longest come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
-.PHONY: quickstart test lint smoke vllm soak bench clean
+.PHONY: quickstart test lint docs smoke vllm soak bench clean
 
 quickstart: .venv/installed
 	.venv/bin/python -m cod_lightning fit --config configs/quickstart.yaml
@@ -21,6 +21,10 @@ lint: .venv/installed-dev
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 	.venv/bin/pyright
+
+# The site, into site/; a broken link fails it.
+docs: .venv/installed-dev
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 # Two torch threads that wait for a core spin: beside each other every process has one. The trainings of README run alone.
 smoke: .venv/installed-test

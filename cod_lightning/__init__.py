@@ -1,3 +1,3 @@
 """Train and deploy LLMs as long-lifecycle agents that write down what they learn ("Connect the Dots")."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

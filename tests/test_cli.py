@@ -81,7 +81,7 @@ def test_a_shadowing_module_is_named(tmp_path):
         (["--ckpt_path", "."], "expected a checkpoint, not a folder without .metadata"),
         (["--trainer.gradient_clip_val", "0"], "trainer.gradient_clip_val is 0; expected null"),
         (["--warm_start", "smok"], "warm_start is smok; expected a file, or one of"),
-        (["env=nope"], "env/nope"),
+        (["env=nope"], "env is nope; expected one of alchemy_compact"),
     ],
 )
 def test_a_mistake_in_the_config_exits_with_2_and_names_key_value_and_remedy(capsys, override, said):

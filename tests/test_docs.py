@@ -19,7 +19,10 @@ TOPS = ("cod_lightning", "datamodules", "modules", "callbacks", "configs", "test
 GROUPS = sorted(folder.name for folder in (ROOT / "configs").iterdir() if folder.is_dir())
 RESULTS = ROOT / "docs" / "results"
 """Pages of measurements name the configs and files of the commit that was measured; only their links are checked."""
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 YAMLS = sorted((ROOT / "configs").rglob("*.yaml"))
 FOREIGN = {"JasonHaggard", "RealMedConv", "GRPOTrainer"}
 """Names of other projects that no file here imports."""

@@ -1,17 +1,12 @@
 """What the guides say about a world and a context mechanism of one's own."""
 
-import os
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 ROOT = Path(__file__).parents[1]
-GUIDE = (ROOT / "docs" / "guides" / "your_own_world.md").read_text()
 EXAMPLE = ROOT / "examples" / "hidden_number"
 
 
@@ -80,32 +75,33 @@ def test_the_example_goes_through_the_real_rollout(hidden_number):
     assert success[0] < success[1] == 40
 
 
-def _commands() -> list[str]:
-    blocks = re.findall(r"^```\w*\n(.*?)^```", GUIDE, flags=re.S | re.M)
-    return [line for block in blocks for line in block.splitlines() if " play " in line]
+@pytest.fixture
+def vending_machine(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "vending_machine"))
+    import vending_machine
+
+    return vending_machine
 
 
-@pytest.mark.parametrize("command", _commands())
-def test_the_guides_play_commands_start(command):
-    assignments = [part for part in shlex.split(command) if "=" in part and not part.startswith("--")]
-    argv = [part for part in shlex.split(command) if part not in assignments]
-    path = os.pathsep.join([*(a.partition("=")[2] for a in assignments if a.startswith("PYTHONPATH=")), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, *argv[1:]],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        input="",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "task 1 of 4" in done.stdout
-    assert "Stopped." in done.stdout
+def test_the_vending_machine_keeps_every_rule_and_its_scripted_player_gains(vending_machine):
+    from cod_lightning.contexts import HintContext
+    from cod_lightning.evaluation.conformance import check_world
+
+    found = list(check_world(vending_machine.VendingMachine(), HintContext("compact"), num_packs=40, pack_size=4))
+    assert not [verdict for verdict in found if verdict.broken]
+    (scripted,) = [verdict.remark for verdict in found if verdict.rule.startswith("scripted play")]
+    success = [float(value) for value in scripted.split()[-4:]]
+    assert success[0] < 0.7 < 0.8 < success[3]
 
 
-def test_there_are_commands_in_the_guide():
-    assert len(_commands()) == 2
+def test_the_python_of_the_readme_runs_and_its_agent_gets_better(capsys):
+    (block,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    names = {}
+    exec(block, names)
+    assert capsys.readouterr().out.startswith("solve 0 ")
+    life = names["group"].lifecycles[0]
+    assert life.solves[-1].success
+    assert "Lever" in life.episodes[-1].context_after
 
 
 CONTEXT_GUIDE = (ROOT / "docs" / "guides" / "your_own_context.md").read_text()

@@ -1,4 +1,4 @@
-"""Commands on a run's folder, and every command of the README, in processes of their own."""
+"""Commands on a run's folder, and every command of the first pages, in processes of their own."""
 
 import json
 import re
@@ -77,21 +77,22 @@ def test_a_checkpoint_plays_the_validation_packs(command, short, cache, tmp_path
     assert (command == "predict") == recorded[0].with_name("predict.parquet").is_file()
 
 
-def readme_commands():
-    text = (ROOT / "README.md").read_text()
+def typed_commands():
+    """Those of the README and of the first hour, each once."""
+    text = "".join((ROOT / page).read_text() for page in ("README.md", "docs/start.md"))
     blocks = re.findall(r"```bash\n(.*?)```", text, flags=re.S)
     lines = [line.partition("#")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line for line in lines if line.startswith("python -m cod_lightning")]
+    return list(dict.fromkeys(line for line in lines if line.startswith("python -m cod_lightning")))
 
 
-@pytest.mark.parametrize("command", readme_commands())
-def test_a_command_of_the_readme_parses_and_builds(command, short, cache, tmp_path):
+@pytest.mark.parametrize("command", typed_commands())
+def test_a_command_of_the_first_pages_parses_and_builds(command, short, cache, tmp_path):
     arguments = shlex.split(command)[3:]
     (tmp_path / "mine.yaml").write_text("model: {lr: 0.5}\n")
     (tmp_path / "runs").mkdir()
-    for name in ("quickstart", "smoke"):
+    for name in ("quickstart", "slower", "task_credit"):
         (tmp_path / "runs" / name).symlink_to(short)
-    plain = arguments[0] in ("worlds", "play", "references")
+    plain = arguments[0] in ("worlds", "play", "check", "report")
     if arguments[0] == "sweep":
         arguments.append("--print_jobs")
     elif not plain and "--help" not in arguments and "--print_config" not in arguments:

@@ -132,6 +132,8 @@ def _impure(world: TextEnv, packs: Sequence[Pack]) -> Broken:
             yield f"pack {pack.id} is another one after a task was begun"
     if len(packs) > 1 and len({repr([task.spec for task in pack.tasks]) for pack in packs}) == 1:
         yield "every index draws the same pack"
+    elif len(packs) > 1 and len({pack.world_seed for pack in packs}) == 1:
+        yield f"every index draws a pack of world_seed {packs[0].world_seed}, so packs hide the same and weights can learn it"
 
 
 def _shared(world: TextEnv, num_packs: int, pack_size: int) -> Broken:

@@ -72,9 +72,8 @@ class VendingMachine(TaskWorld[Order]):
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """What the buttons give belongs to one split; every task wants any drink."""
         rng = random.Random(derive_seed(self.name, str(split), seed, index))
-        gives = DRINKS
-        while split_of_text(" ".join(gives)) is not split:
-            gives = tuple(rng.sample(DRINKS, len(DRINKS)))
+        while split_of_text(" ".join(gives := tuple(rng.sample(DRINKS, len(DRINKS))))) is not split:
+            pass
         orders = [Order(rng.choice(DRINKS), gives) for _ in range(num_tasks)]
         return self._pack(split, index, seed, derive_seed(self.name, *gives), orders)
 

@@ -11,6 +11,7 @@ import pytest
 from cod_lightning.contexts import HintContext, NotebookContext
 from cod_lightning.contexts.base import ContextUpdate, TextState
 from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.levers.world import LeverTask
 from cod_lightning.evaluation.conformance import check_context, check_world
 from cod_lightning.types import Split
@@ -31,6 +32,13 @@ class Impure(Levers):
 class OneSplit(Levers):
     def sample_pack(self, *, split, index, num_tasks, seed=0):
         return super().sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=seed)
+
+
+class Constant(Levers):
+    def sample_pack(self, *, split, index, num_tasks, seed=0):
+        pack = super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
+        tasks = (replace(task, spec=replace(task.spec, colours=COLOURS)) for task in pack.tasks)
+        return replace(pack, world_seed=0, tasks=tuple(tasks))
 
 
 class OneShort(Levers):
@@ -101,6 +109,7 @@ class Raising(Levers):
     ("world", "rule", "told"),
     [
         (Impure, "sample_pack is a pure", "drawn again"),
+        (Constant, "sample_pack is a pure", "packs hide the same"),
         (OneSplit, "packs of different splits", "split_of_text"),
         (OneShort, "packs have the asked length", "2 tasks was asked for and one of 1"),
         (Chatty, "reset and rules", "info {'hint': 1}"),

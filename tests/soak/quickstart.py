@@ -3,7 +3,7 @@
     python tests/soak/quickstart.py --out docs/results/quickstart.json [--seeds 1 2 3] [--skip-held-out]
 
 Each run is `python -m cod_lightning fit --config quickstart --seed_everything SEED` in a process of its own, timed from
-outside with its warm start. Writes what came out, and whether each promise held, to the JSON file and to a page beside it;
+outside with its warm start. Writes what came out, and whether each promise held, to the JSON file, a page and a figure beside it;
 exits with 1 if one did not.
 """
 
@@ -18,7 +18,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
+
 ROOT = Path(__file__).resolve().parents[2]
+STYLES = (
+    {"color": "#0969da", "linestyle": "-"},
+    {"color": "#bf5700", "linestyle": ":"},
+    {"color": "#6e7781", "linestyle": "--"},
+)
 
 
 def run(config: str, seed: int, folder: Path, *more: str) -> dict[str, Any]:
@@ -107,6 +114,26 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def draw(results: dict[str, Any], file: Path) -> None:
+    """Success by position of every seed: trained, with its context hidden, and the warm start at temperature 1."""
+    figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+    suites = [
+        run["evaluation"]["suites"]["held_out"] for name, run in results["runs"].items() if name.startswith("seed")
+    ]
+    for number, suite in enumerate(suites):
+        controls = suite["controls"]
+        shown = {"trained": suite["positions"], "trained, context hidden": controls["blanked_context"]}
+        for (label, row), style in zip((shown | {"warm start": controls["warm_start"]}).items(), STYLES, strict=True):
+            success = [position["success"] for position in row]
+            low, high = zip(*(position["success_ci95"] for position in row), strict=True)
+            axes.plot(success, marker="o", markersize=4, label=None if number else label, **style)
+            axes.fill_between(range(len(row)), low, high, alpha=0.12, linewidth=0, color=style["color"])
+    axes.set(xlabel="position in the pack", ylabel="success", xticks=range(len(suites[0]["positions"])), ylim=(0.4, 1))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.55))
+    figure.savefig(file)
+
+
 def _cell(position: dict[str, Any]) -> str:
     low, high = position["success_ci95"]
     return f"{position['success']:.3f} [{low:.3f}, {high:.3f}]"
@@ -133,6 +160,7 @@ def main() -> int:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(page(results))
+    draw(results, args.out.with_suffix(".svg"))
     return 0 if all(p["held"] for r in runs.values() for p in r.get("promises", {}).values()) else 1
 
 

@@ -1,0 +1,110 @@
+"""What the site has beside the pages in this folder: README as its home, the changes, and a reference of configs and classes."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+CLASSES = {
+    "keys": (
+        "Keys of data and model",
+        "After this page you know every key below `data` and `model`: the arguments of the four classes that a config builds.",
+        (
+            "datamodules.RolloutDataModule",
+            "modules.GRPOModule",
+            "datamodules.DemonstrationDataModule",
+            "modules.WarmStartModule",
+        ),
+    ),
+    "contracts": (
+        "Contracts",
+        "After this page you know what a class of your own has to have to take a place in a config.",
+        (
+            "cod_lightning.envs.base",
+            "cod_lightning.envs.task_world",
+            "cod_lightning.envs.players",
+            "cod_lightning.contexts.base",
+            "cod_lightning.plans",
+            "cod_lightning.rewards.base",
+            "cod_lightning.training.packs",
+            "cod_lightning.engines.base",
+            "cod_lightning.models.base",
+            "cod_lightning.objective.terms",
+            "cod_lightning.training.scorers",
+        ),
+    ),
+    "objective": (
+        "Objective",
+        "After this page you know each credit rule, baseline, loss and correction with its formula and source.",
+        (
+            "cod_lightning.objective.returns",
+            "cod_lightning.objective.baselines",
+            "cod_lightning.objective.reweight",
+            *(
+                f"cod_lightning.objective.losses.{one}"
+                for one in ("base", "rec", "ppo", "cispo", "reinforce", "covariance")
+            ),
+            "cod_lightning.objective.mismatch",
+        ),
+    ),
+    "running": (
+        "Records and running",
+        "After this page you can play packs from Python, read what came of it, and keep an agent.",
+        (
+            "cod_lightning.types",
+            "cod_lightning.rollout.setting",
+            "cod_lightning.rollout.group",
+            "cod_lightning.rollout.transcript",
+            "cod_lightning.evaluation.references",
+            "cod_lightning.deployment.agent",
+            "cod_lightning.deployment.store",
+        ),
+    ),
+}
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages that are made from elsewhere."""
+    pages = {"reference/configs.md": configs()}
+    for name, page in (("README", "index"), ("CHANGELOG", "changes")):
+        pages[f"{page}.md"] = (ROOT / f"{name}.md").read_text().replace("](docs/", "](")
+    for name, (title, opening, classes) in CLASSES.items():
+        pages[f"reference/{name}.md"] = "\n\n".join([f"# {title}", opening, *(f"::: {one}" for one in classes)])
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Name files of the project that are no page of the site, in place of a link to them."""
+    del page
+    return re.sub(
+        r"\[([^\]]*)\]\((?:(?:\.\./)+(?:examples|tests)/[^)]*|(?:\.\./)?(?:CONTRIBUTING\.md|CITATION\.cff))\)",
+        r"\1",
+        markdown,
+    )
+
+
+def configs() -> str:
+    """A table of each group: name, class or keys, and the comment at the top of the file."""
+    lines = [
+        "# Configs",
+        "",
+        "After this page you know every shipped config. `--config NAME` takes those at the top, `group=NAME` the others; "
+        "`--print_config` shows what a combination comes to.",
+    ]
+    folder = ROOT / "configs"
+    for group in ["", *sorted(path.name for path in folder.iterdir() if path.is_dir())]:
+        lines += ["", f"## {group or 'whole trainings'}", "", "| name | builds | about |", "| --- | --- | --- |"]
+        for file in sorted((folder / group).glob("*.yaml")):
+            text = file.read_text()
+            about = " ".join(re.findall(r"^#(?! ?@package) ?(.*)", text.partition("\n\n")[0], re.MULTILINE)).replace(
+                "|", "\\|"
+            )
+            content = yaml.safe_load(text)
+            built = content.get("class_path", "") if isinstance(content, dict) else ""
+            lines.append(f"| `{file.stem}` | {f'`{built}`' if built else ''} | {about} |")
+    return "\n".join(lines) + "\n"
