@@ -53,6 +53,8 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     """What may have been meant by a key that is not there, and where a file sets it."""
     if "required: " in message and "model.policy" in message:
         return "Name a config, as in --config quickstart. For all options: "
+    if "is abstract" in message:
+        return f"{_unfinished(message)}For all options: "
     if not (found := _UNKNOWN.search(message)):
         return "For all options: "
     wrong = next(filter(None, found.groups()))
@@ -65,6 +67,15 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     meant = f"Did you mean {close[0]}? " if close else ""
     at = line_of(wrong)
     return f"{meant}{f'It stands in {at}. ' if at else ''}For all options: "
+
+
+def _unfinished(message: str) -> str:
+    """What the abstract class that the message names, its last one, leaves out of its contract."""
+    for path in reversed(re.findall(r"[\w.]+\.\w+", message)):
+        module, _, name = path.rpartition(".")
+        if missing := getattr(getattr(sys.modules.get(module), name, None), "__abstractmethods__", None):
+            return f"{path} lacks {', '.join(sorted(missing))}. "
+    return ""
 
 
 def refuse_absurd(config: Any, key: str = "") -> None:
