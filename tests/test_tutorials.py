@@ -41,6 +41,7 @@ def test_a_tutorial_runs_from_top_to_bottom(page, cache, tmp_path):
     for language, block in re.findall(
         r"^```(bash|python)\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.DOTALL | re.M
     ):
+        env |= dict(re.findall(r"^export (\w+)=(\S+)$", block, re.MULTILINE))  # a reader types on in one shell
         typed = [sys.executable, "-c", block] if language == "python" else ["bash", "-euc", shortened(block)]
         done = subprocess.run(typed, cwd=tmp_path, env=env, input="", capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{block}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
