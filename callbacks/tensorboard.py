@@ -1,12 +1,17 @@
 """What TensorBoard shows after a validation: success by position, the contexts behind it, and one lifecycle as text."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import numpy as np
+import yaml
+from lightning.fabric.utilities.logger import _flatten_dict
 from lightning.pytorch.loggers import TensorBoardLogger
+from torch.utils.tensorboard.summary import hparams
 
+from callbacks.checkpoints import RunConfig
 from callbacks.runner import RolloutCallback
 from cod_lightning.evaluation.metrics import by_position
 from cod_lightning.markdown import fenced, visible
@@ -23,12 +28,16 @@ _LAYOUT = {
     }
 }
 """Of TensorBoard's tab CUSTOM SCALARS: positions beside each other."""
+_COMPARED = re.compile(r"val/(cod_gain|success/position_\d+)")
+"""What TensorBoard shows of a run beside its settings."""
 Curve = tuple[int, tuple[float, ...]]
 """A global step, and success by position."""
 
 
 class PositionCurve(RolloutCallback):
     """After every validation: a picture of success by position, earlier ones behind it, and some lifecycles' contexts.
+
+    After the first, the settings of the run, to compare runs by.
 
     Args:
         num_texts: Lifecycles whose contexts are shown as text.
@@ -49,6 +58,10 @@ class PositionCurve(RolloutCallback):
             if isinstance(logger, TensorBoardLogger) and trainer.is_global_zero:
                 if first:
                     logger.experiment.add_custom_scalars(_LAYOUT)
+                    metrics = [name for name in trainer.callback_metrics if _COMPARED.fullmatch(name)]
+                    for callback in trainer.callbacks:  # pyright: ignore[reportAttributeAccessIssue]
+                        if isinstance(callback, RunConfig):
+                            show_settings(logger, yaml.safe_load(callback.text), metrics)
                 picture = pixels(position_figure(self.history))
                 logger.experiment.add_image("val/position_curve", picture, step, dataformats="HWC")
                 logger.experiment.add_text("val/contexts", "\n\n".join(self._texts), step)
@@ -87,6 +100,18 @@ class Sample(RolloutCallback):
         if label == "validation" and groups:
             chosen = groups[min(self.pack, len(groups) - 1)]
             self._text = story.as_markdown(chosen.lifecycles[0])
+
+
+def show_settings(logger: TensorBoardLogger, config: dict[str, Any], metrics: Sequence[str]) -> None:
+    """Fill TensorBoard's tab HPARAMS: the keys of the config that are set, beside these metrics, which are logged as ever.
+
+    `Logger.log_hyperparams` would log each of them once more, as 0 at step 0.
+    """
+    flat = {key: value for key, value in _flatten_dict(config, delimiter=".").items() if value is not None}
+    shown = {key: value if isinstance(value, bool | int | float) else str(value) for key, value in flat.items()}
+    writer = logger.experiment._get_file_writer()
+    for summary in hparams(shown, dict.fromkeys(metrics, 0.0)):
+        writer.add_summary(summary)
 
 
 def contexts_as_markdown(lifecycle: Lifecycle) -> str:

@@ -127,8 +127,6 @@ class TrainCLI(CodCLI):
         if self.memory_plan is not None:
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)
-        if self.trainer.is_global_zero:
-            report.run([str(self.root), "--trust"])
 
     def after_test(self) -> None:
         """The trained policy has been played; the references and the warm start have not."""
@@ -141,6 +139,8 @@ class TrainCLI(CodCLI):
     def _evaluate(self, *, trained_done: bool) -> None:
         folder, more = self.warm_start_folder, self.checkpoints[1:]
         evaluate(self.trainer, self.model, self.datamodule, folder, trained_done=trained_done, checkpoints=more)
+        if self.trainer.is_global_zero:
+            report.run([str(self.root), "--trust"])
 
 
 def run(argv: Sequence[str]) -> int:

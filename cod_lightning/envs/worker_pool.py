@@ -129,7 +129,9 @@ class WorkerPool:
             gib = "free" if most is None else f"{most / 2**30:g}"
             raise WorldOutOfMemory(f"a call took more than the {gib} GiB that a worker may take")
         if answer.error:
-            raise EnvironmentFailure(answer.error)
+            failure = EnvironmentFailure(answer.error)
+            failure.add_note(f"In its worker process:\n{answer.traceback}")
+            raise failure
         return answer
 
     def _take(self) -> Worker:

@@ -10,6 +10,7 @@ import pickle
 import resource
 import signal
 import threading
+import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,6 +19,9 @@ from typing import Any
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.types import EpisodeStatus
+
+_MOST_FRAMES, _LONGEST_TRACEBACK = 20, 8000
+"""The last frames of a traceback, and its last characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,8 @@ class CallResult:
 
     error: str = ""
     """What was raised, as an in-process rollout would word it; the rest is without meaning then."""
+    traceback: str = ""
+    """Where it was raised, for `lifecycles/faults.log`."""
     out_of_memory: bool = False
     """Whether that was for want of memory."""
     result: tuple[Any, ...] = ()
@@ -139,7 +145,8 @@ def answer(call: Call) -> CallResult:
     except EnvironmentFailure as error:
         return CallResult(error=str(error))
     except Exception as error:
-        return CallResult(error=f"{type(error).__name__}: {error}")
+        trace = "".join(traceback.format_exception(error, limit=-_MOST_FRAMES))[-_LONGEST_TRACEBACK:]
+        return CallResult(error=f"{type(error).__name__}: {error}", traceback=trace)
 
 
 def _die_with_the_parent() -> None:

@@ -31,16 +31,23 @@ _TITLES = {
     "train/staleness_gap": "Log-prob gap, sampler against training",
     "train/max_staleness_gap": "Largest log-prob gap, sampler against training",
     "train/gradient_norm": "Gradient norm",
+    "train/divergence": "Divergence from the reference (nats per token)",
+    "train/zero_variance_packs": "Packs without a signal, all siblings alike (share)",
+    "train/resampled_packs": "Packs played in place of others without a signal",
+    "train/resampled_share": "Packs played in place of others (share of all)",
     "train/red_temperature": "Temperature of RED (0: left alone)",
     "throughput": "Tokens per second",
     "tokens/sampled": "Tokens sampled",
     "tokens/trained": "Tokens trained on",
     "time": "Seconds",
+    "rollout/num_attempts": "Attempts beside the lifecycles",
+    "rollout/attempt_tokens": "Tokens sampled in attempts",
     "rollout/num_failed": "Lifecycles that failed",
     "faults": "Lifecycles that failed, by fault",
     "rollout/num_lost_groups": "Groups with fewer than two survivors",
     "rollout/token_drift": "Token drift",
     "rollout/num_rewritten": "Turns before which the template rewrote history",
+    "engine/self_test_gap": "Log-prob gap in the engine's self-test, largest",
 }
 """Panels in the order in which they are shown; columns that are not named here come after them, under their own name."""
 

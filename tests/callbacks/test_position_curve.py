@@ -7,7 +7,9 @@ import pytest
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
+from callbacks.checkpoints import RunConfig
 from callbacks.tensorboard import PositionCurve, contexts_as_markdown, pixels, position_figure
 from tests.played_run import PlayedData, PlayedModule, trainer
 from tests.records import lifecycle
@@ -30,6 +32,24 @@ def test_tensorboard_gets_a_picture_and_texts_after_each_validation(tmp_path: Pa
     assert page.count("<pre>") == text.count("```text") == 2
     assert [step for step, _ in curve.history] == [4, 8]
     assert len(events.Tensors("custom_scalars__config__")) == 1
+
+
+def test_runs_are_compared_by_their_settings_beside_what_validation_logged(tmp_path: Path) -> None:
+    text = "model:\n  lr: 0.002\n  clip: null\ndata:\n  env: {class_path: my.World}\n  sizes: [1, 2]\n"
+    logger = TensorBoardLogger(str(tmp_path), name="", version="tensorboard")
+    trainer(tmp_path, [PositionCurve(), RunConfig(text, tmp_path)], logger=logger).fit(PlayedModule(), PlayedData())
+    logger.experiment.flush()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    plugin = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    settings = HParamsPluginData.FromString(plugin).session_start_info.hparams
+    assert settings["model.lr"].number_value == 0.002
+    assert settings["data.env.class_path"].string_value == "my.World"
+    assert "model.clip" not in settings
+    plugin = events.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    tags = {info.name.tag for info in HParamsPluginData.FromString(plugin).experiment.metric_infos}
+    assert {"val/cod_gain", "val/success/position_0", "val/success/position_2"} <= tags
+    assert [event.step for event in events.Scalars("val/success/position_2")] == [3, 7]  # nothing made up at step 0
 
 
 @pytest.mark.parametrize("logger", ["none", "csv"])

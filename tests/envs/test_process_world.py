@@ -1,6 +1,7 @@
 """A world in worker processes: the same episodes, and nothing that it does takes the run down."""
 
 import copy
+import inspect
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
 from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.boundaries import FAULT_LOG
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler
@@ -55,6 +57,16 @@ def first_task(world, index=0, position=0):
 )
 def test_episodes_are_those_of_the_world_in_this_process_bit_for_bit(make):
     assert play(ProcessWorld(make(), num_workers=3)) == play(make())
+
+
+def test_the_log_of_faults_names_the_line_of_the_world_that_raised_in_a_worker(caplog):
+    FAULT_LOG.addHandler(caplog.handler)
+    try:
+        play(ProcessWorld(FaultyLevers(("raises",), 2), num_workers=1))
+    finally:
+        FAULT_LOG.removeHandler(caplog.handler)
+    assert "In its worker process:" in caplog.text
+    assert f'File "{inspect.getsourcefile(FaultyLevers)}", line' in caplog.text
 
 
 def test_wrapped_again_or_within_a_mixture_it_is_still_the_same():

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from msgspec import structs
@@ -55,6 +56,47 @@ def test_the_timeline_leads_to_episodes_and_their_texts(opened: Opened, tmp_path
     assert page.locator(".facts").inner_text().split()[-2:] == ["version", "3"]
     page.locator(".siblings button").nth(1).click()
     assert "sibling 1" in page.locator(".details header").inner_text()
+
+
+def test_the_link_to_an_episode_opens_it_again(opened: Opened, tmp_path: Path) -> None:
+    page = opened(write_run(tmp_path / "run", GROUPS))
+    page.locator(".row").nth(3).click()
+    page.locator(".episode").nth(1).click()
+    address = page.locator(".details header a").first.get_attribute("href")
+    page.locator(".row").first.click()
+    page.evaluate("address => { location.hash = address }", address)
+    page.wait_for_function("document.querySelector('.details h3').textContent === 'b'")
+    assert "sibling 1" in page.locator(".details header").inner_text()
+    assert "update 0" in page.locator("#tab-chosen").inner_text()
+    page.reload()
+    assert "update 0" in page.locator("#tab-chosen").inner_text()
+    page.evaluate("location.hash = 'pack=unknown&sibling=0&step=4&file=train&episode=0'")
+    assert page.locator(".details h3").inner_text() == "b"
+
+
+def test_a_lifecycle_is_saved_as_a_picture_that_any_text_leaves_whole(opened: Opened, tmp_path: Path) -> None:
+    hostile = "</text><script>alert(1)</script> & \x00\x1b[0m \u202e \uffff " + "long " * 300
+    page = opened(write_run(tmp_path / "run", [group("a <b>&", [[True, None, False]], context=hostile)]))
+    with page.expect_download() as download:
+        page.locator(".details header a").nth(1).click()
+    assert download.value.suggested_filename == "a_b_sibling_0_step_4.svg"
+    picture = ElementTree.parse(download.value.path()).getroot()
+    texts = [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"a <b>&", "✓ task 0: solved", "· task 1: no reward", "✗ task 2: not solved", "(empty)"} <= set(texts)
+    assert any("</text><script>" in text for text in texts)
+    assert any(re.fullmatch(r"… \d+ lines more", text) for text in texts)
+    assert not any(RAW.search(text) for text in texts)
+    assert not list(picture.iter("script"))
+
+
+def test_curves_that_never_left_0_are_put_away_by_name(opened: Opened, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", GROUPS)
+    rows = "".join(f"{step},0,{step},0\n" for step in range(4))
+    (folder / "metrics.csv").write_text("step,rollout/num_failed,mine,rollout/token_drift\n" + rows)
+    page = opened(folder)
+    assert page.locator("details.zero summary").inner_text() == "Always 0 (2): Lifecycles that failed, Token drift"
+    assert page.locator("#training > .panels .chart").count() == 1
+    assert not page.locator("details.zero .chart").first.is_visible()
 
 
 def test_an_update_shows_the_entry_that_it_added(opened: Opened, tmp_path: Path) -> None:

@@ -18,7 +18,22 @@ class Browser {
       this.search.focus();
     });
     new ResizeObserver(() => this.draw()).observe(this.list);
+    window.addEventListener("hashchange", () => this.follow());
     this.filter();
+    this.follow();
+  }
+
+  // Open the episode that the page's address names.
+  follow() {
+    const asked = new URLSearchParams(location.hash.slice(1)), number = (name) => Number(asked.get(name));
+    if (!asked.has("pack")) return;
+    const found = this.data.lifecycles.findIndex((one) => this.data.packs[one.p].id === asked.get("pack") &&
+      one.k === number("sibling") && one.s === number("step") && this.overview.files[one.f].label === asked.get("file"));
+    if (found < 0) return;
+    this.goTo(found);
+    this.details.choose(Math.max(0, Math.min(number("episode") || 0, this.data.lifecycles[found].e.length - 1)));
+    this.details.focus();
+    this.details.place.scrollIntoView();
   }
 
   filters() {

@@ -37,7 +37,22 @@ class Details {
   heading() {
     const several = this.overview.runs.length > 1;
     const facts = [several ? this.overview.runs[this.file.run].name : null, this.file.label, `step ${this.life.s}`, `${this.pack.split} split`, `sibling ${this.life.k}`];
-    return h("header", {}, h("h3", {}, this.pack.id), h("p", { class: "faint" }, facts.filter(Boolean).join(" · ")));
+    const name = `${this.pack.id} sibling ${this.life.k} step ${this.life.s}`.replace(/[^\w-]+/g, "_");
+    this.link = h("a", { title: "The address of this episode in this report" }, "link");
+    return h("header", {}, h("h3", {}, this.pack.id), h("p", { class: "faint" }, facts.filter(Boolean).join(" · "), " · ", this.link, " · ",
+      h("a", { href: "#", download: `${name}.svg`, title: "This lifecycle as a picture (SVG)", onclick: (event) => this.picture(event.currentTarget) }, "picture")));
+  }
+
+  picture(link) {
+    const facts = [this.file.label, `step ${this.life.s}`, `sibling ${this.life.k}`].join(" · ");
+    const file = new Blob([stripOf(this.life, this.pack, facts, (number) => this.text(number))], { type: "image/svg+xml" });
+    link.href = URL.createObjectURL(file);
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
+  // What stands behind # for this episode; it names the pack and not a number, which the next report may give to another.
+  address() {
+    return new URLSearchParams({ pack: this.pack.id, sibling: this.life.k, step: this.life.s, file: this.file.label, episode: this.episode }).toString();
   }
 
   siblings() {
@@ -76,6 +91,7 @@ class Details {
 
   choose(index) {
     this.episode = index;
+    this.link.href = `#${this.address()}`;
     [...this.tabs.children].forEach((tab, at) => {
       tab.setAttribute("aria-selected", String(at === index));
       tab.tabIndex = at === index ? 0 : -1;

@@ -68,9 +68,11 @@ function drawTraining(section, data) {
   const several = data.runs.length > 1;
   if (!data.panels.length) put(section, {}, [h("p", { class: "empty" }, "No run has training curves.")]);
   else if (several) put(section, {}, [legend(data.runs.map((run, index) => ({ label: run.name, colour: runColour(index) })))]);
-  const grid = h("div", { class: "panels" });
-  for (const panel of data.panels) grid.append(panelOf(panel, data.runs, several));
-  put(section, {}, [grid, settings(data)]);
+  const isZero = (panel) => panel.series.every((one) => one.y.every((value) => value === 0));
+  const grid = (panels) => h("div", { class: "panels" }, panels.map((panel) => panelOf(panel, data.runs, several)));
+  const zero = data.panels.filter(isZero);
+  put(section, {}, [grid(data.panels.filter((panel) => !isZero(panel))), zero.length ? h("details", { class: "settings zero" },
+    h("summary", {}, `Always 0 (${zero.length}): ${zero.map((panel) => panel.title).join(", ")}`), grid(zero)) : null, settings(data)]);
 }
 
 function panelOf(panel, runs, several) {
