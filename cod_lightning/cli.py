@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cod_lightning import __version__
+from cod_lightning.commands import COMMANDS, LIGHTNING
 from cod_lightning.errors import CodLightningError, ConfigError, DataError, Stopped
 
 _HELP = f"""cod_lightning {__version__}: train and deploy LLMs as long-lifecycle agents.
@@ -36,6 +37,7 @@ commands:
   play         play a pack in the terminal: you are the policy; with --ckpt_path a trained one, its context beside
   references   measure random, memoryless, scripted and oracle play of worlds
   report       write one HTML file about a run, or several side by side (--plots: also PNG and SVG)
+  completion   print what completes cod-lightning's commands and keys with the tab key, for bash and zsh
 
   COMMAND --help              its keys; fit --help model: every key of a group, with its default
   COMMAND ... --print_config  the resolved config, which can be given to --config again
@@ -46,25 +48,6 @@ examples:
   python -m cod_lightning fit --config quickstart env=levers
   python -m cod_lightning test --config quickstart --ckpt_path runs/quickstart/checkpoints/last.ckpt
 """
-
-_LIGHTNING = ("fit", "validate", "test", "predict")
-_MODULES = dict.fromkeys(_LIGHTNING, "train") | {
-    name: name
-    for name in (
-        "plan",
-        "warm_start",
-        "export",
-        "deploy",
-        "context",
-        "worlds",
-        "check",
-        "play",
-        "references",
-        "report",
-        "sweep",
-    )
-}
-"""Command -> the module of `commands` with its `run`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,13 +71,13 @@ def _answered(args: list[str]) -> int:
     try:
         guard_packages()
         command, rest = args[0], args[1:]
-        if command not in _MODULES:
-            nearest = difflib.get_close_matches(command, _MODULES, n=1, cutoff=0.5)
+        if command not in COMMANDS:
+            nearest = difflib.get_close_matches(command, COMMANDS, n=1, cutoff=0.5)
             meant = f"Did you mean {nearest[0]}? " if nearest else ""
-            raise ConfigError("command", command, f"one of {', '.join(_MODULES)}", f"{meant}See --help.")
+            raise ConfigError("command", command, f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
-        module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else _MODULES[command]}")
-        return module.run(args if command in _LIGHTNING else rest)
+        module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else COMMANDS[command]}")
+        return module.run(args if command in LIGHTNING else rest)
     except (ConfigError, DataError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -21,6 +21,9 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import locked
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
 
+_OPTIONS = ("--config", "--out", "--launcher", "--jobs", "--threads", "--table", "--reference", "--results")
+"""Those with a value."""
+_FLAGS = ("--print_jobs", "--help")
 _DESCRIPTION = """Train every combination of the values of each key, and compare: GROUP=A,B chooses in a config group,
 key=1,2,3 sets a key of `fit`, seed_everything=1,2,3 are the seeds that runs are paired by, hydra.launcher.KEY=VALUE is the
 launcher's own. Finished jobs are skipped, interrupted ones go on, failed ones begin anew. Ends with 1 if a job failed."""
@@ -28,7 +31,7 @@ launcher's own. Finished jobs are skipped, interrupted ones go on, failed ones b
 
 def run(argv: Sequence[str]) -> int:
     """Run a sweep, or compare the runs of earlier ones."""
-    choices, others = split_choices(argv)
+    choices, others = split_choices(_as_assignments(argv))
     options = _parse(others)
     if options.table:
         if choices or options.config:
@@ -55,6 +58,25 @@ def run(argv: Sequence[str]) -> int:
     if any(_status(job) is JobStatus.FINISHED and job.record.kind is JobKind.FIT for job in jobs):
         _table([root], options, argv)
     return failed
+
+
+def _as_assignments(argv: Sequence[str]) -> list[str]:
+    """The command line with `KEY=VALUES` for `--KEY VALUES` and `--KEY=VALUES`, but for the options of `sweep` itself."""
+    out: list[str] = []
+    rest = list(argv)
+    while rest:
+        arg = rest.pop(0)
+        name, is_assigned, values = arg.partition("=")
+        if name in _OPTIONS and not is_assigned:
+            out += [arg, *rest[:1]]
+            rest = rest[1:]
+        elif name in (*_OPTIONS, *_FLAGS) or not name.startswith("--"):
+            out.append(arg)
+        elif is_assigned or (rest and not rest[0].startswith("--")):
+            out.append(f"{name[2:]}={values if is_assigned else rest.pop(0)}")
+        else:
+            out.append(arg)
+    return out
 
 
 def _parse(argv: Sequence[str]) -> Any:

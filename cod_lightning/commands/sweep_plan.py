@@ -12,7 +12,15 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.commands.config_files import Composed, composed, config_folders, find_config, inline
+from cod_lightning.commands.config_files import (
+    CLASS_KEYS,
+    Composed,
+    choices_of,
+    composed,
+    config_folders,
+    find_config,
+    inline,
+)
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord
 
@@ -99,7 +107,7 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
         path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()
     } - first.plain.keys()
     addressed = []  # a choice in a group as it is; a value so that it may be new to the file (`fit` checks every key)
-    for line in lines:
+    for line in map(_with_short_keys, lines):
         key = line.partition("=")[0]
         as_it_is = key in first.choices or key in groups or key[0] in "+~"
         addressed.append(line if as_it_is else f"++{line}")
@@ -112,14 +120,49 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
     return batch
 
 
+def _with_short_keys(line: str) -> str:
+    """An axis without `init_args`, and with the group, or the key of the class, where the values are classes."""
+    key, _, values = line.partition("=")
+    key = key.replace(".init_args.", ".")
+    for group, path in CLASS_KEYS.items():
+        if key in (group, path):
+            named = values.split(",")
+            if set(named) <= set(choices_of(group)):
+                return f"{group}={values}"
+            if all(re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", name) for name in named):
+                return f"{path}.class_path={values}"
+    return f"{key}={values}"
+
+
+def _canonical(value: Any) -> Any:
+    """The config with all arguments of a class under `init_args`, so that equal jobs have equal hashes however they were typed."""
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    beside = {key: item for key, item in value.items() if key not in ("class_path", "init_args", "dict_kwargs")}
+    if "class_path" not in value or not beside:
+        return {key: _canonical(item) for key, item in value.items()}
+    from omegaconf import OmegaConf
+
+    arguments = OmegaConf.to_container(OmegaConf.merge(value.get("init_args") or {}, beside))
+    return _canonical({key: item for key, item in value.items() if key not in beside} | {"init_args": arguments})
+
+
 def _fit(config: str, made: Composed, combination: list[str], own: Iterable[tuple[str, Any]], threads: int) -> Job:
     """The job with its config, suites spelled out, before its place and its warm start are settled."""
-    content = {SEED: 1, "torch_threads": threads, **made.plain, **dict(own)}
+    content = {SEED: 1, "torch_threads": threads, **copy.deepcopy(made.plain), **dict(own)}
+    for line in combination:  # arguments of the class in the file are not those of the class that takes its place
+        section, _, name = line.lstrip("+").partition(".class_path=")[0].partition(".")
+        if ".class_path=" in line and isinstance(found := content.get(section, {}).get(name), dict):
+            found.pop("init_args", None)
+    content = _canonical(content)
     data: dict[str, Any] = content.get("data") or {}
     if not data.get("suites"):
         expected = "a suite by which runs are compared"
         raise ConfigError("data.suites", "empty", expected, "Try 'data.suites=[in_domain]'.")
-    content["data"] = {**data, "suites": inline(data["suites"])}
+    suites = [data["suites"]] if isinstance(data["suites"], str) else data["suites"]
+    content["data"] = {**data, "suites": inline(suites)}
     typed = [line.lstrip("+~").partition("=")[::2] for line in combination]
     values = {key: value for key, value in typed if key not in made.choices and key != SEED}
     record = JobRecord(

@@ -54,6 +54,32 @@ def test_a_job_is_found_again_by_its_config_whatever_else_is_swept(jobs):
     assert more[1].folder == jobs[5].folder
 
 
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ("data.env.max_turns=3", "data.env.init_args.max_turns=3", "--data.env.max_turns 3", "--data.env.max_turns=3"),
+        ("env=frozen_lake_3x3", "--env frozen_lake_3x3", "data.env=frozen_lake_3x3", "--data.env=frozen_lake_3x3"),
+        ("env=shop.Shop data.env.n=3", "--data.env.init_args.n 3 --env shop.Shop", "data.env.class_path=shop.Shop data.env.n=3"),
+        ("data.suites=in_domain", "data.suites=[in_domain]"),
+        ("model.lr=1e-3", "--model.lr 0.001"),
+    ],
+)  # fmt: skip
+def test_equal_jobs_have_equal_hashes_however_they_are_typed(spellings, tmp_path, capsys):
+    line = ["sweep", "--config", "smoke", "--out", str(tmp_path), "--print_jobs"]
+    found = []
+    for spelling in (*spellings, "model.lr=0.5"):
+        assert main([*line, *spelling.split()]) == 0
+        found.append({row.rpartition("-")[2] for row in capsys.readouterr().out.splitlines() if " -> " in row})
+    *equal, other = found
+    assert all(hashes == equal[0] for hashes in equal)
+    assert other != equal[0]
+
+
+def test_arguments_of_the_file_s_world_are_not_given_to_another_one(tmp_path):
+    fit = plan("smoke", ("env=shop.Shop", "data.env.n=3"), tmp_path, threads=1)[-1]
+    assert fit.config["data"]["env"] == {"class_path": "shop.Shop", "init_args": {"n": 3}}
+
+
 def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
     typed = plan("study/levers", ("credit=task", "method=grpo,loop"), tmp_path, threads=1)
     fits = [job for job in typed if job.record.kind is JobKind.FIT]
