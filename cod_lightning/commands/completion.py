@@ -53,6 +53,7 @@ def run(argv: Sequence[str]) -> int:
     )
     parser.parse_args(list(argv))
     quieten()
+    keys: list[str] = []
     try:
         start(_Keys, GRPOModule, RolloutDataModule, ["fit"])
     except _Found as found:
