@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import LOCK, check_folder, locked
+from tests.command_line import ROOT, cod
 
 HOLD = "import sys, time; from pathlib import Path; from cod_lightning.folder_lock import locked\n"
 HOLD += "with locked(Path(sys.argv[1]), 'key', 'fit'):\n    print('held', flush=True); time.sleep(60)"
@@ -83,13 +83,7 @@ def test_only_the_first_rank_of_a_run_holds_it(tmp_path, monkeypatch, variable):
 )
 @pytest.mark.usefixtures("holder")
 def test_a_second_command_gives_one_line_and_changes_nothing(argv, tmp_path):
-    ran = subprocess.run(
-        [sys.executable, "-m", "cod_lightning", *argv, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[1],
-        timeout=120,
-    )
+    ran = cod(*argv, str(tmp_path), cwd=ROOT, timeout=120)
     assert ran.returncode == 2
     assert ran.stderr.strip().splitlines()[-1].startswith("error: ")
     assert f"in which no other {argv[0]} runs (process " in ran.stderr

@@ -1,8 +1,5 @@
 """One of each seam from a package outside the tree, by `class_path` alone: trained together for two updates, and resumed."""
 
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -11,7 +8,7 @@ import yaml
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.transcript import read
 from cod_lightning.types import EpisodeKind
-from tests.command_line import ROOT, rows
+from tests.command_line import cod, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -183,10 +180,18 @@ def folder(tmp_path_factory):
 
 
 def run(folder, name, *more):
-    env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "--config", "mine.yaml"]
-    line += ["--checkpoint_every", "1", "--keep_checkpoints", "null", "--trainer.default_root_dir", name, *more]
-    done = subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    line = [
+        "fit",
+        "--config",
+        "smoke",
+        "--config",
+        "mine.yaml",
+        "--checkpoint_every",
+        "1",
+        "--keep_checkpoints",
+        "null",
+    ]
+    done = cod(*line, "--trainer.default_root_dir", name, *more, cwd=folder, path=[folder], timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -276,9 +281,8 @@ def test_a_part_that_cannot_work_ends_in_one_line_that_names_key_value_and_remed
     (tmp_path / "outside.py").write_text(textwrap.dedent(PACKAGE) + more)
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(CONFIG))
     TinyPolicy().tokenizer(["another", "vocabulary"]).save_pretrained(tmp_path / "other")
-    env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}", "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", "cod_lightning", "fit", "--config", "smoke", "--config", "mine.yaml", *arguments]
-    done = subprocess.run(line, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    line = ["fit", "--config", "smoke", "--config", "mine.yaml", *arguments]
+    done = cod(*line, cwd=tmp_path, path=[tmp_path], timeout=300)
     assert done.returncode in (1, 2), done.stderr[-2000:]
     assert "Traceback" not in done.stderr
     (said,) = [line for line in done.stderr.splitlines() if "error:" in line]

@@ -10,19 +10,14 @@ from cod_lightning.rollout.transcript import load
 from tests.command_line import ROOT, cod, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-SHORT = ("--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "3", "--data.suites", "null")
+SHORT = ("--torch_threads", "1", "--trainer.max_epochs", "1", "--data.rollouts_per_epoch", "3", "--data.suites", "null")
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def short(tmp_path_factory, cache):
+def short(tmp_path_factory):
     """The folder of a run of a few updates, its warm start included."""
     folder = tmp_path_factory.mktemp("short")
-    done = cod("fit", "--config", "smoke", *SHORT, cwd=folder, cache=cache)
+    done = cod("fit", "--config", "smoke", *SHORT, cwd=folder, fresh=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder / "runs" / "smoke"
 
@@ -32,9 +27,9 @@ def untimed(row):
 
 
 @pytest.mark.parametrize("extra", [(), ("--model.token_budget", "700")])
-def test_the_same_seed_gives_the_same_metrics(short, cache, tmp_path, extra):
+def test_the_same_seed_gives_the_same_metrics(short, tmp_path, extra):
     root = ("--trainer.default_root_dir", str(tmp_path / "again"))
-    done = cod("fit", "--config", "smoke", *SHORT, *root, *extra, cwd=tmp_path, cache=cache)
+    done = cod("fit", "--config", "smoke", *SHORT, *root, *extra, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     found = [[untimed(row) for row in rows(folder)] for folder in (short, tmp_path / "again")]
     if not extra:
@@ -46,7 +41,7 @@ def test_the_same_seed_gives_the_same_metrics(short, cache, tmp_path, extra):
             assert not value or float(value) == pytest.approx(float(other[key]), rel=1e-4, abs=1e-5), key
 
 
-def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_results(short, cache, tmp_path):
+def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_results(short, tmp_path):
     first, second = short / "checkpoints" / "last.ckpt", tmp_path / "copy.ckpt"
     second.write_bytes(first.read_bytes())
     suites = [
@@ -55,7 +50,7 @@ def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_res
     ]
     (tmp_path / "mine.yaml").write_text(json.dumps(suites))
     chosen = ("--ckpt_paths", f"[{first},{second}]", "--suites", "[mine.yaml]", "--trainer.default_root_dir", "t")
-    done = cod("test", "--config", "smoke", *chosen, cwd=tmp_path, cache=cache)
+    done = cod("test", "--config", "smoke", *chosen, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     results = json.loads((tmp_path / "t" / "evaluation.json").read_text())
     assert results["suites"] == {}
@@ -66,10 +61,10 @@ def test_several_checkpoints_are_tested_on_named_suites_beside_the_run_s_own_res
 
 
 @pytest.mark.parametrize("command", ["validate", "predict"])
-def test_a_checkpoint_plays_the_validation_packs(command, short, cache, tmp_path):
+def test_a_checkpoint_plays_the_validation_packs(command, short, tmp_path):
     checkpoint = ("--ckpt_path", str(short / "checkpoints" / "last.ckpt"))
     root = ("--trainer.default_root_dir", "played")
-    done = cod(command, "--config", "smoke", *root, *checkpoint, cwd=tmp_path, cache=cache)
+    done = cod(command, "--config", "smoke", *root, *checkpoint, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     recorded = list((tmp_path / "played" / "lifecycles").glob("*.jsonl"))
     assert len(recorded) == 1
@@ -86,7 +81,7 @@ def typed_commands():
 
 
 @pytest.mark.parametrize("command", typed_commands())
-def test_a_command_of_the_first_pages_parses_and_builds(command, short, cache, tmp_path):
+def test_a_command_of_the_first_pages_parses_and_builds(command, short, tmp_path):
     arguments = shlex.split(command)[3:]
     (tmp_path / "mine.yaml").write_text("model: {lr: 0.5}\n")
     (tmp_path / "runs").mkdir()
@@ -97,6 +92,6 @@ def test_a_command_of_the_first_pages_parses_and_builds(command, short, cache, t
         arguments.append("--print_jobs")
     elif not plain and "--help" not in arguments and "--print_config" not in arguments:
         arguments.append("--print_config")
-    done = cod(*arguments, cwd=tmp_path, cache=cache)
+    done = cod(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout

@@ -22,7 +22,7 @@ def smoke(tmp_path_factory, cache):
     """The smoke run from an empty cache, its folder and its seconds, as on a machine of 3 GHz."""
     folder = tmp_path_factory.mktemp("smoke")
     slow, begun = slowness(), time.perf_counter()
-    done = cod("fit", "--config", "smoke", cwd=folder, cache=cache)
+    done = cod("fit", "--config", "smoke", cwd=folder, cache=cache, fresh=True)
     assert done.returncode == 0, done.stderr[-3000:]
     seconds = time.perf_counter() - begun
     return folder / "runs" / "smoke", seconds / max(slow, slowness()), done.stdout + done.stderr
