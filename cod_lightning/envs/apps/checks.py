@@ -59,7 +59,9 @@ def checks(expected: Expected, after: Database, answer: str, finished: bool) -> 
             found.remove(mine)
         results += _columns(before, wanted, mine.after if mine else None, done=mine is not None)
     if expected.answer is not None:
-        results.append(Check("the answer is right", " ".join(answer.split()).lower() == expected.answer.lower(), "answer"))
+        results.append(
+            Check("the answer is right", " ".join(answer.split()).lower() == expected.answer.lower(), "answer")
+        )
     others = sorted({type(one.after or one.before).__name__.lower() for one in found})
     results.append(Check(f"nothing else changed{': ' + ', '.join(others) if others else ''}", not found))
     results.append(Check("the task was ended with user.done", finished))
@@ -83,7 +85,7 @@ def _alike(one: Row | None, other: Row | None) -> int:
 def _columns(before: Row | None, wanted: Row | None, got: Row | None, *, done: bool) -> list[Check]:
     noun = type(wanted or before).__name__.lower()
     if wanted is None:
-        return [Check(f"a {noun} is gone", done and got is None)]
+        return [Check(f"a {noun} is gone", done and got is None, "gone")]
     names = [name for name in wanted.__struct_fields__ if name != "id"]
     old = {} if before is None else asdict(before)
     changing = [name for name in names if before is None or old[name] != getattr(wanted, name)]

@@ -34,7 +34,16 @@ GOODS = {
     "garden": ("Rake", "Trowel", "Planter", "Hose"),
 }
 MEETINGS = ("Standup", "Planning", "Retro", "Dentist", "Yoga", "Lunch", "Interview", "Demo", "Choir", "Haircut")
-ERRANDS = ("Call plumber", "Buy stamps", "Renew passport", "Water plants", "Pay rent", "Fix bike", "Book table", "Sort photos")
+ERRANDS = (
+    "Call plumber",
+    "Buy stamps",
+    "Renew passport",
+    "Water plants",
+    "Pay rent",
+    "Fix bike",
+    "Book table",
+    "Sort photos",
+)
 PROJECTS = ("house", "work", "club")
 FOLDERS = ("reports", "drafts", "private")
 GENRES = ("jazz", "folk", "techno")
@@ -56,7 +65,9 @@ class Person(Unchanging):
 
     def password(self, app: str) -> str:
         """For the log-in of an app."""
-        return "".join(random.Random(derive_seed("password", self.seed, app)).choices("abcdefghkmnpqrstuvwxyz23456789", k=8))
+        return "".join(
+            random.Random(derive_seed("password", self.seed, app)).choices("abcdefghkmnpqrstuvwxyz23456789", k=8)
+        )
 
 
 def on_clock(time: str, zone: str) -> str:
@@ -96,7 +107,16 @@ class _Author:
 
     def written(self) -> Database:
         """All tables."""
-        for write in (self.people, self.shopping, self.money, self.mails, self.events, self.texts, self.songs, self.trips):
+        for write in (
+            self.people,
+            self.shopping,
+            self.money,
+            self.mails,
+            self.events,
+            self.texts,
+            self.songs,
+            self.trips,
+        ):
             write()
         return self.db
 
@@ -122,7 +142,9 @@ class _Author:
                 products.append(self.db.add(row))
         for label in rng.sample(ADDRESSES, 4):
             self.db.add(s.Address(label=label, street=f"{rng.choice(LAST)} Street {rng.randint(1, 90)}"))
-        for product, status in zip(rng.sample(products, 5), ("delivered", "placed", "delivered", "shipped", "placed"), strict=True):
+        for product, status in zip(
+            rng.sample(products, 5), ("delivered", "placed", "delivered", "shipped", "placed"), strict=True
+        ):
             self.db.add(
                 s.Order(
                     product_id=product.id, quantity=rng.randint(1, 2), card=self.facts.card, address=self.facts.address,
@@ -136,9 +158,13 @@ class _Author:
             self.db.add(s.Card(name=name, balance=rng.randint(900, 2_000)))
         for contact in rng.choices(contacts[:3], k=6):
             amount, on = rng.randint(5, 90), f"2026-02-{rng.randint(10, 27)}"
-            self.db.add(s.Transfer(to=contact.email, amount=amount, card=self.facts.card, note=rng.choice(ERRANDS), on=on))
+            self.db.add(
+                s.Transfer(to=contact.email, amount=amount, card=self.facts.card, note=rng.choice(ERRANDS), on=on)
+            )
         for contact, note in zip(rng.sample(contacts, 4), rng.sample(ERRANDS, 4), strict=True):
-            self.db.add(s.PaymentRequest(sender=contact.email, to=self.person.email, amount=rng.randint(5, 90), note=note))
+            self.db.add(
+                s.PaymentRequest(sender=contact.email, to=self.person.email, amount=rng.randint(5, 90), note=note)
+            )
 
     def mails(self) -> None:
         rng, facts = self.rng, self.facts
@@ -146,10 +172,19 @@ class _Author:
         boss = next((e for e in self.db.all(s.Employee) if e.title == facts.boss), None)
         topics = rng.sample(TOPICS, 20)
         for n, topic in enumerate(topics[:14]):
-            sender, text = rng.choice(senders[:4]), f"The {topic.lower()} needs a look. {rng.randint(100, 999)} is the number."
+            sender, text = (
+                rng.choice(senders[:4]),
+                f"The {topic.lower()} needs a look. {rng.randint(100, 999)} is the number.",
+            )
             at = f"2026-02-{10 + n} {rng.randint(8, 17):02}:{rng.randint(0, 59):02}"
             row = s.Mail(
-                folder="inbox", sender=sender, to=self.person.email, subject=topic, body=text, at=at, unread=rng.random() < 0.4
+                folder="inbox",
+                sender=sender,
+                to=self.person.email,
+                subject=topic,
+                body=text,
+                at=at,
+                unread=rng.random() < 0.4,
             )
             self.db.add(row)
         closing = f"{facts.sign or CLOSINGS[0]}, {self.person.first}"
@@ -184,9 +219,15 @@ class _Author:
 
     def songs(self) -> None:
         rng = self.rng
-        pairs = [f"{first} {second}" for first in ("Blue", "Last", "Slow", "High") for second in ("Rain", "Road", "Light", "Tide")]
+        pairs = [
+            f"{first} {second}"
+            for first in ("Blue", "Last", "Slow", "High")
+            for second in ("Rain", "Road", "Light", "Tide")
+        ]
         songs = [
-            self.db.add(s.Song(title=title, artist=rng.choice(ARTISTS), genre=rng.choice(GENRES), year=rng.randint(1990, 2025)))
+            self.db.add(
+                s.Song(title=title, artist=rng.choice(ARTISTS), genre=rng.choice(GENRES), year=rng.randint(1990, 2025))
+            )
             for title in rng.sample(pairs, 12)
         ]
         self.db.add(s.Playlist(title="Morning", songs=tuple(song.id for song in rng.sample(songs, 3))))
@@ -200,7 +241,12 @@ class _Author:
                 for price in rng.sample(range(30, 200), 2):
                     departs = f"{rng.choice(DAYS[:4])} {rng.randint(6, 20):02}:30"
                     row = s.Offer(
-                        kind=kind, origin="Home", destination=city, departs=departs, price=price, seats=rng.randint(3, 9)
+                        kind=kind,
+                        origin="Home",
+                        destination=city,
+                        departs=departs,
+                        price=price,
+                        seats=rng.randint(3, 9),
                     )
                     offer = self.db.add(row)
             self.db.add(s.Booking(offer_id=offer.id, travellers=1, card=self.facts.card))

@@ -20,9 +20,15 @@ mail.sets("unstar", Mail, "Takes the star from a mail.", starred=False)
 
 
 @mail.lists
-def list_(desk: Desk, folder: Folder = "inbox", unread: bool | None = None, starred: bool | None = None) -> Iterable[Mail]:
+def list_(
+    desk: Desk, folder: Folder = "inbox", unread: bool | None = None, starred: bool | None = None
+) -> Iterable[Mail]:
     """Mails of a folder, newest first."""
-    mails = (m for m in desk.db.all(Mail) if m.folder == folder and starred in (None, m.starred) and unread in (None, m.unread))
+    mails = (
+        m
+        for m in desk.db.all(Mail)
+        if m.folder == folder and starred in (None, m.starred) and unread in (None, m.unread)
+    )
     return sorted(mails, key=lambda m: (m.at, m.id), reverse=True)
 
 

@@ -2,7 +2,9 @@
 
 from cod_lightning.envs.apps.api import ApiError, App, Desk
 
-user = App("user", "The person you work for: passwords, documentation, questions, and the end of the task.", private=False)
+user = App(
+    "user", "The person you work for: passwords, documentation, questions, and the end of the task.", private=False
+)
 
 
 @user.reads

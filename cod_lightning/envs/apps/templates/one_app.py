@@ -4,7 +4,14 @@ from cod_lightning.envs.apps import schema as s
 from cod_lightning.envs.apps.person import ARTISTS, CITIES, DAYS, ERRANDS, FOLDERS, GENRES, LABELS, PROJECTS, TOPICS
 from cod_lightning.envs.apps.templates.base import Draw, Parts, Template, Truth, by_name, rows, signed
 
-TEXTS = ("The plan is ready", "Please have a look", "It is done", "We start at nine", "I agree", "Numbers follow tomorrow")
+TEXTS = (
+    "The plan is ready",
+    "Please have a look",
+    "It is done",
+    "We start at nine",
+    "I agree",
+    "Numbers follow tomorrow",
+)
 TIMES = ("08:30", "10:00", "11:30", "13:00", "15:00", "16:30")
 
 
@@ -293,7 +300,9 @@ class PinNote(Template):
 
     def solve(self, do, p):
         note = yield from do.one("notes.search", query=p["title"])
-        yield from do.batch([("notes.pin", {"id": note["id"]}), ("notes.append", {"id": note["id"], "line": p["text"]})])
+        yield from do.batch(
+            [("notes.pin", {"id": note["id"]}), ("notes.append", {"id": note["id"], "line": p["text"]})]
+        )
 
     def expected(self, end: Truth, p: Parts) -> None:
         note = end.row(s.Note, title=p["title"])
