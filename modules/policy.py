@@ -25,7 +25,7 @@ from cod_lightning.forward.last_layer import output_layer, predicting, read_only
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
 from cod_lightning.models.base import Policy
-from cod_lightning.models.extras import require
+from cod_lightning.extras import require
 from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
