@@ -1,0 +1,3 @@
+"""TextWorld: houses that it generates, and things to find in them."""
+
+"""x"""
