@@ -87,7 +87,8 @@ def check_sampling(temperature: float, top_p: float) -> None:
 def check_window(
     env: TextEnv, context: ContextMechanism, task: Task, window: int, chat: Chat, max_new_tokens: int
 ) -> None:
-    """A first prompt and its response have room."""
+    """A first prompt and its response have room, and so has what the context mechanism budgets."""
+    context.check(window, max_new_tokens)
     world = copy.deepcopy(env)
     observation, _ = world.reset(options={"task": task})
     system = context.prepare(context.empty(), world.rules, observation).system
