@@ -110,11 +110,12 @@ class DemonstrationDataModule(ItemDataModule):
         sampler = self._sampler(Player(teacher, self.context))
         setting = Setting(env=env, mechanism=self.context, sampler=sampler, plan=self.plan)
         episodes: list[Episode] = []
-        for kind, position in planned(setting.plan, len(pack)):
+        order = planned(setting.plan, len(pack))
+        for kind, position in order:
             who = f"{pack.id}.{position}.{kind}"
             if kind is EpisodeKind.SOLVE:
                 state, task = self.context.adopt(teacher.context(rng)), pack.tasks[position]
-                if episodes and episodes[-1].kind is EpisodeKind.SOLVE:  # no update came after the feedback
+                if position and (EpisodeKind.UPDATE, position - 1) not in order:
                     state = self.context.feedback(state, episodes[-1])
                 episodes.append(await run_solve_episode(env, task, state, setting, who, position))
             else:

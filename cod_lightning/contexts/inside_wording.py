@@ -11,8 +11,32 @@ from cod_lightning.contexts.hint_wording import Wording, fenced, record, suggest
 from cod_lightning.types import Episode, Message, Role
 
 
-class BlockWording(Wording):
-    """How a response begins with a block, and how a task goes on without its history."""
+class ResumedWording(Wording):
+    """How a task goes on without its history."""
+
+    @abstractmethod
+    def resumed(self, task: str, latest: str) -> str:
+        """The user's message for a task that began with the one observation, and whose latest is the other."""
+
+
+class NaturalResumed(ResumedWording):
+    """In sentences."""
+
+    def resumed(self, task: str, latest: str) -> str:
+        """The latest observation as it is, then the first one between fences."""
+        return f"{latest}\n\nThe task began with:\n{fenced(task)}"
+
+
+class CompactResumed(ResumedWording):
+    """In words of the world's own."""
+
+    def resumed(self, task: str, latest: str) -> str:
+        """Both, in order of time."""
+        return f"{task} {latest}"
+
+
+class BlockWording(ResumedWording):
+    """How a response begins with a block."""
 
     start: str
     end: str
@@ -40,10 +64,6 @@ class BlockWording(Wording):
         """Parts of a response."""
         return self.between.join(parts)
 
-    @abstractmethod
-    def resumed(self, task: str, latest: str) -> str:
-        """The user's message for a task that began with the one observation, and whose latest is the other."""
-
 
 class StateWording(BlockWording):
     """How a constant state is shown and asked for."""
@@ -60,7 +80,7 @@ class StateWording(BlockWording):
         """System and user message of an update episode."""
 
 
-class NaturalState(StateWording):
+class NaturalState(NaturalResumed, StateWording):
     """For language models; text of others stands between fences that it cannot close."""
 
     start, end, between = "--- Start of state ---", "--- End of state ---", "\n"
@@ -72,8 +92,8 @@ class NaturalState(StateWording):
             rules,
             "## Your state\nYou do not see your earlier turns. Of this task you see how it began, what you observe now, and the "
             "state that you wrote last; the state also goes to the next tasks in this environment. Begin each response with the "
-            f"complete new state, at most {self.budget} tokens, between these two lines, each exactly once; then answer as asked above:\n"
-            f"{self.start}\n(what you know, what you did, what you plan)\n{self.end}",
+            f"complete new state, at most {self.budget} tokens, between these two lines, each exactly once; then answer as asked "
+            f"above:\n{self.start}\n(what you know, what you did, what you plan)\n{self.end}",
             f"Your state now:\n\n{state}" if state else "Your state is empty.",
         ]
         if refused:
@@ -83,10 +103,6 @@ class NaturalState(StateWording):
                 f"Feedback on the task before this one, which your state has not taken in yet:\n{fenced(unread)}"
             )
         return "\n\n".join(parts + suggested_length(self.response_limit))
-
-    def resumed(self, task: str, latest: str) -> str:
-        """The latest observation as it is, then the first one between fences."""
-        return f"{latest}\n\nThe task began with:\n{fenced(task)}"
 
     def ask(self, rules: str, episode: Episode) -> tuple[Message, Message]:
         """What to do; then the state, what happened, and how it was judged."""
@@ -109,7 +125,7 @@ class NaturalState(StateWording):
         return system.startswith(self._task)
 
 
-class CompactState(StateWording):
+class CompactState(CompactResumed, StateWording):
     """For tiny policies: `RULES STATE FEEDBACK | OBSERVATIONS`, answered by `<state> STATE </state> ACTION`.
 
     An update is `update STATE | FEEDBACK`.
@@ -120,10 +136,6 @@ class CompactState(StateWording):
     def inject(self, rules: str, state: str, unread: str, refused: str) -> str:
         """The rules' words, the state's, the feedback's; a closed vocabulary has none for a refusal."""
         return " ".join(part for part in (rules, state, unread) if part)
-
-    def resumed(self, task: str, latest: str) -> str:
-        """Both, in order of time."""
-        return f"{task} {latest}"
 
     def ask(self, rules: str, episode: Episode) -> tuple[Message, Message]:
         """The state, then the feedback."""
@@ -138,4 +150,56 @@ class CompactState(StateWording):
         return ("update", self.start, self.end)
 
 
+class SummaryWording(ResumedWording):
+    """How the history of a task is asked for as a summary, and how the summary is shown."""
+
+    def __init__(self, summary_budget: int) -> None:
+        self.summary_budget = summary_budget
+
+    @property
+    @abstractmethod
+    def request(self) -> str:
+        """What asks for a summary; it follows the latest observation."""
+
+    @abstractmethod
+    def inject(self, rules: str, summary: str) -> str:
+        """The rules, and the summary of the task so far where there is one."""
+
+    def asks(self, system: str) -> bool:
+        """Never: a summary is asked for within a task."""
+        return False
+
+
+class NaturalSummary(NaturalResumed, SummaryWording):
+    """For language models."""
+
+    @property
+    def request(self) -> str:
+        """Two paragraphs."""
+        return (
+            "\n\nDo not answer this observation yet. Your turns so far in this task are about to be removed, to make room. "
+            "Summarise them first: what you found out, what you did and with what effect, and what you plan. You will see the "
+            "rules, how the task began, your summary and the latest observation, and nothing else.\n\nAnswer with the summary "
+            "alone, at most "
+            f"{self.summary_budget} tokens."
+        )
+
+    def inject(self, rules: str, summary: str) -> str:
+        return f"{rules}\n\n## Your summary of this task so far\n{summary}" if summary else rules
+
+
+class CompactSummary(CompactResumed, SummaryWording):
+    """For tiny policies: `OBSERVATION summary`, answered by facts."""
+
+    request = " summary"
+
+    def inject(self, rules: str, summary: str) -> str:
+        return f"{rules} {summary}".strip()
+
+    def words(self) -> tuple[str, ...]:
+        """The word that asks."""
+        return ("summary",)
+
+
+SUMMARY_WORDINGS: dict[str, Any] = {"natural": NaturalSummary, "compact": CompactSummary}
 STATE_WORDINGS: dict[str, Any] = {"natural": NaturalState, "compact": CompactState}
