@@ -18,8 +18,9 @@ from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate,
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference, summarise
+from cod_lightning.rollout.boundaries import check_history, check_intervention
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Message, Pack, Split
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Message, Pack, Role, Split
 
 GARBAGE = (
     "",
@@ -97,6 +98,7 @@ def check_context(mechanism: ContextMechanism) -> Iterator[Verdict]:
         ("a note that is adopted can be read again", lambda: _adopted(mechanism)),
         ("a state is dumped and loaded to the same", lambda: _loaded(mechanism)),
         ("an update accepts what write() answers, and survives any answer", lambda: _updated(mechanism)),
+        ("a task goes on after any response, and keeps no control token", lambda: _within(mechanism)),
         ("methods change no state in place", lambda: _in_place(mechanism)),
     ):
         yield _verdict(rule, look)
@@ -408,11 +410,37 @@ def _updated(mechanism: ContextMechanism) -> Broken:
             yield "a control token is kept in the context; refuse what tokens.control_token(text) finds"
 
 
+def _within(mechanism: ContextMechanism) -> Broken:
+    """As `rollout/episode.py` calls the two methods of a task, each response followed by an observation."""
+    chat = byte_chat()
+    for text in (one for one in GARBAGE if one != "\ud800"):  # no tokenizer decodes to half a surrogate pair
+        prepared = mechanism.prepare(mechanism.adopt(_NOTE), "the rules", "what is seen")
+        state, dialogue = prepared.state, [Message(Role.SYSTEM, prepared.system), Message(Role.USER, "what is seen")]
+        for _ in range(5):
+            found = mechanism.on_turn(state, text, chat)
+            if found is not None:
+                check_intervention(found, mechanism)
+                state = found.state
+            reply = found.reply if found is not None else None
+            dialogue += Message(Role.ASSISTANT, text), Message(Role.USER, "what came" if reply is None else reply)
+            if (history := mechanism.before_turn(state, "the rules", dialogue, chat)) is not None:
+                check_history(history, mechanism)
+                state, dialogue = history.state, list(history.messages)
+        if "<|im_end|>" in mechanism.text(state):
+            yield "a control token is kept in the context; refuse what tokens.control_token(text) finds"
+
+
 def _in_place(mechanism: ContextMechanism) -> Broken:
     state = mechanism.adopt(_NOTE)
     before, episode = mechanism.dump(state), _solved(mechanism, state)
     mechanism.prepare(state, "the rules", "what is seen")
     mechanism.on_turn(state, "a response", byte_chat())
+    said = (
+        Message(Role.SYSTEM, "the rules"),
+        Message(Role.USER, "what is seen"),
+        Message(Role.ASSISTANT, "a response"),
+    )
+    mechanism.before_turn(state, "the rules", (*said, Message(Role.USER, "what came")), byte_chat())
     mechanism.feedback(state, episode)
     messages = _opening(mechanism.update(state, "the rules", episode, byte_chat()))
     mechanism.write("gamma=3", messages)

@@ -145,9 +145,12 @@ def check_intervention(found: object, mechanism: ContextMechanism) -> None:
         raise ContextFailure(
             f"{type(mechanism).__name__}.on_turn gave no Intervention with a {mechanism.State.__name__}"
         )
-    for text in (found.reply, found.action):
-        if text is not None:
-            checked_text(text, mechanism, ContextFailure)
+    if found.reply is not None:
+        checked_text(found.reply, mechanism, ContextFailure)
+    if not isinstance(found.action, str | None):
+        raise ContextFailure(
+            f"{type(mechanism).__name__}.on_turn gave an action that is a {type(found.action).__name__}"
+        )
 
 
 def check_history(found: object, mechanism: ContextMechanism) -> None:
