@@ -11,7 +11,7 @@ from cod_lightning.envs.players import Play, Teacher
 from cod_lightning.types import Message, Role
 
 Facts = tuple[Fact, ...]
-_MOST_NOTED = 8
+_MOST_NOTED = 6
 """Facts of a demonstrated context."""
 
 
