@@ -7,6 +7,7 @@ from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
+from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Message, Role, Task
 
@@ -84,13 +85,16 @@ def check_sampling(temperature: float, top_p: float) -> None:
             raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")
 
 
-def check_window(
+def check_first_prompt(
     env: TextEnv, context: ContextMechanism, task: Task, window: int, chat: Chat, max_new_tokens: int
 ) -> None:
-    """A first prompt and its response have room."""
+    """A first prompt is in words that the policy knows, and there is room for it and its response."""
     world = copy.deepcopy(env)
     observation, _ = world.reset(options={"task": task})
+    see_known(observation, chat, env, "reset()")
+    see_known(world.rules, chat, env, "rules")
     system = context.prepare(context.empty(), world.rules, observation).system
+    see_known(system, chat, context, "prepare()")
     prompt = chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
     needed = len(prompt) + max_new_tokens
     if needed > window:

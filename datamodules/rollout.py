@@ -40,12 +40,12 @@ from cod_lightning.training.shares import check_shares
 from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 from datamodules.checks import (
+    check_first_prompt,
     check_pair,
     check_reuse,
     check_sampling,
     check_sizes,
     check_staleness,
-    check_window,
 )
 from datamodules.items import ItemDataModule
 
@@ -180,7 +180,7 @@ class RolloutDataModule(ItemDataModule):
             tokenizer = policy.tokenizer(self.env.words() + self.context.words())
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
             first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
-            check_window(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
+            check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             for part in self.rewards.values():
                 part.check()
             self._chat = chat

@@ -13,7 +13,8 @@ from cod_lightning.commands.config_files import composed, find_config
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conformance import Verdict, check_context, check_world
+from cod_lightning.evaluation.conformance import Verdict, check_world
+from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.terminal import Screen
 
 
@@ -75,7 +76,7 @@ def _shown(screen: Screen, title: str, verdicts: Any) -> int:
 
 def _row(one: Verdict) -> Table:
     table = Table.grid(padding=(0, 1))
-    mark = Text("broken", style="red") if one.broken else Text("ok    ", style="green")
+    mark = Text("broken", "red") if one.broken else Text("look  ", "yellow") if one.look else Text("ok    ", "green")
     table.add_row(mark, Text(one.rule).append(f": {one.remark}" if one.remark else "", "dim"))
     for example in one.broken:
         table.add_row("", Text(example, style="red"))

@@ -9,7 +9,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from transformers import PreTrainedModel
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
-from cod_lightning.commands.config_files import expand, temporary_config
+from cod_lightning.commands.config_files import expand, spelled_out, split_choices, temporary_config
 from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
@@ -94,6 +94,9 @@ def with_the_runs_config(argv: Sequence[str]) -> list[str]:
         read_checkpoint(path, "--ckpt_path")
         expected = f"the config of the run, since {path} lies in no run's folder"
         raise ConfigError("--config", "missing", expected, "Add --config FILE.")
+    if choices := split_choices(spelled_out(argv))[0]:
+        expected = f"no other choice than those of {folder / 'config.yaml'}, with which the policy was trained"
+        raise ConfigError("command line", choices[0], expected, "Leave it out, or name a --config beside it.")
     kept = yaml.safe_load((folder / "config.yaml").read_text())
     content = {key: value for key, value in kept.items() if key not in _OF_FIT}
     return ["--config", str(temporary_config(f"{folder.name}.yaml", content)), *argv]

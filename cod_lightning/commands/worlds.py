@@ -12,6 +12,7 @@ from cod_lightning.commands.parser import OneLine, program, refuse_absurd
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 
+_KEYS = "(?:env|context)"
 _PACKAGE_LINE = re.compile(r"^# @package .*\n")
 
 
@@ -38,7 +39,11 @@ def run(argv: Sequence[str]) -> int:
 
 def shipped_worlds() -> dict[str, Path]:
     """Files of the group `env`, by the name that chooses them."""
-    return {path.stem: path for folder in config_folders() for path in sorted((folder / "env").glob("*.yaml"))}
+    return _shipped("env")
+
+
+def _shipped(group: str) -> dict[str, Path]:
+    return {path.stem: path for folder in config_folders() for path in sorted((folder / group).glob("*.yaml"))}
 
 
 def description(path: Path) -> str:
@@ -63,11 +68,15 @@ def world_parser(command: str, description: str, *, required: bool = True) -> On
 
 def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     """Parsed arguments with shipped names replaced by their files; the world itself is built."""
-    argv = [re.sub(r"^(?:--)?(?:data\.)?(env(?:\.[\w.]+)?=)|^--data\.env\b", _env_flag, arg) for arg in argv]
-    spelled = [
-        _file(arg) if before == "--env" else f"--env={_file(arg[6:])}" if arg.startswith("--env=") else arg
-        for before, arg in zip(["", *argv], argv, strict=False)
-    ]
+    argv = [re.sub(rf"^(?:--)?(?:data\.)?({_KEYS}(?:\.[\w.]+)?)(?==)|^--data\.({_KEYS})\b", _flag, arg) for arg in argv]
+    spelled: list[str] = []
+    for before, arg in zip(["", *argv], argv, strict=False):
+        if before in ("--env", "--context"):
+            spelled.append(_file(before, arg))
+        elif found := re.match(rf"(--{_KEYS})=(.*)", arg, re.DOTALL):
+            spelled.append(f"{found[1]}={_file(found[1], found[2])}")
+        else:
+            spelled.append(arg)
     config = parser.parse_args(spelled)
     refuse_absurd(config)
     try:
@@ -79,18 +88,20 @@ def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
         raise seen or error from error
 
 
-def _env_flag(found: re.Match[str]) -> str:
+def _flag(found: re.Match[str]) -> str:
     """`--env`, however it was spelled: `env=levers`, `data.env.max_turns=3`, `--data.env levers`."""
-    return f"--{found[1] or 'env'}"
+    return f"--{found[1] or found[2]}"
 
 
-def _file(name: str) -> str:
-    worlds = shipped_worlds()
-    if (path := worlds.get(name.removeprefix("env/").removesuffix(".yaml"))) is not None:
+def _file(flag: str, name: str) -> str:
+    """The file of what ships under that name; class paths, files and values in braces stay."""
+    group = flag.removeprefix("--")
+    shipped = _shipped(group)
+    if (path := shipped.get(name.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
         return str(path)
-    if "." in name or Path(name).is_file():
+    if "." in name or name[:1] in ("{", "[") or name == "null" or Path(name).is_file():
         return name
-    (close, *_) = [*difflib.get_close_matches(name, worlds, n=1), ""]
+    (close, *_) = [*difflib.get_close_matches(name, shipped, n=1), ""]
     meant = f"Did you mean {close}? " if close else ""
-    expected = f"one of {', '.join(worlds)}, a YAML file or a class path"
-    raise ConfigError("--env", name, expected, f"{meant}See `worlds`.")
+    expected = f"one of {', '.join(shipped)}, a YAML file or a class path"
+    raise ConfigError(flag, name, expected, f"{meant}{'See `worlds`.' if group == 'env' else 'Check the spelling.'}")

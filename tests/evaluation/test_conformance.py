@@ -8,12 +8,15 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.commands.worlds import parse_world, shipped_worlds, world_parser
+from cod_lightning.contexts import HintContext, NotebookContext, default_mechanism
 from cod_lightning.contexts.base import ContextUpdate, TextState
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.levers.world import LeverTask
-from cod_lightning.evaluation.conformance import check_context, check_world
+from cod_lightning.evaluation import conformance
+from cod_lightning.evaluation.conformance import check_world
+from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.types import Split
 
 
@@ -91,7 +94,7 @@ class Global(Levers):
 
 class Slow(Levers):
     def reset(self, *, seed=None, options=None):
-        time.sleep(0.11)
+        time.sleep(0.002)
         return super().reset(seed=seed, options=options)
 
 
@@ -120,7 +123,6 @@ class Raising(Levers):
         (Mute, "a closed vocabulary", "which words() does not list"),
         (Echo, "any text is a legal action", "answers.quoted"),
         (Global, "draws leave", "derive_seed"),
-        (Slow, "calls take less", "reset takes 0.1"),
         (Raising, "reset and rules", "raised RuntimeError: no database"),
         (Packless, "sample_pack draws packs", "raised ValueError: no packs"),
     ],
@@ -129,6 +131,11 @@ def test_a_world_that_breaks_a_rule_is_named_with_an_example(world, rule, told):
     found = broken(world(protocol="compact"))
     examples = next(examples for name, examples in found.items() if name.startswith(rule))
     assert told in " ".join(examples)
+
+
+def test_a_slow_world_is_named_and_not_played_for_hours(monkeypatch):
+    monkeypatch.setattr(conformance, "SLOW_S", 0.001)
+    assert "reset takes 0.00 s" in broken(Slow(protocol="compact"))["calls take less than 0.001 s"]
 
 
 @dataclass(frozen=True)
@@ -155,9 +162,49 @@ class Telling(Levers):
         return replace(pack, tasks=tuple(Secret.kept_in(task, index) for task in pack.tasks))
 
 
-def test_rules_that_spell_what_is_hidden_are_found():
-    found = broken(Telling(protocol="natural"))
-    assert "its specification has" in " ".join(found["rules do not spell what is hidden"])
+def test_rules_that_may_spell_what_is_hidden_are_shown_to_a_person():
+    found = check_world(Telling(protocol="natural"), HintContext("compact"), num_packs=6, pack_size=3)
+    (spelled,) = [verdict for verdict in found if verdict.rule == "rules do not spell what is hidden"]
+    assert spelled.look
+    assert "as its specification does" in spelled.remark
+
+
+class Leaking(Levers):
+    """Shows what the oracle would note, before the first answer."""
+
+    def reset(self, *, seed=None, options=None):
+        shown, info = super().reset(seed=seed, options=options)
+        note = " ".join(f"{lever}={colour}" for lever, colour in enumerate(options["task"].spec.colours, start=1))
+        return f"{shown} {note}", info
+
+
+def test_an_observation_that_shows_what_the_oracle_notes_is_found():
+    found = broken(Leaking(protocol="compact"))
+    assert "which is what the oracle notes" in " ".join(found["without a context nobody knows what is hidden"])
+
+
+class LateWord(Levers):
+    def step(self, action):
+        shown, reward, *rest = super().step(action)
+        return (f"{shown} hooray" if reward else shown), reward, *rest
+
+
+class Wordy(HintContext):
+    def prepare(self, state, rules, observation):
+        return super().prepare(state, f"{rules} please", observation)
+
+
+def test_a_word_that_only_a_success_or_the_context_shows_is_found():
+    assert "'hooray'" in " ".join(broken(LateWord(protocol="compact"))["scripted play is legal"])
+    found = check_world(Levers(protocol="compact"), Wordy("compact"), num_packs=6, pack_size=3)
+    assert "Wordy.prepare shows 'please'" in " ".join(one for verdict in found for one in verdict.broken)
+
+
+@pytest.mark.parametrize("name", sorted(set(shipped_worlds()) - {"terminal_reference"}))  # which hides nothing
+def test_shipped_worlds_keep_the_rules(name):
+    world = parse_world(world_parser("check", ""), ["--env", name]).env
+    found = list(check_world(world, default_mechanism(compact=bool(world.words())), num_packs=6, pack_size=3))
+    assert not [verdict for verdict in found if verdict.broken]
 
 
 @pytest.mark.parametrize("world", [Levers(protocol="compact"), Levers()])
@@ -209,7 +256,7 @@ class Raw(HintContext):
 
     def _opening(self, state):
         blank = SimpleNamespace(control_token=lambda text: "", count=len)
-        from cod_lightning.evaluation.conformance import _solved
+        from cod_lightning.evaluation.conformance_context import _solved
 
         return next(super().update(state, "the rules", _solved(self, state), blank))
 

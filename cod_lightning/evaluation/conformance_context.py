@@ -1,0 +1,103 @@
+"""What a context mechanism breaks of its contract: `python -m cod_lightning check --context X`. See `conformance.py`."""
+
+import json
+import math
+from collections.abc import Iterator
+
+from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, Prepared, UpdateDialogue
+from cod_lightning.evaluation.conformance import GARBAGE, Broken, Verdict, verdict_on
+from cod_lightning.rollout.byte_chat import byte_chat
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message
+
+_NOTE = "alpha=1\nbeta=2"
+
+
+def check_context(mechanism: ContextMechanism) -> Iterator[Verdict]:
+    """Verdicts on a context mechanism."""
+    for rule, look in (
+        ("the empty state has no text, and is shown without harm", lambda: _empty(mechanism)),
+        ("a note that is adopted can be read again", lambda: _adopted(mechanism)),
+        ("a state is dumped and loaded to the same", lambda: _loaded(mechanism)),
+        ("an update accepts what write() answers, and survives any answer", lambda: _updated(mechanism)),
+        ("methods change no state in place", lambda: _in_place(mechanism)),
+    ):
+        yield verdict_on(rule, look)
+
+
+def _solved(mechanism: ContextMechanism, state: object) -> Episode:
+    text = mechanism.text(state)
+    return Episode(
+        kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0, success=True, feedback="well done",
+        context_before=text, context_after=text,
+    )  # fmt: skip
+
+
+def _opening(dialogue: UpdateDialogue) -> list[Message]:
+    messages = next(dialogue)
+    assert not isinstance(messages, str), "update() has to begin with messages"
+    return list(messages)
+
+
+def _empty(mechanism: ContextMechanism) -> Broken:
+    state = mechanism.empty()
+    if mechanism.text(state):
+        yield f"text(empty()) is {mechanism.text(state)!r:.60}; expected an empty string"
+    if not isinstance(state, mechanism.State):
+        yield f"empty() is a {type(state).__name__}; State is {mechanism.State.__name__}"
+    prepared = mechanism.prepare(state, "the rules", "what is seen")
+    if not isinstance(prepared, Prepared) or "the rules" not in prepared.system:
+        yield "prepare gave no Prepared whose system text holds the rules"
+
+
+def _adopted(mechanism: ContextMechanism) -> Broken:
+    text = mechanism.text(mechanism.adopt(_NOTE))
+    if missing := [line for line in _NOTE.splitlines() if line not in text]:
+        yield f"text(adopt(note)) lacks {missing[0]!r}"
+
+
+def _loaded(mechanism: ContextMechanism) -> Broken:
+    for state in (mechanism.empty(), mechanism.adopt(_NOTE)):
+        kept = mechanism.dump(state)
+        json.loads(kept)
+        if mechanism.load(kept) != state:
+            yield f"the state {state!r:.80} is another one after dump and load"
+
+
+def _updated(mechanism: ContextMechanism) -> Broken:
+    for text in (None, *GARBAGE):
+        state = mechanism.adopt(_NOTE)
+        dialogue = mechanism.update(state, "the rules", _solved(mechanism, state), byte_chat())
+        messages = _opening(dialogue)
+        if not mechanism.asks(messages):
+            yield "asks() does not know the messages that update() begins with"
+            return
+        said = mechanism.write("gamma=3", messages) if text is None else text
+        for _ in range(100):
+            try:
+                dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
+            except StopIteration as ended:
+                update = ended.value
+                break
+        else:
+            yield f"an update that is answered {said!r:.40} again and again has more than 100 turns"
+            return
+        if not isinstance(update, ContextUpdate) or not isinstance(update.state, mechanism.State):
+            yield f"update returned a {type(update).__name__}; expected a ContextUpdate with a {mechanism.State.__name__}"
+        elif not (math.isfinite(update.reward) and update.reward <= 0):
+            yield f"the reward of an update is {update.reward}; expected at most 0"
+        elif text is None and not (update.parsed and "gamma=3" in mechanism.text(update.state)):
+            yield f"the answer of write() is not taken: {update.reason or mechanism.text(update.state)!r:.100}"
+        elif "<|im_end|>" in mechanism.text(update.state):
+            yield "a control token is kept in the context; refuse what tokens.control_token(text) finds"
+
+
+def _in_place(mechanism: ContextMechanism) -> Broken:
+    state = mechanism.adopt(_NOTE)
+    before, episode = mechanism.dump(state), _solved(mechanism, state)
+    mechanism.prepare(state, "the rules", "what is seen")
+    mechanism.on_turn(state, "a response", byte_chat())
+    mechanism.feedback(state, episode)
+    messages = _opening(mechanism.update(state, "the rules", episode, byte_chat()))
+    mechanism.write("gamma=3", messages)
+    if mechanism.dump(state) != before:
+        yield "a method changed the state that it was given"
