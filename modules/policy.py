@@ -21,7 +21,8 @@ from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, syn
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.freed_memory import keep_freed_memory
-from cod_lightning.forward.last_layer import output_layer, predicting, read_only_at
+from cod_lightning.forward.last_layer import predicting, read_only_at
+from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
 from cod_lightning.models.base import Policy
@@ -142,6 +143,7 @@ class PolicyModule(L.LightningModule):
         if self.trainer.strategy.root_device.type == "cpu":  # GPUs have kernels of their own for it
             use_rms_norm(model)
             keep_freed_memory()
+        output_layer(model)  # refused before anything is trained
         return model
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:

@@ -11,6 +11,7 @@ import copy
 import heapq
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,10 +24,10 @@ from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
 from cod_lightning.errors import ConfigError, EngineFailure
-from cod_lightning.forward.last_layer import output_layer
-from cod_lightning.forward.packed import PackedForward, Rows, width_class
+from cod_lightning.forward.logits import output_layer
+from cod_lightning.forward.one_by_one import OneByOne
+from cod_lightning.forward.packed import PackedForward, Rows, packs, width_class
 from cod_lightning.forward.rms_norm import use_rms_norm
-from cod_lightning.forward.slots import SlotCache
 from cod_lightning.types import StopReason
 
 _WORTH_COPYING = 4
@@ -78,13 +79,14 @@ class TransformersEngine(Engine):
                 raise ConfigError(f"data.engine.{key}", value, "at least 1", "Leave it out for the default.")
         self.max_dialogues = max_dialogues
         self.prefill_tokens = prefill_tokens
-        self._forward: PackedForward | None = None
+        self._forward: PackedForward | OneByOne | None = None
         self._stop_ids: frozenset[int] = frozenset()
         self._reset()
 
     def _reset(self) -> None:
         """Forget all dialogues (their caches belong to other weights, or to a loop that is gone)."""
-        self._cache, self._table, self._openings = SlotCache(), TurnTable(self._stop_ids), Openings()
+        self._cache: Any = None if self._forward is None else self._forward.new_cache()
+        self._table, self._openings = TurnTable(self._stop_ids), Openings()
         self._dialogues: dict[str, _Dialogue] = {}
         self._free_slots: list[int] = list(range(self.max_dialogues))
         """A heap: live dialogues stay side by side, where the cache is read without a copy."""
@@ -96,16 +98,12 @@ class TransformersEngine(Engine):
         self._pumping: asyncio.Task[None] | None = None
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
-        """Take a plain copy of the model's architecture and weights; `stop_ids` end a turn.
-
-        Raises:
-            ConfigError: Where the model computes its attention by a function of its own, which knows no packed rows.
-        """
+        """Take a plain copy of the model's architecture and weights; `stop_ids` end a turn."""
         assert isinstance(model, PreTrainedModel), f"{type(model).__name__} is not a transformers model"
         memo = share_base(model) if has_adapter(model) else {}
         own = copy.deepcopy(model, memo).eval().requires_grad_(False)
         use_rms_norm(own)
-        self._forward = PackedForward(own)
+        self._forward = PackedForward(own) if packs(own) else OneByOne(own)
         self._stop_ids = frozenset(stop_ids)
         self.precision = str(model.dtype).removeprefix("torch.")
         self._reset()
@@ -150,7 +148,7 @@ class TransformersEngine(Engine):
             return
         self._pumping = loop.create_task(self._pump())
 
-    def _bound(self) -> PackedForward:
+    def _bound(self) -> PackedForward | OneByOne:
         if self._forward is None:
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
         return self._forward
@@ -212,6 +210,8 @@ class TransformersEngine(Engine):
     @torch.inference_mode()
     def _recall(self, opening: list[_TurnInFlight]) -> None:
         """Copy what dialogues open with from the slots that begin most alike."""
+        if not self._cache.takes_beginnings:
+            return
         sources: list[int] = []
         begun: list[_Dialogue] = []
         for turn in opening:

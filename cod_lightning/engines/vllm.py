@@ -5,7 +5,7 @@ keys and values belong to the weights before.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Literal
 
@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import plain_weights, trained_weights
 from cod_lightning.engines.base import Completion, Engine, Request, Served, digest
+from cod_lightning.engines.checkpoint_form import CheckpointForm
 from cod_lightning.engines.four_bit import check_four_bit, served_of
 from cod_lightning.engines.vllm_adapter import AdapterFolder, room_for
 from cod_lightning.engines.vllm_driver import Driver
@@ -69,6 +70,8 @@ class VLLMEngine(Engine):
         self._driver: Driver | None = None
         self._adapter: AdapterFolder | None = None
         self._names: frozenset[str] = frozenset()
+        self._form: Callable[[Iterable[tuple[str, Tensor]]], list[tuple[str, Tensor]]] = list
+        """Of the weights, what vLLM reads."""
 
     def check(self, served: Served) -> None:
         """A vLLM that goes with what is installed, room for the adapter, and what a base in 4 bits needs."""
@@ -100,7 +103,7 @@ class VLLMEngine(Engine):
         )
         self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
         self._driver = Driver(start(model, how), sorted(stop_ids))
-        self._names = frozenset(trained_weights(model))
+        self._names, self._form = frozenset(trained_weights(model)), CheckpointForm(model)
         self._adapter = None
         if served.adapter_rank:
             self._adapter = AdapterFolder(model)
@@ -162,7 +165,7 @@ class VLLMEngine(Engine):
 
     def _reload(self, named: Iterable[tuple[str, Tensor]]) -> None:
         """vLLM's own way: it undoes and redoes what it made of weights (merged, repacked), where plain copies would not."""
-        self._bound().llm.collective_rpc("reload_weights", kwargs={"weights_iterator": named})
+        self._bound().llm.collective_rpc("reload_weights", kwargs={"weights_iterator": self._form(named)})
 
     def _forget_prefixes(self) -> None:
         if not self._bound().llm.reset_prefix_cache():

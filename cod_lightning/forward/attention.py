@@ -64,31 +64,38 @@ def grouped_attention(
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """As `sdpa_attention_forward`: query [b, heads, width, dim], key and value [b, kv_heads, columns, dim], mask [b, 1, width,
-    columns], true where a query sees; the output is [b, width, heads, dim]."""
-    width, columns = query.shape[2], key.shape[2]
-    written_out = _is_written_out(query, key, dropout)
+    columns], true where a query sees; the output is [b, width, heads, dim]. A `softcap` bounds the scores, which torch's
+    kernel does not know."""
+    width, columns, softcap = query.shape[2], key.shape[2], kwargs.get("softcap")
+    written_out = softcap is not None or _is_written_out(query, key, dropout)
     if attention_mask is None and written_out and width == columns and _is_causal(module, kwargs):
-        attention_mask = torch.ones((1, 1, width, columns), dtype=torch.bool).tril()
+        attention_mask = torch.ones((1, 1, width, columns), dtype=torch.bool, device=query.device).tril()
     if attention_mask is None or attention_mask.shape[1] != 1 or kwargs.get("position_bias") is not None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
     positions: Tensor | None = getattr(module, _READ, None)
     if written_out and positions is not None:
-        return _written_out_at(positions, query, key, value, attention_mask, _scale(query, scaling)), None
-    return attend(query, key, value, attention_mask, scaling, dropout), None
+        return _written_out_at(positions, query, key, value, attention_mask, _scale(query, scaling), softcap), None
+    return attend(query, key, value, attention_mask, scaling, dropout, softcap), None
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None = None, dropout: float = 0.0
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
 ) -> Tensor:
     """The same without a module: [b, width, heads, dim]."""
-    if _is_written_out(query, key, dropout):
-        return _written_out(query, key, value, mask, _scale(query, scaling))
+    if softcap is not None or _is_written_out(query, key, dropout):
+        return _written_out(query, key, value, mask, _scale(query, scaling), softcap)
     batch, heads, width, dim = query.shape
     kv_heads = key.shape[1]
     mask = mask if width == 1 else mask.repeat(1, 1, heads // kv_heads, 1)
     folded = query.reshape(batch, kv_heads, heads // kv_heads * width, dim)
     out = torch.nn.functional.scaled_dot_product_attention(folded, key, value, mask, dropout, scale=scaling)
-    return out.reshape(batch, heads, width, dim).transpose(1, 2).contiguous()
+    return out.reshape(batch, heads, width, value.shape[3]).transpose(1, 2).contiguous()
 
 
 def _is_written_out(query: Tensor, key: Tensor, dropout: float) -> bool:
@@ -105,7 +112,9 @@ def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     return bool(getattr(module, "is_causal", True) if is_causal_option is None else is_causal_option)
 
 
-def _written_out(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float) -> Tensor:
+def _written_out(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float, softcap: float | None
+) -> Tensor:
     """Attention as its definition has it, some queries of some rows at a time; scores and their softmax in float32."""
     batch, heads, width, dim = query.shape
     kv_heads = key.shape[1]
@@ -114,7 +123,7 @@ def _written_out(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scalin
     for queries, columns in _seen(mask, width):
         q, k, v = shared[:, :, :, queries], key[:, :, columns], value[:, :, columns]
         hidden = torch.where(mask[:, :, queries, columns], 0.0, -torch.inf)
-        out.append(_attended(q * scaling, k, v, hidden).reshape(batch, heads, -1, dim))
+        out.append(_attended(q * scaling, k, v, hidden, softcap).reshape(batch, heads, -1, value.shape[3]))
     return (out[0] if len(out) == 1 else torch.cat(out, dim=2)).transpose(1, 2).contiguous()
 
 
@@ -132,9 +141,10 @@ def _seen(mask: Bool[Tensor, "B 1 width columns"], width: int) -> Iterator[tuple
 def _attended(
     query: Float[Tensor, "B kv shared n dim"],
     key: Float[Tensor, "B kv c dim"],
-    value: Float[Tensor, "B kv c dim"],
+    value: Float[Tensor, "B kv c v"],
     hidden: Float[Tensor, "B 1 n c"],
-) -> Float[Tensor, "B kv shared_times_n dim"]:
+    softcap: float | None,
+) -> Float[Tensor, "B kv shared_times_n v"]:
     """Of these queries over all of these columns; `hidden` is -inf where a query does not see."""
     batch, num, columns = query.shape[0], query.shape[3], key.shape[2]
     folded, hidden = query.flatten(2, 3), hidden[:, :, None].expand(batch, -1, -1, -1, -1)
@@ -142,24 +152,32 @@ def _attended(
     out = []
     for q, k, v, h in zip(folded.split(rows), key.split(rows), value.split(rows), hidden.split(rows), strict=True):
         scores = torch.matmul(q, k.transpose(2, 3)).float()
+        if softcap is not None:
+            scores = torch.tanh(scores / softcap) * softcap
         scores.unflatten(2, (-1, num)).add_(h)  # query heads that share keys see alike
         out.append(torch.matmul(scores.softmax(dim=-1).to(v.dtype), v))
     return out[0] if len(out) == 1 else torch.cat(out)
 
 
 def _written_out_at(
-    positions: Bool[Tensor, "B T"], query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float
+    positions: Bool[Tensor, "B T"],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    scaling: float,
+    softcap: float | None,
 ) -> Tensor:
     """The same at these positions, and 0 at others. Rows that have fewer than others compute some that are then left out."""
     batch, heads, width, dim = query.shape
-    whole = query.new_zeros(batch * width, heads * dim)
+    whole = query.new_zeros(batch * width, heads * value.shape[3])
     if most := int(positions.sum(dim=1).max()):
         chosen = (~positions).byte().argsort(dim=1, stable=True)[:, :most]
         along = chosen[:, None, :, None]
         queries = query.gather(2, along.expand(-1, heads, -1, dim))
         seen = mask.expand(batch, -1, -1, -1).gather(2, along.expand(-1, -1, -1, mask.shape[3]))
-        found = _written_out(queries, key, value, seen, scaling).reshape(batch, most, -1)
+        found = _written_out(queries, key, value, seen, scaling, softcap).reshape(batch, most, -1)
         read = positions.gather(1, chosen)
-        rows = torch.arange(batch)[:, None] * width + chosen
+        rows = torch.arange(batch, device=query.device)[:, None] * width + chosen
         whole = whole.index_copy(0, rows[read], found[read])
-    return whole.view(batch, width, heads, dim)
+    return whole.view(batch, width, heads, -1)

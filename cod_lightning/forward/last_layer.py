@@ -63,13 +63,6 @@ def predicting(action_mask: Bool[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
     return torch.nn.functional.pad(action_mask[:, 1:], (0, 1))
 
 
-def output_layer(model: PreTrainedModel) -> nn.Module:
-    """The layer from last hidden states to vocabulary logits."""
-    layer = model.get_output_embeddings()
-    assert layer is not None, f"{type(model).__name__} has no output layer"
-    return layer
-
-
 def _last_layer(model: PreTrainedModel) -> nn.Module | None:
     layers = getattr(model.base_model, "layers", None)
     if not isinstance(layers, nn.ModuleList) or not len(layers):

@@ -18,9 +18,9 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
-from cod_lightning.errors import ConfigError
 from cod_lightning.forward.attention import GROUPED, attend, grouped_attention, reads_some, use_grouped_attention
 from cod_lightning.forward.last_layer import read_only_at
+from cod_lightning.forward.shared_prefix import keeps_keys_and_values
 from cod_lightning.forward.slots import SlotCache
 
 _NAME = "packed_sdpa"
@@ -117,6 +117,8 @@ class Block:
     num_columns: int
     """Of the longest."""
     width: int
+    positions: Int[Tensor, "b 1 W 1"]
+    """Of the new ids in their rows."""
     visible: Bool[Tensor, "b 1 W C"]
     spread: Int[Tensor, " places"] | None
     """Which token is at each place; None where rows are equally long."""
@@ -135,7 +137,7 @@ class Block:
             within = np.minimum(along, some.lengths[:, None] - 1)
             spread = _tensor((within + (some.ends - some.lengths)[:, None]).ravel(), device)
             gathered = _tensor((along < some.lengths[:, None]).ravel().nonzero()[0], device)
-        positions = _tensor(some.starts[:, None] + along, device)
+        positions = _tensor(some.starts[:, None] + along, device)[:, None, :, None]
         in_a_row = bool((np.diff(some.slots) == 1).all())  # read where they are
         where = slice(int(some.slots[0]), int(some.slots[-1]) + 1) if in_a_row else _tensor(some.slots, device)
         return cls(
@@ -144,10 +146,20 @@ class Block:
             rows=where,
             num_columns=num_columns,
             width=width,
-            visible=torch.arange(num_columns, device=device) <= positions[:, None, :, None],
+            positions=positions,
+            visible=torch.arange(num_columns, device=device) <= positions,
             spread=spread,
             gathered=gathered,
         )
+
+    def seen(self, window: int | None, *, from_last: bool = False) -> Bool[Tensor, "b 1 W C"]:
+        """What each new id sees, or the last one of each row: of the columns up to its own, the last `window`."""
+        seen, positions = self.visible, self.positions
+        if from_last:
+            seen, positions = self.visible_from_last, _tensor(self.fed.used - 1, seen.device)[:, None, None, None]
+        if window is None or window >= self.num_columns:
+            return seen
+        return seen & (torch.arange(self.num_columns, device=seen.device) > positions - window)
 
     def read(self, store: Float[Tensor, "S h C d"]) -> Float[Tensor, "b h c d"]:
         """What the cache has of these rows."""
@@ -166,22 +178,19 @@ class Block:
         return torch.arange(self.num_columns, device=device) < _tensor(self.fed.used, device)[:, None, None, None]
 
 
+def packs(model: PreTrainedModel) -> bool:
+    """Whether all that a token leaves to later ones is keys and values, and attention is looked up by name."""
+    use_grouped_attention(model)
+    return model.config._attn_implementation in (GROUPED, _NAME) and keeps_keys_and_values(model)
+
+
 class PackedForward:
     """A model that is fed such rows, each over its slot of a cache.
 
-    From here on its layers attend by `packed_attention`, outside of such passes as they did before.
-
-    Raises:
-        ConfigError: Where the model computes its attention by a function of its own, which knows no packed rows.
+    From here on its layers attend by `packed_attention`, outside of such passes as they did before. `packs` says for which models.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
-        use_grouped_attention(model)
-        kind = model.config._attn_implementation
-        if kind != GROUPED:
-            raise ConfigError(
-                "model.policy", f"a model with attention '{kind}'", "sdpa", "Load it so, or let vLLM serve it."
-            )
         AttentionInterface.register(_NAME, packed_attention)
         AttentionMaskInterface.register(_NAME, sdpa_mask)
         model.set_attn_implementation(_NAME)
@@ -190,6 +199,9 @@ class PackedForward:
         for module in model.modules():
             if hasattr(module, "layer_idx"):
                 setattr(module, _BLOCKS, self._blocks)
+
+    def new_cache(self) -> SlotCache:
+        return SlotCache()
 
     def __call__(self, rows: Rows, cache: SlotCache) -> Float[Tensor, "b D"]:
         """Hidden states after each row's last new id; the cache gets keys and values of all of them."""
@@ -221,37 +233,47 @@ def packed_attention(
     module: Any,
     query: Float[Tensor, "1 heads T d"],
     key: Float[Tensor, "S kv C d"],
-    value: Float[Tensor, "S kv C d"],
+    value: Float[Tensor, "S kv C v"],
     attention_mask: Tensor | None,
     dropout: float = 0.0,
     scaling: float | None = None,
     **kwargs: Any,
-) -> tuple[Float[Tensor, "1 T heads d"], None]:
-    """In a packed pass, attention of each token over its whole row in the cache; else `grouped_attention`."""
+) -> tuple[Float[Tensor, "1 T heads v"], None]:
+    """In a packed pass, attention of each token over its row in the cache, or the last columns of it where the layer's
+    attention slides; else `grouped_attention`."""
     blocks = getattr(module, _BLOCKS)
     if not blocks:
         return grouped_attention(module, query, key, value, attention_mask, dropout, scaling, **kwargs)
+    window, softcap = kwargs.get("sliding_window"), kwargs.get("softcap")
     if reads_some(module):
-        return _at_last(blocks, query, key, value, scaling), None
+        return _at_last(blocks, query, key, value, scaling, window, softcap), None
     out = []
     for block in blocks:
         some = query[0, :, block.tokens]
         if block.spread is not None:
             some = some.index_select(1, block.spread)
         some = some.unflatten(1, (-1, block.width)).transpose(0, 1)
-        found = attend(some, block.read(key), block.read(value), block.visible, scaling).flatten(0, 1)
+        seen = block.seen(window)
+        found = attend(some, block.read(key), block.read(value), seen, scaling, softcap=softcap).flatten(0, 1)
         out.append(found if block.gathered is None else found.index_select(0, block.gathered))
     return (out[0] if len(out) == 1 else torch.cat(out))[None], None
 
 
 def _at_last(
-    blocks: list[Block], query: Tensor, key: Tensor, value: Tensor, scaling: float | None
-) -> Float[Tensor, "1 T heads d"]:
+    blocks: list[Block],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scaling: float | None,
+    window: int | None,
+    softcap: float | None,
+) -> Float[Tensor, "1 T heads v"]:
     """Of the last token of each row, and 0 elsewhere."""
-    whole = query.new_zeros(query.shape[2], query.shape[1], query.shape[3])
+    whole = query.new_zeros(query.shape[2], query.shape[1], value.shape[3])
     for block in blocks:
         some = query[0].index_select(1, block.last).transpose(0, 1)[:, :, None]
-        found = attend(some, block.read(key), block.read(value), block.visible_from_last, scaling)
+        seen = block.seen(window, from_last=True)
+        found = attend(some, block.read(key), block.read(value), seen, scaling, softcap=softcap)
         whole.index_copy_(0, block.last, found[:, 0])
     return whole[None]
 

@@ -3,6 +3,7 @@
 transformers writes it as a handful of operations, each of which autograd takes back by itself.
 """
 
+import inspect
 from typing import Any
 
 import torch
@@ -62,6 +63,8 @@ def use_rms_norm(model: PreTrainedModel) -> None:
         for name, layer in list(parent.named_children()):
             weight, eps = getattr(layer, "weight", None), getattr(layer, "variance_epsilon", None)
             if isinstance(layer, RMSNorm) or not isinstance(weight, nn.Parameter) or weight.ndim != 1 or eps is None:
+                continue
+            if len(inspect.signature(layer.forward).parameters) != 1:  # gated ones normalise a product
                 continue
             own = RMSNorm(weight, eps)
             if _does_the_same(layer, own):

@@ -33,10 +33,13 @@ def shared_prefix(token_ids: Int[Tensor, "B T"], action_mask: Bool[Tensor, "B T"
 
 def takes_prefix(model: PreTrainedModel) -> bool:
     """Whether all that a token leaves to later ones is keys and values, and whether they are there to be kept."""
-    config = model.config.get_text_config()
-    recomputes = model.training and model.is_gradient_checkpointing
-    attends = set(getattr(config, "layer_types", None) or ()) <= _ATTENDS
-    return attends and not getattr(model, "_is_stateful", False) and not recomputes
+    return keeps_keys_and_values(model) and not (model.training and model.is_gradient_checkpointing)
+
+
+def keeps_keys_and_values(model: PreTrainedModel) -> bool:
+    """Whether all layers attend to all earlier tokens, or to the last of them: none is recurrent."""
+    attends = set(getattr(model.config.get_text_config(), "layer_types", None) or ()) <= _ATTENDS
+    return attends and not getattr(model, "_is_stateful", False)
 
 
 def prefix_cache(model: PreTrainedModel, prefix: Int[Tensor, "1 P"], rows: int) -> DynamicCache:

@@ -15,6 +15,8 @@ from transformers import Cache
 class SlotCache(Cache):
     """Keys and values of up to `num_slots` dialogues of up to `num_columns` tokens; both grow on demand."""
 
+    takes_beginnings = True
+
     def __init__(self) -> None:
         super().__init__(layers=[])
         self._keys: list[Tensor] = []
@@ -50,16 +52,15 @@ class SlotCache(Cache):
     def update(
         self,
         key_states: Float[Tensor, "1 h T d"],
-        value_states: Float[Tensor, "1 h T d"],
+        value_states: Float[Tensor, "1 h T v"],
         layer_idx: int,
         *_: object,
         **__: object,
-    ) -> tuple[Float[Tensor, "S h C d"], Float[Tensor, "S h C d"]]:
+    ) -> tuple[Float[Tensor, "S h C d"], Float[Tensor, "S h C v"]]:
         """Write them, and return everything: all slots and columns."""
         while len(self._keys) <= layer_idx:
-            shape = (self.num_slots, key_states.shape[1], self.num_columns, key_states.shape[3])
-            self._keys.append(key_states.new_zeros(shape))
-            self._values.append(value_states.new_zeros(shape))
+            for store, states in ((self._keys, key_states), (self._values, value_states)):
+                store.append(states.new_zeros(self.num_slots, states.shape[1], self.num_columns, states.shape[3]))
         keys, values = self._keys[layer_idx], self._values[layer_idx]
         for store, states in ((keys, key_states), (values, value_states)):
             flat = store.view(-1, store.shape[3])

@@ -11,6 +11,7 @@ from urllib.request import getproxies
 import torch
 from huggingface_hub import constants
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -48,10 +49,11 @@ class PretrainedPolicy(Policy):
         return read_tokenizer(self.path, "model.policy.path")
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """The checkpoint with scaled-dot-product attention."""
+        """The checkpoint with scaled-dot-product attention, where it has one."""
+        attention = attention_of(read_config(self.path, "model.policy.path"))
         with _named("model.policy.path", self.path):
             model = AutoModelForCausalLM.from_pretrained(
-                self.path, dtype=self.dtype, attn_implementation="sdpa", **self.load_options()
+                self.path, dtype=self.dtype, attn_implementation=attention, **self.load_options()
             )
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -72,6 +74,12 @@ def read_config(path: str, key: str) -> PreTrainedConfig:
     """The config of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
     with _named(key, path):
         return AutoConfig.from_pretrained(path)
+
+
+def attention_of(config: PreTrainedConfig) -> str:
+    """What a model of this config attends by: torch's kernel, or its own code where that kernel lacks what it does (GPT-OSS)."""
+    kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    return "sdpa" if kind is None or kind._supports_sdpa else "eager"
 
 
 def _hub_has_a_name() -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import plain_weights, stored_base, write_adapter, write_adapter_config
+from cod_lightning.engines.checkpoint_form import CheckpointForm
 from cod_lightning.scratch import scratch_prefix
 
 
@@ -31,11 +32,11 @@ class WeightFolder:
         self.current: Path | None = None
         atexit.register(self.close)
 
-    def write(self, model_config: PreTrainedModel, weights: Iterable[tuple[str, Tensor]], label: str) -> Path:
+    def write(self, model: PreTrainedModel, weights: Iterable[tuple[str, Tensor]], label: str) -> Path:
         """Replace what is there. Every name has its own bytes, so that tied weights come under both."""
         folder = self._fresh(label)
-        write_config(model_config, folder)
-        save_file(_apart(weights), folder / "model.safetensors", metadata={"format": "pt"})
+        write_config(model, folder)
+        save_file(_apart(CheckpointForm(model)(weights)), folder / "model.safetensors", metadata={"format": "pt"})
         os.chmod(folder / "model.safetensors", 0o644)
         return folder
 

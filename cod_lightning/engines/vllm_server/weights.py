@@ -51,7 +51,11 @@ class WeightSupply:
 
         A rank that has none to `give` knows where rank 0 wrote them, for a server that it finds without.
         """
-        self._before, self.label, self._named = self.label, label, named if give else ()
+        self._before, self.label, self._named = (
+            self.label,
+            label,
+            CheckpointForm(model)(named) if give and self._by == "nccl" else (),
+        )
         if self._by == "folder":
             write = self._folder.write_adapter if self._adapter else self._folder.write
             own = write(model, named, label) if give else None
