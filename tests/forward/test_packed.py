@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from cod_lightning.errors import ConfigError
 from cod_lightning.forward import attention, packed
-from cod_lightning.forward.packed import Block, PackedForward, width_class
+from cod_lightning.forward.packed import Block, PackedForward, packs, width_class
 from cod_lightning.forward.slots import SlotCache
 from tests.forward.rows import rows_of
 from tests.forward.small import SMALL
@@ -80,9 +79,9 @@ def test_outside_of_such_passes_the_model_is_what_it_was():
     assert torch.allclose(model(input_ids=ids).logits, plain(input_ids=ids).logits, atol=1e-5)
 
 
-def test_attention_of_another_kind_is_refused():
-    with pytest.raises(ConfigError, match=r"model\.policy is a model with attention 'eager'"):
-        PackedForward(_model(attn_implementation="eager"))
+def test_a_model_with_attention_of_its_own_is_not_packed():
+    assert packs(_model())
+    assert not packs(_model(attn_implementation="eager"))
 
 
 @pytest.mark.parametrize("slots", [[4, 5, 6], [6, 0, 3]])

@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from cod_lightning.adapters import synced_weights
+from cod_lightning.engines.checkpoint_form import CheckpointForm
 from cod_lightning.engines.vllm_server.fleet import Server
 from cod_lightning.engines.vllm_server.turn import ServerLost
 from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
@@ -51,11 +52,8 @@ class WeightSupply:
 
         A rank that has none to `give` knows where rank 0 wrote them, for a server that it finds without.
         """
-        self._before, self.label, self._named = (
-            self.label,
-            label,
-            CheckpointForm(model)(named) if give and self._by == "nccl" else (),
-        )
+        self._before, self.label = self.label, label
+        self._named = CheckpointForm(model)(named) if give and self._by == "nccl" else ()
         if self._by == "folder":
             write = self._folder.write_adapter if self._adapter else self._folder.write
             own = write(model, named, label) if give else None
