@@ -44,7 +44,10 @@ class ToolCall(msgspec.Struct, forbid_unknown_fields=True):
 class JsonCalls(Actions):
     """One JSON object a line: a name and arguments."""
 
-    example = '<answer>\n{"name": "user.docs", "arguments": {"app": "mail"}}\n{"name": "user.passwords", "arguments": {}}\n</answer>'
+    example = (
+        '<answer>\n{"name": "user.docs", "arguments": {"app": "mail"}}\n'
+        '{"name": "user.passwords", "arguments": {}}\n</answer>'
+    )
 
     def run(self, text: str, server: Server) -> str:
         lines = [line for line in text[:MOST_LETTERS].splitlines() if line.strip()]

@@ -110,13 +110,9 @@ class Server:
 
     def _endpoint(self, name: str) -> Endpoint:
         app, _, short = name.partition(".")
-        found = _table(self.apps, self.facts.moved).get((app, short))
-        if (
-            found is None
-            and self.facts.moved
-            and short == "login"
-            and (app, self.facts.moved) in _table(self.apps, self.facts.moved)
-        ):
+        table = _table(self.apps, self.facts.moved)
+        found = table.get((app, short))
+        if found is None and short == "login" and (app, self.facts.moved) in table:
             raise ApiError(410, f"{app}.login has moved; user.endpoints('{app}') lists what there is")
         if found is None:
             raise ApiError(404, "there is no such call; user.docs lists those of an app")

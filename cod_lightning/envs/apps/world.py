@@ -66,7 +66,7 @@ class Apps(TaskWorld[AppsTask]):
         actions: Literal["code", "json"] = "code",
         quirks: int = 2,
         max_turns: int = 16,
-        spare_calls: int = 2,
+        spare_calls: int = 1,
         patience: int = 2,
         question_cost: float = 0.05,
         difficulties: Sequence[int] = (1, 2, 3),
@@ -285,7 +285,7 @@ class Apps(TaskWorld[AppsTask]):
         check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
         check_turns(self.max_turns, "16 is the default.")
         check_in("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
-        check_in("data.env.spare_calls", self.spare_calls, 0, 1_000, "2 is the default.")
+        check_in("data.env.spare_calls", self.spare_calls, 0, 1_000, "1 is the default.")
         check_in("data.env.patience", self.patience, 1, 100, "2 is the default; some tasks take a question.")
         check_in("data.env.misses", self.misses, 0, 100, "1 is the default.")
         check_share("data.env.question_cost", self.question_cost, "0.05 is the default.")

@@ -416,10 +416,8 @@ class _Program:
         if not isinstance(container, (str, list, tuple, dict)):
             raise CodeError(f"TypeError: {kind(container)} has no items")
         if isinstance(node.slice, ast.Slice):
-            ends = [
-                None if one is None else self.value(one, scope)
-                for one in (node.slice.lower, node.slice.upper, node.slice.step)
-            ]
+            bounds = (node.slice.lower, node.slice.upper, node.slice.step)
+            ends = [None if one is None else self.value(one, scope) for one in bounds]
             self.meter.made(size(container))
             return container[slice(*ends)]  # pyright: ignore[reportArgumentType, reportCallIssue]
         key = self.value(node.slice, scope)

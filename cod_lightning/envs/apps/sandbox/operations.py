@@ -17,30 +17,15 @@ COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "Is": operator.is_, "IsNot": operator.is_not, "In": lambda a, b: a in b, "NotIn": lambda a, b: a not in b,
 }  # fmt: skip
 UNARY: dict[str, Callable[[Any], Any]] = {"Not": operator.not_, "USub": operator.neg, "UAdd": operator.pos}
-METHODS: dict[type, frozenset[str]] = {
-    str: frozenset(
-        [
-            "lower",
-            "upper",
-            "strip",
-            "lstrip",
-            "rstrip",
-            "split",
-            "splitlines",
-            "startswith",
-            "endswith",
-            "replace",
-            "find",
-            "count",
-            "join",
-            "isdigit",
-            "title",
-        ]
+METHODS: dict[type, tuple[str, ...]] = {
+    str: (
+        "lower", "upper", "strip", "lstrip", "rstrip", "split", "splitlines", "startswith", "endswith", "replace", "find",
+        "count", "join", "isdigit", "title",
     ),
-    list: frozenset(["append", "extend", "insert", "pop", "remove", "index", "count", "reverse", "copy", "clear"]),
-    dict: frozenset(["get", "keys", "values", "items", "pop", "update", "setdefault", "copy", "clear"]),
-    tuple: frozenset(["index", "count"]),
-}
+    list: ("append", "extend", "insert", "pop", "remove", "index", "count", "reverse", "copy", "clear"),
+    dict: ("get", "keys", "values", "items", "pop", "update", "setdefault", "copy", "clear"),
+    tuple: ("index", "count"),
+}  # fmt: skip
 PLAIN = (str, int, float, bool, type(None), list, dict, tuple)
 
 

@@ -215,7 +215,10 @@ class PlanTrip(Template):
 
 
 class SendGift(Template):
-    text = "Order {count} x '{product}', paid and delivered as always, and send my {label} the message '{text}', signed as I always do."
+    text = (
+        "Order {count} x '{product}', paid and delivered as always, and send my {label} the message '{text}', signed as I "
+        "always do."
+    )
     apps, slots = ("contacts", "shop", "messages"), ("card", "address", "sign")
 
     def draw(self, draw: Draw) -> Parts:
