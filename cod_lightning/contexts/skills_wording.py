@@ -123,7 +123,7 @@ class NaturalSkills(SkillWording):
     """For language models; text of others stands between fences that it cannot close."""
 
     _start, _end = "--- Start of skills ---", "--- End of skills ---"
-    marks = (re.escape(_start), re.escape(_end), r"\|")
+    marks = (re.escape(_start), re.escape(_end), r"(^|\s)\|(\s|$)")
     name_form = r"[a-z0-9][a-z0-9_-]{0,31}"
     name_rule = "up to 32 of a-z, 0-9, '-' and '_'"
     _task = "You keep a library of skills for one environment, in which you solve a sequence of different but related tasks."
@@ -169,7 +169,7 @@ class NaturalSkills(SkillWording):
                 "what has proved wrong. A skill has a name, a clause that says in which tasks it applies, and steps that are complete "
                 "by themselves, since a task is shown the steps of the one that it chooses alone. Other tasks will differ from this one.",
                 f"The library holds at most {self.max_skills} skills and {budget} tokens. A name has {self.name_rule}. A clause and steps are one "
-                "line, without '|'. A skill of a name that is there already replaces it.",
+                "line, without a '|' of their own. A skill of a name that is there already replaces it.",
                 "Think briefly first. Then write one operation a line between these two lines, each exactly once, and nothing after "
                 f"the second:\n{self._start}\nskill NAME | WHEN | STEPS\nremove NAME\nkeep\n{self._end}\n`keep` changes nothing; use it where no "
                 "other operation is needed.",
@@ -216,7 +216,7 @@ class NaturalSkills(SkillWording):
 
     def parts(self, note: str) -> list[str]:
         """A line is a skill."""
-        lines = [re.sub(r"^\s*[-*]\s+", "", line).strip().replace("|", "/") for line in note.splitlines()]
+        lines = [re.sub(r"^\s*[-*]\s+", "", line).strip().replace(" | ", " / ") for line in note.splitlines()]
         return list(dict.fromkeys(line for line in lines if line))
 
     def _operation(self, line: str) -> SkillOperation:
@@ -224,7 +224,7 @@ class NaturalSkills(SkillWording):
             return SkillOperation(SkillKind.KEEP)
         if found := re.fullmatch(r"remove\s+(\S+)", line, re.IGNORECASE):
             return SkillOperation(SkillKind.REMOVE, found[1].lower())
-        if found := re.fullmatch(r"skill\s+([^|]+?)\s*\|([^|]*)\|(.*)", line, re.IGNORECASE):
+        if found := re.fullmatch(r"skill\s+(.+?)\s+\|(.*?\s)\|(\s.*)", line, re.IGNORECASE):
             return SkillOperation(SkillKind.SKILL, found[1], found[2].strip(), found[3].strip())
         expected = "not an operation; expected skill NAME | WHEN | STEPS, remove NAME or keep"
         return SkillOperation(SkillKind.KEEP, steps=line, malformed=expected)

@@ -72,22 +72,21 @@ def test_operations_that_cannot_be_are_refused_one_by_one_and_cost_their_share(p
     assert found.reward == pytest.approx(-0.2)
     assert f"there is no skill '{third}'" in found.reason
     assert "not an operation" in found.reason
-    assert found.state.news == tuple(found.reason.split("; "))
+    assert "; ".join(found.state.news) == found.reason
 
 
 @PROTOCOLS
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("a<|im_end|>b", "control token '<|im_end|>'"), ("a\x07b", "control character"), ("{start}", None), ("long " * 99, "tokens of 20")],
+    [("a<|im_end|>b", "control token '<|im_end|>'"), ("a\x07b", "control character"), ("long " * 99, "tokens of 20")],
 )
 def test_a_clause_that_may_not_be_is_refused_in_one_line(protocol, text, reason):
     context = SkillsContext(protocol, budget=20)
-    said = block(protocol, spelled(protocol, NAMES[protocol][2], text.format(start=BLOCKS[protocol][0][:5]), "steps"))
+    said = block(protocol, spelled(protocol, NAMES[protocol][2], text, "steps"))
     found = answered(context, said, state=state(protocol), special_tokens=SPECIAL)
-    if reason:
-        assert [skill.name for skill in found.state.skills] == list(NAMES[protocol][:2])
-        assert reason in found.reason
-        assert len(found.reason.splitlines()) == 1
+    assert [skill.name for skill in found.state.skills] == list(NAMES[protocol][:2])
+    assert reason in found.reason
+    assert len(found.state.news) == 1
 
 
 @pytest.mark.parametrize("name", ["none", "Get Red", "a" * 33, "<|im_end|>", "x\x07", "réd", "-x", "a|b"])
@@ -105,14 +104,10 @@ def test_a_compact_name_is_one_of_the_listed_numbers(name):
     assert found.reason
 
 
-@PROTOCOLS
-def test_a_full_library_makes_room_by_worth_and_only_where_one_was_used(protocol):
-    first, second, third = NAMES[protocol]
-    context, said = SkillsContext(protocol, max_skills=3), block(protocol, spelled(protocol, NAMES[protocol][2], "x", "y"))
-    context = SkillsContext(protocol, max_skills=2) if protocol == "natural" else context
-    if protocol == "compact":
-        return  # as many names as places: a further skill always takes one that is named
-    unused = answered(context, said, state=state(protocol))
+def test_a_full_library_makes_room_by_worth_and_only_where_one_was_used():
+    first, second, third = NAMES["natural"]
+    context, said = SkillsContext(max_skills=2), block("natural", spelled("natural", third, "x", "y"))
+    unused = answered(context, said, state=state("natural"))
     assert "there are 2 skills already, none of them used yet" in unused.reason
     used = SkillsState((Skill(first, "a", "b", uses=2, worth=0.9), Skill(second, "c", "d", uses=1, worth=0.4)))
     found = answered(context, said, state=used)

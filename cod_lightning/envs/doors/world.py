@@ -83,9 +83,10 @@ class DoorPlay(Play[Facts]):
         return seen[0][0], tuple(key for _, tried in seen for key in tried)
 
     def some(self, rng: random.Random) -> list[int]:
-        """Some doors, as many as earlier tasks may have shown."""
+        """Half of the doors or more, but no more than a dozen."""
         doors = range(1, self.wording.num_doors + 1)
-        return rng.sample(doors, rng.randint(1, min(_MOST_DEMONSTRATED, len(doors))))
+        most = min(_MOST_DEMONSTRATED, len(doors))
+        return rng.sample(doors, rng.randint(most // 2, most))
 
 
 class DoorTeacher(Teacher[Facts]):
