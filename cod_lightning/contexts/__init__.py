@@ -6,6 +6,7 @@ from cod_lightning.contexts.episodes import EpisodesContext as EpisodesContext
 from cod_lightning.contexts.hint import HintContext as HintContext
 from cod_lightning.contexts.notebook import NotebookContext as NotebookContext
 from cod_lightning.contexts.skills import SkillsContext as SkillsContext
+from cod_lightning.contexts.stacked import StackedContext as StackedContext
 from cod_lightning.contexts.transcript import TranscriptContext as TranscriptContext
 
 

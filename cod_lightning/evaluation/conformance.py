@@ -19,7 +19,7 @@ from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Message, Pack, Split
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Lifecycle, Message, Pack, Role, Split
 
 GARBAGE = (
     "",
@@ -390,15 +390,16 @@ def _updated(mechanism: ContextMechanism) -> Broken:
         if not mechanism.asks(messages):
             yield "asks() does not know the messages that update() begins with"
             return
-        said = mechanism.write("gamma=3", messages) if text is None else text
         for _ in range(100):
+            said = mechanism.write("gamma=3", messages) if text is None else text
             try:
-                dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
+                asked = dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
+                messages += [Message(Role.ASSISTANT, said), Message(Role.USER, str(asked))]
             except StopIteration as ended:
                 update = ended.value
                 break
         else:
-            yield f"an update that is answered {said!r:.40} again and again has more than 100 turns"
+            yield f"an update that is answered {text or 'by write()'!r:.40} again and again has more than 100 turns"
             return
         if not isinstance(update, ContextUpdate) or not isinstance(update.state, mechanism.State):
             yield f"update returned a {type(update).__name__}; expected a ContextUpdate with a {mechanism.State.__name__}"
