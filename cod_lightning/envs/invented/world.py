@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from cod_lightning.envs.base import Demonstrator, Stepped
 from cod_lightning.envs.checks import check_choice
@@ -31,6 +31,15 @@ class InventedTask(Unchanging):
     parts: tuple[Part, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Choices(Unchanging):
+    """What an environment draws from; apart from it, so that a copy of the environment does not copy it."""
+
+    kinds: tuple[str, ...]
+    words: Literal["seen", "unseen", "all"]
+    protocol: Literal["natural", "compact"]
+
+
 class Invented(TaskWorld[InventedTask]):
     """Get the wanted result by names whose meaning is hidden.
 
@@ -56,11 +65,9 @@ class Invented(TaskWorld[InventedTask]):
     ) -> None:
         check_choice("data.env.words", words, tuple(WORDS))
         check_choice("data.env.protocol", protocol, tuple(_WORDINGS))
-        self.kinds, self.teacher = expand(kinds), teacher
-        self._choices: Any = {"words": words, "protocol": protocol, "teacher": teacher}
+        self.teacher, self._choices = teacher, _Choices(expand(kinds), words, protocol)
         self.wording = _WORDINGS[protocol]
-        self.pool = WORDS[words]
-        self.max_turns = most_turns(self.kinds)
+        self.max_turns = most_turns(self._choices.kinds)
         self.name = "-".join(["invented", ".".join(kinds), *[words][: words != "seen"]])
         self._start(self._drawn(0))
 
@@ -69,18 +76,18 @@ class Invented(TaskWorld[InventedTask]):
         return self.wording.rules
 
     def categories(self) -> tuple[str, ...]:
-        return self.kinds
+        return self._choices.kinds
 
     def of_category(self, category: str) -> "Invented":
         """The environment of that kind alone."""
-        assert category in self.kinds, f"{category} is none of {self.kinds}"
-        return Invented([category], **self._choices)
+        assert category in self.categories(), f"{category} is none of {self.categories()}"
+        return Invented([category], self._choices.words, self._choices.protocol, self.teacher)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """A domain, and N tasks in it."""
         rng = random.Random(derive_seed("invented pack", self.name, str(split), seed, index))
         for _ in range(_MOST_DRAWS):
-            rules = draw(rng.choice(self.kinds), self.pool, rng)
+            rules = self._rules(rng)
             if split_of_text(" | ".join(" ".join(row) for rule in rules for row in rule.table)) is split:
                 break
         else:
@@ -92,13 +99,16 @@ class Invented(TaskWorld[InventedTask]):
         ]
         return self._pack(split, index, seed, world_seed, specs)
 
+    def _rules(self, rng: random.Random) -> tuple[Rule, ...]:
+        return draw(rng.choice(self._choices.kinds), WORDS[self._choices.words], rng)
+
     def _parts(self, rules: tuple[Rule, ...], seed: int) -> tuple[Part, ...]:
         rng = random.Random(seed)
         return tuple(family_of(rule).task(rule, rng) for rule in rules)
 
     def _drawn(self, seed: int) -> InventedTask:
         rng = random.Random(seed)
-        rules = draw(rng.choice(self.kinds), self.pool, rng)
+        rules = self._rules(rng)
         return InventedTask(rules=rules, parts=self._parts(rules, rng.getrandbits(62)))
 
     def step(self, action: str) -> Stepped:

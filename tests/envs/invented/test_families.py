@@ -131,7 +131,7 @@ def test_half_of_the_pool_is_held_out_and_no_name_is_twice_in_it():
 
 
 @pytest.mark.parametrize(
-    "kinds", ["nothing", "lookup-4", "lookup-4-x", "lookup-4-4+locks", "order-4-2+order-4-2+order-4-2", ""]
+    "kind", ["nothing", "lookup-4", "lookup-4-x", "lookup-4-4+locks", "order-4-2+order-4-2+order-4-2", ""]
 )
 def test_a_kind_that_there_is_not_is_refused_by_name(kind):
     with pytest.raises(ConfigError) as caught:

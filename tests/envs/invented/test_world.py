@@ -1,6 +1,7 @@
 """Invented domains: one grammar, endings, splits, references, teacher."""
 
 import random
+from typing import Any
 
 import pytest
 
@@ -40,9 +41,13 @@ COUNTED = Rule(
 BLUE_TASK = Part(BOX, BLUE, (LEFT, RIGHT), 2)
 
 
-def started(rules, parts, protocol="compact"):
+def started(rules, parts, protocol: Any = "compact"):
     env = Invented(protocol=protocol)
     return env, env.reset(options={"task": Task(id="0", seed=0, spec=InventedTask(rules=rules, parts=parts))})[0]
+
+
+def spec(pack) -> InventedTask:
+    return pack.tasks[0].spec
 
 
 def test_the_wanted_result_wins_and_the_feedback_lists_what_was_seen():
@@ -102,10 +107,10 @@ def test_sentences_say_the_same():
 def test_what_is_written_is_read_back(protocol, kind):
     env = Invented([kind], protocol=protocol)
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
-    facts = tuple(fact for rule in pack.tasks[0].spec.rules for fact in rule.facts)
+    facts = tuple(fact for rule in spec(pack).rules for fact in rule.facts)
     assert tuple(env.wording.parse(env.wording.context(facts))) == facts
     observation, _ = env.reset(options={"task": pack.tasks[0]})
-    part = pack.tasks[0].spec.parts[0]
+    part = spec(pack).parts[0]
     assert env.wording.shown([Message(Role.USER, observation)]) == (part.start, part.want, part.menu, 0)
     assert env.wording.parse(env.wording.nothing) == []
     if protocol == "compact":
@@ -118,7 +123,7 @@ def test_a_world_is_in_one_split_and_names_are_of_the_half_that_was_asked_for():
         env = Invented(["lookup", "order"], words=words)
         for split in Split:
             packs = [env.sample_pack(split=split, index=i, num_tasks=2) for i in range(60)]
-            drawn[words, split] = {task.spec.rules for pack in packs for task in pack.tasks}
+            drawn[words, split] = {spec(pack).rules for pack in packs}
             names = {name for (rule,) in drawn[words, split] for name in (*rule.states, *rule.actions, *rule.results)}
             assert names <= set(WORDS[words])
     assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
@@ -127,11 +132,7 @@ def test_a_world_is_in_one_split_and_names_are_of_the_half_that_was_asked_for():
 def test_all_kinds_are_drawn_and_a_category_is_one_of_them():
     env = Invented(["lookup", "graph-4-2"])
     packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1) for i in range(200)]
-    assert (
-        {pack.tasks[0].spec.rules[0].kind for pack in packs}
-        == set(env.categories())
-        == set(expand(["lookup", "graph-4-2"]))
-    )
+    assert {spec(pack).rules[0].kind for pack in packs} == set(env.categories()) == set(expand(["lookup", "graph-4-2"]))
     only = env.of_category("graph-4-2")
     assert {
         only.sample_pack(split=Split.TRAIN, index=i, num_tasks=1).tasks[0].spec.rules[0].kind for i in range(9)
@@ -164,7 +165,7 @@ def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy, ke
     right = stated = 0
     for index in range(60):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
-        facts = pack.tasks[0].spec.rules[0].facts[:4]
+        facts = spec(pack).rules[0].facts[:4]
         record = [Message(Role.SYSTEM, "update"), Message(Role.USER, f"win {env.wording.facts(facts)}")]
         noted = env.wording.parse(env.demonstrator(pack).note(record, random.Random(index)))
         right, stated = right + len(set(noted) & set(facts)), stated + len(facts)
@@ -176,7 +177,7 @@ def test_a_demonstrated_context_holds_facts_of_the_pack_or_none():
         ["graph"], protocol="compact", teacher=TeacherDials(context_accuracy=1.0, context_true=0.8, context_junk=0.0)
     )
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4)
-    truth, teacher = set(pack.tasks[0].spec.rules[0].facts), env.demonstrator(pack)
+    truth, teacher = set(spec(pack).rules[0].facts), env.demonstrator(pack)
     contexts = [env.wording.parse(teacher.context(random.Random(i))) for i in range(100)]
     assert all(set(context) <= truth for context in contexts)
     assert 10 < sum(not context for context in contexts) < 30
