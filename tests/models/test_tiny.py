@@ -47,7 +47,8 @@ def test_fixed_embeddings_are_not_trained_and_everything_else_is_also_after_load
 
 
 def test_with_fixed_embeddings_heads_begin_by_looking_for_the_same_word_and_copying_it():
-    model: Any = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=2, fixed_embeddings=True).model(TinyPolicy().tokenizer(["a"]))
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=2, fixed_embeddings=True)
+    model: Any = policy.model(policy.tokenizer(["a"]))
     attention = model.model.layers[0].self_attn
     assert torch.equal(attention.q_proj.weight, attention.k_proj.weight)
     plain: Any = TinyPolicy(**SMALL).model(TinyPolicy().tokenizer(["a"])).model.layers[0].self_attn
