@@ -62,10 +62,11 @@ def output_layer(model: PreTrainedModel) -> nn.Module:
 @torch.no_grad()
 def _read_off(model: PreTrainedModel, layer: nn.Module) -> tuple[float, float | None]:
     """Factor and bound of the model's scores."""
-    config, weight = model.config.get_text_config(), model.get_input_embeddings().weight
+    config, weight = model.config.get_text_config(), layer.weight
+    assert isinstance(weight, Tensor), f"the output layer of {type(model).__name__} has no weight"
     if weight.device.type == "meta":
         return 1.0, None
-    width = layer.weight.shape[1]
+    width = weight.shape[1]
     case = torch.linspace(-2.0, 3.0, 2 * width, dtype=model.dtype, device=weight.device).view(1, 2, width)
     case *= _FAR / layer(case).abs().max().clamp_min(1e-6)
     with _hidden_states(model, layer, case):
@@ -90,7 +91,7 @@ def _read_off(model: PreTrainedModel, layer: nn.Module) -> tuple[float, float | 
 def _hidden_states(model: PreTrainedModel, layer: nn.Module, hidden: Float[Tensor, "1 2 D"]) -> Iterator[None]:
     """Inside, these are what the output layer gets; the layers below are left out, where the model calls them as one."""
     base, own = model.base_model, vars(model.base_model).get("forward")
-    base.forward = lambda *_, **__: _Made(last_hidden_state=hidden)  # pyright: ignore[reportAttributeAccessIssue]
+    base.forward = lambda *_, **__: _Made(last_hidden_state=hidden)  # pyright: ignore
     handle = layer.register_forward_pre_hook(lambda *_: (hidden,))
     try:
         yield
