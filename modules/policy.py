@@ -143,7 +143,8 @@ class PolicyModule(L.LightningModule):
         if self.trainer.strategy.root_device.type == "cpu":  # GPUs have kernels of their own for it
             use_rms_norm(model)
             keep_freed_memory()
-        output_layer(model)  # refused before anything is trained
+        if model.get_output_embeddings() is not None:  # a model behind an endpoint has no weights
+            output_layer(model)  # refused before anything is trained
         return model
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
