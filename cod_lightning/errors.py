@@ -5,6 +5,7 @@
 into an episode's status, counts them by the name of their class, and the run goes on.
 """
 
+import asyncio
 import signal
 
 
@@ -128,3 +129,32 @@ class Stopped(SystemExit):
         self.number = number
         self.message = f"Stopped by {signal.Signals(number).name}."
         """The run's last line: how to go on, where that is known."""
+
+
+_LONGEST_MESSAGE = 1_000
+"""Characters of an exception's message that are kept."""
+
+
+def described(error: BaseException) -> str:
+    """Class and message of an error, shortened; the message of an exception may itself raise, or be without end."""
+    try:
+        message = str(error)[:_LONGEST_MESSAGE]
+    except BaseException:
+        message = "(its message cannot be shown)"
+    return f"{type(error).__name__}: {message}"
+
+
+def ends_the_run(error: BaseException) -> bool:
+    """Whether it comes from outside the rollout: a signal, a cancellation of this task, a key that is refused."""
+    if isinstance(error, asyncio.CancelledError):
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # in a thread, which no one cancels
+            return False
+        return task is not None and task.cancelling() > 0
+    if isinstance(error, KeyboardInterrupt):  # within `asyncio.run` Python's own comes from asyncio's signal handler
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        return trace is not None and trace.tb_frame.f_code.co_name == "_on_sigint"
+    return isinstance(error, EngineRefused | GivenUp | Stopped)

@@ -1,6 +1,7 @@
 """Worlds with planted faults, in a module that worker processes can import without torch."""
 
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -97,4 +98,31 @@ class GreedyLevers(Levers):
         begun = time.process_time()
         while action == "cpu" or (action == "busy" and time.process_time() - begun < BUSY_S):
             pass
+        return super().step(action)
+
+
+class Bomb:
+    """Ends the process that unpickles it."""
+
+    def __reduce__(self) -> Any:
+        return os._exit, (7,)
+
+
+class RudeLevers(Levers):
+    """Levers that do to their process what the action names."""
+
+    def step(self, action: str) -> Any:
+        match action:
+            case "forks":
+                os.fork()
+            case "goes elsewhere":
+                os.chdir("/")
+            case "alarms":
+                signal.alarm(1)
+            case "answers with a bomb":
+                return Bomb(), 0.0, False, False, {}
+            case "grows":
+                self.big = b"x" * 2**23
+            case "asks where":
+                return os.getcwd(), 0.0, False, False, {}
         return super().step(action)

@@ -25,7 +25,8 @@ class ProcessWorld(WrappedWorld):
         num_workers: Most processes at a time; null: as many as the machine has cores.
         step_s: Seconds that a `reset` or a `step` may take; a process that takes longer is killed. Waiting for a free one does not
             count.
-        memory_gb: GiB of memory that a call may take, beyond what a worker takes without a world; null: no limit. Linux only.
+        memory_gb: GiB of memory that a call may take, beyond what a worker takes without a world, and 1/64 of it the world's state,
+            of which every lifecycle keeps one; null: no limit. Linux only.
         cpu_s: Seconds that all threads of a call may compute; null: no limit. Processes that the world starts itself each have
             both anew.
     """
@@ -114,7 +115,7 @@ class ProcessWorld(WrappedWorld):
         call = Call(state=state, method=method, options=options, limits=self._limits)
         answer = self._pool.run(call, self.step_s, pending)
         self._pending, self._state, self._answer = None, answer.state, answer
-        return answer.result
+        return (*answer.result, {})
 
 
 def _pickled(world: TextEnv) -> bytes:

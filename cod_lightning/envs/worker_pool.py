@@ -11,11 +11,15 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Any
 
+from msgspec import MsgspecError
+
 from cod_lightning.envs.world_worker import Call, CallResult, serve
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
 
 _START_S = 120.0
 """For a worker to import the world."""
+_MOST_BYTES = 2**30
+"""Of an answer."""
 _PROCESSES = threading.Lock()
 """Held where processes begin and end: multiprocessing keeps its list of children for one thread at a time."""
 
@@ -37,7 +41,9 @@ class Worker:
         try:
             if not self.connection.poll(seconds):
                 raise WorldHung(f"no answer within {seconds:g} s; its process was killed")
-            return self.connection.recv()
+            return CallResult.read(self.connection.recv_bytes(_MOST_BYTES))
+        except MsgspecError:
+            raise WorldDied("its process answered what is no answer") from None
         except (EOFError, OSError):
             with _PROCESSES:
                 self.process.join(1.0)

@@ -1,8 +1,10 @@
 """The worker process of a `ProcessWorld`: it receives a world's state, applies one call, and returns the new state.
 
-It keeps nothing between two calls, so that any worker can serve any world and killing one affects no other lifecycle.
+It keeps no world between two calls, so that any worker can serve any of them and killing one affects no other lifecycle. What it
+answers is data: nothing that a world made is unpickled outside.
 """
 
+import contextlib
 import math
 import multiprocessing
 import os
@@ -16,12 +18,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import EnvironmentFailure
+from cod_lightning.errors import EnvironmentFailure, described
 from cod_lightning.types import EpisodeStatus
 
 _MOST_FRAMES, _LONGEST_TRACEBACK = 20, 8000
 """The last frames of a traceback, and its last characters."""
+_STATE_SHARE = 1 / 64
+"""Of the memory of a call that a world's state may take, since the state of every lifecycle waits outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +53,7 @@ class Call:
     limits: Limits = Limits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallResult:
+class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a call gave, and all that can be asked of the world until the next one."""
 
     error: str = ""
@@ -58,7 +63,7 @@ class CallResult:
     out_of_memory: bool = False
     """Whether that was for want of memory."""
     result: tuple[Any, ...] = ()
-    """What the method returned."""
+    """What the method returned, without its info."""
     state: bytes = b""
     """The world after, pickled."""
     rules: str = ""
@@ -67,6 +72,15 @@ class CallResult:
     """None while the task goes on."""
     max_turns: int = 0
     reward_range: tuple[float, float] = (0.0, 1.0)
+
+    @classmethod
+    def read(cls, content: bytes) -> "CallResult":
+        """`written` back again. Raises `MsgspecError` for what is none."""
+        return msgspec.msgpack.decode(content, type=cls)
+
+    def written(self) -> bytes:
+        """As bytes. Raises what msgspec raises for objects of the world's own."""
+        return msgspec.msgpack.encode(self)
 
 
 def serve(connection: Connection, prototype: bytes) -> None:
@@ -81,16 +95,21 @@ def serve(connection: Connection, prototype: bytes) -> None:
     try:
         pickle.loads(prototype)
     except Exception as error:
-        connection.send(CallResult(error=f"{type(error).__name__}: {error}"))
+        connection.send_bytes(CallResult(error=described(error)).written())
         return
-    connection.send(CallResult())
-    before = _data_bytes()
+    connection.send_bytes(CallResult().written())
+    before, own, home = _data_bytes(), os.getpid(), os.getcwd()
     while True:
         try:
             call = connection.recv()
         except (EOFError, OSError):
             return
-        connection.send(answered(call, before))
+        with contextlib.chdir(home):
+            content = answered(call, before).written()
+        signal.alarm(0)
+        if os.getpid() != own:  # a process that the world has forked
+            os._exit(1)
+        connection.send_bytes(content)
 
 
 def answered(call: Call, before: int = 0) -> CallResult:
@@ -105,7 +124,10 @@ def answered(call: Call, before: int = 0) -> CallResult:
     if limits.memory_bytes is not None:
         _set_soft(resource.RLIMIT_DATA, before + limits.memory_bytes)
     try:
-        return answer(call)
+        found = answer(call)
+        if limits.memory_bytes is not None and len(found.state) > limits.memory_bytes * _STATE_SHARE:
+            raise MemoryError
+        return found
     except MemoryError:
         return CallResult(error="MemoryError", out_of_memory=True)
     finally:
@@ -129,24 +151,39 @@ def answer(call: Call) -> CallResult:
     """Move the world on by one call."""
     try:
         env: TextEnv = pickle.loads(call.state)
-        result = getattr(env, call.method)(**call.options)
-        over = call.method == "step" and bool(result[2] or result[3])
-        return CallResult(
-            result=result,
+        observation, *outcome, _ = getattr(env, call.method)(**call.options)
+        result: list[Any] = [_plain(observation)]
+        over = False
+        if call.method == "step":
+            reward, terminated, truncated = outcome
+            result += [float(reward), bool(terminated), bool(truncated)]
+            over = result[2] or result[3]
+        low, high = env.reward_range
+        found = CallResult(
+            result=tuple(result),
             state=pickle.dumps(env, pickle.HIGHEST_PROTOCOL),
-            rules=env.rules,
+            rules=_plain(env.rules),
             success=bool(env.success),
-            status=env.status if over else None,
-            max_turns=env.max_turns,
-            reward_range=env.reward_range,
+            status=EpisodeStatus(env.status) if over else None,
+            max_turns=int(env.max_turns),
+            reward_range=(float(low), float(high)),
         )
+        found.written()
+        return found
     except MemoryError:
         raise
     except EnvironmentFailure as error:
-        return CallResult(error=str(error))
+        return CallResult(error=described(error).removeprefix(f"{type(error).__name__}: "))
     except Exception as error:
         trace = "".join(traceback.format_exception(error, limit=-_MOST_FRAMES))[-_LONGEST_TRACEBACK:]
-        return CallResult(error=f"{type(error).__name__}: {error}", traceback=trace)
+        return CallResult(error=described(error), traceback=trace)
+
+
+def _plain(text: object) -> Any:
+    """The text. Raises `EnvironmentFailure` for anything else, worded as where the world is in the process of the run."""
+    if not isinstance(text, str):
+        raise EnvironmentFailure(f"it showed a {type(text).__name__}, not a string")
+    return str.__str__(text)
 
 
 def _die_with_the_parent() -> None:

@@ -13,9 +13,11 @@ from numbers import Real
 
 from msgspec import structs
 
-from cod_lightning.errors import ConfigError, EngineRefused, RewardFailure, RewardTimeout, Stopped
+from cod_lightning.errors import ConfigError, EngineRefused, RewardFailure, RewardTimeout, described, ends_the_run
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
+_MOST_SCORES = 64
+"""Of one part, by name."""
 Rewards = Mapping[str, "Reward"]
 """Parts by name."""
 
@@ -124,19 +126,23 @@ async def _scores(
         async with limit:
             scores = await part(episode, task)
         if isinstance(scores, Mapping):
+            if len(scores) > _MOST_SCORES or not all(map(_is_name, scores)):
+                raise ValueError(f"scores have at most {_MOST_SCORES} names, of letters, digits, '.', '_' and '-'")
             return {f"{name}.{key}": part.weight * _number(score) for key, score in scores.items()}
         return {name: part.weight * _number(scores)}
-    except Stopped:
-        raise
     except EngineRefused as error:
         return error
-    except (Exception, SystemExit, GeneratorExit, asyncio.CancelledError) as error:
+    except BaseException as error:
         if limit.expired():
             return RewardTimeout(f"{name} gave no score in data.deadlines.reward_s={limit_s:g} s")
-        current = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError | GeneratorExit) and (current is None or current.cancelling()):
+        if ends_the_run(error) or (isinstance(error, GeneratorExit) and asyncio.current_task() is None):
             raise
-        return RewardFailure(f"{name} raised {type(error).__name__}: {error}")
+        return RewardFailure(f"{name} raised {described(error)}")
+
+
+def _is_name(key: object) -> bool:
+    """Whether a score can be called so: it becomes a column of tables, and part of a metric's name."""
+    return isinstance(key, str) and re.fullmatch(r"[\w.-]{1,64}", key, re.ASCII) is not None
 
 
 def _number(score: object) -> float:

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
 
@@ -22,12 +22,11 @@ from cod_lightning.errors import (
     ConfigError,
     ContextFailure,
     EngineFailure,
-    EngineRefused,
     EnvironmentFailure,
     ForgedRole,
-    GivenUp,
     OutOfTime,
-    Stopped,
+    described,
+    ends_the_run,
 )
 from cod_lightning.markdown import visible
 from cod_lightning.rollout.chat import Chat
@@ -42,8 +41,6 @@ FAULT_LOG.propagate = False
 FAULT_LOG.addHandler(logging.NullHandler())
 _LONGEST_TEXT = 1_000_000
 """Characters of an observation, of rules, of a system text or a message of an update; longer ones would fill the memory."""
-_LONGEST_MESSAGE = 1_000
-"""Characters of an exception's message that are kept."""
 _IDS, _LOGPROBS = frozenset({int}), frozenset({float, int})
 """Types of what is in a completion: no booleans, no arrays' scalars."""
 _ROUNDING = 1e-2
@@ -52,7 +49,7 @@ _ROUNDING = 1e-2
 
 def blame(kind: type[CodLightningError], error: BaseException, who: str = "") -> NoReturn:
     """Raise `kind`, which names the error; or the error itself where it is a `kind` already or ends the run."""
-    if isinstance(error, kind) or _ends_the_run(error):
+    if isinstance(error, kind) or ends_the_run(error):
         raise error
     raise kind(f"{who}{described(error)}") from error
 
@@ -65,32 +62,10 @@ def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: str = "
         blame(kind, error, who)
 
 
-def described(error: BaseException) -> str:
-    """Class and message of an error, shortened; the message of an exception may itself raise, or be without end."""
-    try:
-        message = str(error)[:_LONGEST_MESSAGE]
-    except BaseException:
-        message = "(its message cannot be shown)"
-    return f"{type(error).__name__}: {message}"
-
-
 def note_fault(error: BaseException) -> None:
     """Log the traceback of what cost a lifecycle, for whoever listens to the logger `cod_lightning.faults`."""
     with contextlib.suppress(Exception):  # a hostile error's own doing
         FAULT_LOG.error("%s", described(error), exc_info=error)
-
-
-def _ends_the_run(error: BaseException) -> bool:
-    """Whether it comes from outside the rollout: a signal, a cancellation of this task, a key that is refused."""
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
-    if isinstance(error, KeyboardInterrupt):  # within `asyncio.run` Python's own comes from asyncio's signal handler
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        return trace is not None and trace.tb_frame.f_code.co_name == "_on_sigint"
-    return isinstance(error, EngineRefused | GivenUp | Stopped)
 
 
 def check_reward(reward: float, env: TextEnv) -> None:
@@ -104,6 +79,7 @@ def checked_text(text: object, who: object, kind: type[CodLightningError] = Envi
     """The text. Raises `kind` for what no tokenizer takes: no string, half of a surrogate pair, more than a million characters."""
     if not isinstance(text, str):
         raise kind(f"{type(who).__name__} showed a {type(text).__name__}, not a string")
+    text = str.__str__(text)  # of a class of its own, whose methods are not asked
     if len(text) > _LONGEST_TEXT:
         raise kind(f"{type(who).__name__} showed {len(text):,} characters; at most {_LONGEST_TEXT:,} are read")
     if not text.isascii():
@@ -137,6 +113,11 @@ def check_prepared(prepared: object, mechanism: ContextMechanism) -> None:
     if not (isinstance(prepared, Prepared) and isinstance(prepared.state, mechanism.State)):
         raise ContextFailure(f"{type(mechanism).__name__}.prepare gave no Prepared with a {mechanism.State.__name__}")
     checked_text(prepared.system, mechanism, ContextFailure)
+
+
+def context_text(mechanism: ContextMechanism, state: Any) -> str:
+    """The state for readers. Raises `ContextFailure` for what is no text, and whatever the mechanism raises."""
+    return checked_text(mechanism.text(state), mechanism, ContextFailure)
 
 
 def check_update(found: object, mechanism: ContextMechanism) -> None:

@@ -1,7 +1,7 @@
 """One solve episode and one update episode; whatever lies beyond a boundary raises becomes the episode's status."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from cod_lightning.rollout.boundaries import (
     check_update,
     checked_opening,
     checked_text,
+    context_text,
     crossing,
     note_fault,
     see_known,
@@ -74,7 +75,7 @@ async def run_solve_episode(
             see_known(system, sampler.chat, env, "rules")
             hooked = False
             try:
-                context = context_after = mechanism.text(state)
+                context = context_after = context_text(mechanism, state)
                 if shown is not Shown.RULES:
                     prepared = mechanism.prepare(
                         state if shown is Shown.OWN else mechanism.empty(), system, observation
@@ -107,6 +108,8 @@ async def run_solve_episode(
                     see_known(observation, sampler.chat, env, "step()")
                     if over:
                         return crossing(EnvironmentFailure, partial(ended, None, reward, observation))
+                    if len(turns) > MOST_INTERVENTIONS:
+                        crossing(EnvironmentFailure, partial(_see_end, env, len(turns)))
                     dialogue.say(observation)
             finally:
                 _close(dialogue)
@@ -121,7 +124,7 @@ async def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
     """The first observation and the rules. Raises `EnvironmentFailure`."""
     try:
         begin = partial(env.reset, options={"task": task})
-        observation, _ = await asyncio.to_thread(begin) if env.blocking else begin()
+        observation, _ = await _in_thread(begin) if env.blocking else begin()
         return checked_text(observation, env), checked_text(env.rules, env)
     except BaseException as error:
         blame(EnvironmentFailure, error)
@@ -130,12 +133,23 @@ async def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
 async def _stepped(env: TextEnv, response: str) -> tuple[str, float, bool]:
     """The next observation, the reward, and whether the task is over. Raises `EnvironmentFailure`."""
     try:
-        done = await asyncio.to_thread(env.step, response) if env.blocking else env.step(response)
+        done = await _in_thread(partial(env.step, response)) if env.blocking else env.step(response)
         observation, reward, terminated, truncated, _ = done
         check_reward(float(reward), env)
         return checked_text(observation, env), float(reward), bool(terminated or truncated)
     except BaseException as error:
         blame(EnvironmentFailure, error)
+
+
+def _see_end(env: TextEnv, num_turns: int) -> None:
+    """Raise `EnvironmentFailure` for a task that goes on and on; a window may be too large to end it."""
+    if num_turns >= env.max_turns + MOST_INTERVENTIONS:
+        raise EnvironmentFailure(f"{type(env).__name__} goes on after {num_turns} turns; its max_turns is {env.max_turns}")
+
+
+async def _in_thread(call: Callable[[], Any]) -> Any:
+    """The result of a call that blocks. Raises `EnvironmentFailure` there: some exceptions never come out of a thread."""
+    return await asyncio.to_thread(crossing, EnvironmentFailure, call)
 
 
 def _intervened(
@@ -148,7 +162,7 @@ def _intervened(
             return state, text, None
         if intervention.reply is not None:
             checked_text(intervention.reply, mechanism, ContextFailure)
-        return intervention.state, mechanism.text(intervention.state), intervention.reply
+        return intervention.state, context_text(mechanism, intervention.state), intervention.reply
     except BaseException as error:
         blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
 
@@ -159,7 +173,7 @@ def after_feedback(mechanism: ContextMechanism, solved: Episode) -> Episode:
         return solved
     who = f"{type(mechanism).__name__} raised "
     state = crossing(ContextFailure, lambda: mechanism.feedback(solved.state_after, solved), who)
-    text = crossing(ContextFailure, lambda: mechanism.text(state), who)
+    text = crossing(ContextFailure, lambda: context_text(mechanism, state), who)
     return structs.replace(solved, state_after=state, context_after=text)
 
 
@@ -213,7 +227,7 @@ async def run_update_episode(
                     except StopIteration as stop:
                         found = stop.value
                         check_update(found, mechanism)
-                        after = mechanism.text(found.state)
+                        after = context_text(mechanism, found.state)
                         break
                     see_known(asked, sampler.chat, mechanism, "update()")
                     dialogue.say(asked)

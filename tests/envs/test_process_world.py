@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import os
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
-from tests.faulty_worlds import STEP_S, FaultyLevers, GreedyLevers, SlowLevers
+from tests.faulty_worlds import STEP_S, FaultyLevers, GreedyLevers, RudeLevers, SlowLevers
 from tests.stubs import FunctionEngine
 
 MECHANISM = HintContext(protocol="compact")
@@ -171,3 +172,30 @@ def test_what_cannot_be_pickled_is_refused_before_anything_runs():
 def test_numbers_that_cannot_work_are_named(key, value):
     with pytest.raises(ConfigError, match=rf"data\.env\.{key} is {value}"):
         ProcessWorld(Levers(), **{key: value})
+
+
+def test_what_a_world_does_to_its_worker_reaches_no_other_lifecycle():
+    world = ProcessWorld(RudeLevers(), num_workers=1)
+    world.reset(options={"task": first_task(world)})
+    rude, other = copy.deepcopy(world), copy.deepcopy(world)
+    for action in ("forks", "goes elsewhere", "alarms"):
+        assert copy.deepcopy(rude).step(action)[2]
+        for _ in range(3):
+            assert copy.deepcopy(other).step("asks where")[0] == os.getcwd()
+    time.sleep(1.2)  # the alarm's second
+    assert other.step("asks where")[0] == os.getcwd()
+
+
+def test_nothing_of_a_world_is_unpickled_outside_its_worker():
+    world = ProcessWorld(RudeLevers(), num_workers=1)
+    world.reset(options={"task": first_task(world)})
+    with pytest.raises(EnvironmentFailure, match="it showed a Bomb, not a string"):
+        world.step("answers with a bomb")
+
+
+def test_a_state_that_grows_is_refused_before_all_lifecycles_hold_one():
+    world = ProcessWorld(RudeLevers(), num_workers=1, memory_gb=0.25)
+    world.reset(options={"task": first_task(world)})
+    with pytest.raises(WorldOutOfMemory):
+        copy.deepcopy(world).step("grows")
+    assert world.step("asks where")[0]

@@ -60,6 +60,13 @@ class Does(Reward):
         return await found if asyncio.iscoroutine(found) else found
 
 
+class Speechless(Exception):
+    """An exception whose message raises."""
+
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
 def raising(error):
     def work():
         raise error
@@ -110,6 +117,12 @@ def test_an_episode_without_a_reward_is_never_scored():
         raising(SystemExit(0)),
         raising(asyncio.CancelledError()),
         raising(GeneratorExit()),
+        raising(KeyboardInterrupt()),
+        raising(BaseException("of no class")),
+        raising(Speechless()),
+        Does(lambda: {"a\nb": 1.0}),
+        Does(lambda: {7: 1.0}),
+        Does(lambda: {f"n{n}": 0.0 for n in range(65)}),
         raising(TimeoutError("its own")),
         Does(lambda: math.nan),
         Does(lambda: math.inf),

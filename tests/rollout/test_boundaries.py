@@ -112,6 +112,17 @@ def test_whatever_an_environment_raises_costs_its_lifecycles_alone(method, error
     assert others_are_the_same(found)
 
 
+@pytest.mark.parametrize("error", [*ERRORS, StopAsyncIteration])
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_what_an_environment_raises_in_a_thread_costs_its_lifecycles_alone(method, error):
+    world = BadWorld(method, raising(error))
+    world.blocking = True
+    found = groups(world)
+    assert lost(found) == [False, True, False]
+    assert count_faults(found) == {"EnvironmentFailure": 2}
+    assert others_are_the_same(found)
+
+
 @pytest.mark.parametrize(
     "text", [None, 7, b"w1", "\ud800", "w" * 1_000_001], ids=["none", "int", "bytes", "half", "huge"]
 )
@@ -132,6 +143,15 @@ def test_an_environment_that_cannot_be_copied_costs_every_lifecycle_and_not_the_
     assert count_faults(found) == {"EnvironmentFailure": 6}
     statuses = [e.status for e in found[0].lifecycles[0].episodes]
     assert statuses == [EpisodeStatus.FAILED] + [EpisodeStatus.SKIPPED] * 4
+
+
+def test_a_task_that_never_ends_is_broken_off_where_no_window_ends_it():
+    world = BadWorld("step", lambda: "w1")
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=2) for i in range(3)]
+    sampler = Sampler(engine=FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=2**30, max_new_tokens=4)
+    found = run_groups(packs, 1, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
+    assert lost(found) == [False, True, False]
+    assert count_faults(found) == {"EnvironmentFailure": 1}
 
 
 class BadContext(PlainContext):
@@ -197,6 +217,8 @@ def ends_with(value):
 NONSENSE = {
     "a prepared that is none": ("prepare", lambda: "rules"),
     "a state of another": ("prepare", lambda: Prepared("rules", 7)),
+    "a text that is none": ("text", lambda: None),
+    "a text of half a surrogate pair": ("text", lambda: "\ud800"),
     "half a surrogate pair": ("prepare", lambda: Prepared("\ud800", TextState("x"))),
     "a huge system text": ("prepare", lambda: Prepared("x" * 1_000_001, TextState("x"))),
     "an update without end": ("update", never_ending),
