@@ -4,7 +4,6 @@ Whatever code beyond a boundary raises, `sys.exit()`, `KeyboardInterrupt` and ca
 `FAULTS`, which costs the lifecycle that met it. What is really meant for the run passes.
 """
 
-import asyncio
 import contextlib
 import logging
 import math

@@ -144,7 +144,9 @@ async def _stepped(env: TextEnv, response: str) -> tuple[str, float, bool]:
 def _see_end(env: TextEnv, num_turns: int) -> None:
     """Raise `EnvironmentFailure` for a task that goes on and on; a window may be too large to end it."""
     if num_turns >= env.max_turns + MOST_INTERVENTIONS:
-        raise EnvironmentFailure(f"{type(env).__name__} goes on after {num_turns} turns; its max_turns is {env.max_turns}")
+        raise EnvironmentFailure(
+            f"{type(env).__name__} goes on after {num_turns} turns; its max_turns is {env.max_turns}"
+        )
 
 
 async def _in_thread(call: Callable[[], Any]) -> Any:
