@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, synced_weights
 from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.extras import require
 from cod_lightning.forward.attention import use_grouped_attention
 from cod_lightning.forward.freed_memory import keep_freed_memory
 from cod_lightning.forward.last_layer import predicting, read_only_at
@@ -26,7 +27,6 @@ from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.rms_norm import use_rms_norm
 from cod_lightning.forward.shared_prefix import prefix_cache, shared_prefix, takes_prefix
 from cod_lightning.models.base import Policy
-from cod_lightning.models.extras import require
 from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import gymnasium
 
 from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.checks import check_turns
-from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
@@ -71,8 +72,7 @@ class GymnasiumWorld(TextEnv):
         self.reward_range = (min_reward, max_reward)
         self.name = world_name or type(env.unwrapped).__name__.lower()
         listed = _read(tasks) if isinstance(tasks, str) else tasks
-        self._groups = _grouped(listed, group_key)
-        self._grouped = group_key is not None
+        self._tasks = GroupedTasks(_named(listed, group_key))
         self._restart()
 
     @property
@@ -89,15 +89,10 @@ class GymnasiumWorld(TextEnv):
         return EpisodeStatus.TRUNCATED if self._truncated else EpisodeStatus.COMPLETED
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        groups = self._of(split)
         world_seed = derive_seed(self.name, str(split), seed, index)
-        rng = random.Random(world_seed)
-        tasks = groups[rng.randrange(len(groups))]
-        order: list[str] = []
-        while len(order) < num_tasks:
-            order += rng.sample(tasks, len(tasks))
+        order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
         seeds = [derive_seed(world_seed, n) % 2**31 for n in range(num_tasks)]
-        specs = [GymnasiumTask(options=o, seed=own) for o, own in zip(order, seeds, strict=False)]
+        specs = [GymnasiumTask(options=o, seed=own) for o, own in zip(order, seeds, strict=True)]
         listed = tuple(Task(id=str(n), seed=spec.seed, spec=spec) for n, spec in enumerate(specs))
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=listed)
 
@@ -108,7 +103,7 @@ class GymnasiumWorld(TextEnv):
             spec = options["task"].spec
             assert isinstance(spec, GymnasiumTask), f"task {options['task'].id} is not of {self.name}"
         else:
-            groups = list(self._groups.values())
+            groups = self._tasks.all
             tasks = groups[int(self.np_random.integers(len(groups)))]
             chosen = tasks[int(self.np_random.integers(len(tasks)))]
             spec = GymnasiumTask(options=chosen, seed=int(self.np_random.integers(2**31)))
@@ -133,21 +128,6 @@ class GymnasiumWorld(TextEnv):
     def _restart(self) -> None:
         self._turns, self._reward, self._truncated, self._ended = 0, 0.0, False, False
 
-    def _of(self, split: Split) -> list[list[str]]:
-        """The split's groups; without groups, one of the split's tasks."""
-        if self._grouped:
-            groups = [tasks for name, tasks in self._groups.items() if split_of_text(name) is split]
-        else:
-            tasks = [task for task in self._groups[""] if split_of_text(task) is split]
-            groups = [tasks] if tasks else []
-        if not groups:
-            what = "group" if self._grouped else "task"
-            num = len(self._groups) if self._grouped else len(self._groups[""])
-            expected = f"at least one {what} in the {split} split (8 of 10 train, 1 validates, 1 tests, by hash)"
-            remedy = f"Give more {what}s; some 50 make it sure."
-            raise ConfigError("data.env.tasks", f"{num} {what}s", expected, remedy)
-        return groups
-
 
 def _read(path: str) -> list[dict[str, Any]]:
     """One JSON object a line."""
@@ -167,14 +147,9 @@ def _read(path: str) -> list[dict[str, Any]]:
     return found
 
 
-def _grouped(tasks: list[dict[str, Any]], key: str | None) -> dict[str, list[str]]:
-    """Canonical JSON of the tasks by their group's, in an order that does not depend on the list's."""
-    if not tasks:
-        raise ConfigError("data.env.tasks", "none", "at least one task", "Fill the list.")
-    groups: dict[str, set[str]] = {}
+def _named(tasks: list[dict[str, Any]], key: str | None) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """Tasks with the names of their groups."""
     for number, task in enumerate(tasks):
         if key is not None and key not in task:
             raise ConfigError(f"data.env.tasks[{number}]", sorted(task), f"the group_key '{key}' in it", "Add it.")
-        name = "" if key is None else json.dumps(task[key], sort_keys=True)
-        groups.setdefault(name, set()).add(json.dumps(task, sort_keys=True))
-    return {name: sorted(groups[name]) for name in sorted(groups)}
+        yield None if key is None else group_name(task[key]), task

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.adapters import ADAPTER, as_float32, plain_weights
 from cod_lightning.errors import ConfigError
+from cod_lightning.extras import require
 from cod_lightning.models.base_weights import base_weights
-from cod_lightning.models.extras import require
 from cod_lightning.models.pretrained import PretrainedPolicy
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from transformers import BitsAndBytesConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.models.extras import require
+from cod_lightning.extras import require
 from cod_lightning.models.lora import LoRAPolicy
 
 

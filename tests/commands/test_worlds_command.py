@@ -15,6 +15,9 @@ from cod_lightning.types import Split
 
 ROOT = Path(__file__).parents[2]
 
+NEEDS = {"reasoning_gym": "reasoning_gym"}
+"""Modules that worlds of others need, by the beginning of their names."""
+
 
 def _world(*argv: str) -> TextEnv:
     return parse_world(world_parser("play", ""), argv).env
@@ -29,8 +32,13 @@ def test_the_list_names_every_world_with_a_line(capsys):
 
 
 @pytest.mark.parametrize("name", shipped_worlds())
-def test_a_shipped_world_is_built_by_its_name_and_draws_packs(name):
-    env = _world("--env", name)
+def test_a_shipped_world_is_built_by_its_name_and_draws_packs(name, tmp_path):
+    if module := next((NEEDS[begin] for begin in NEEDS if name.startswith(begin)), None):
+        pytest.importorskip(module, reason=f"pip install 'cod-lightning[{module.replace('_', '-')}]'")
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f'{{"prompt": "q{n}", "answer": "a{n}", "group": {n // 2}}}\n' for n in range(20)))
+    more = ("--env.path", str(rows)) if name == "dataset" else ()
+    env = _world("--env", name, *more)
     pack = env.sample_pack(split=Split.TEST, index=0, num_tasks=2)
     env.reset(options={"task": pack.tasks[0]})
     assert env.rules

@@ -174,7 +174,7 @@ def test_a_setting_that_cannot_work_is_named(options, said, base):
 def test_a_missing_or_old_package_is_named_with_the_remedy(package, kind, installed, monkeypatch):
     from importlib.metadata import PackageNotFoundError, version
 
-    from cod_lightning.models import extras
+    from cod_lightning import extras
 
     def told(name):
         if name != package:

@@ -1,0 +1,104 @@
+"""Rows of files on disk: JSON Lines, Parquet, Arrow, and folders as Hugging Face's `datasets` writes them.
+
+Errors name the file and the line (JSON Lines) or the row (from 1).
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cod_lightning.errors import ConfigError
+
+_KEY = "data.env.path"
+_LINES = (".jsonl", ".ndjson", ".json")
+_TABLES = (".parquet", ".arrow")
+_MOST_SHOWN = 12
+"""Names that an error lists."""
+
+
+def read_rows(path: str, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each row's place, as `FILE:NUMBER`, and its values in these columns. Raises `ConfigError`."""
+    for file in _files(Path(path)):
+        read = _lines if file.suffix in _LINES else _table
+        for number, row in enumerate(read(file, columns), start=1):
+            yield f"{file}:{number}", row
+
+
+def _files(path: Path) -> list[Path]:
+    """The file itself, or those of a folder: what `save_to_disk` lists, else all of one kind, in the order of their names."""
+    if path.is_file():
+        if path.suffix not in (*_LINES, *_TABLES):
+            expected = f"a file that ends with {', '.join((*_LINES, *_TABLES))}, or a folder of them"
+            raise ConfigError(_KEY, path, expected, "Convert it, or give it the suffix of what it holds.")
+        return [path]
+    if not path.is_dir():
+        raise ConfigError(_KEY, path, "a file or a folder that exists", "Correct the path.")
+    if (named := path / "dataset_dict.json").is_file():
+        splits = ", ".join(_listed(named, "splits"))
+        expected = f"one dataset; this folder holds several ({splits})"
+        raise ConfigError(_KEY, path, expected, f"Name the folder of one, such as {path}/{splits.partition(',')[0]}.")
+    if (state := path / "state.json").is_file():
+        return [path / Path(name["filename"]).name for name in _listed(state, "_data_files")]
+    found = [file for file in sorted(path.rglob("*")) if file.suffix in (*_LINES, *_TABLES) and file.is_file()]
+    kinds = sorted({file.suffix for file in found})
+    if len(kinds) != 1:
+        has = f"{path} with {', '.join(kinds) if kinds else 'none of them'}"
+        expected = f"a folder with files of one kind of {', '.join((*_LINES, *_TABLES))}"
+        raise ConfigError(_KEY, has, expected, "Name a file, or a folder that has nothing else.")
+    return found
+
+
+def _listed(file: Path, key: str) -> list[Any]:
+    try:
+        listed = json.loads(file.read_text(encoding="utf-8"))[key]
+        assert isinstance(listed, list)
+        return listed
+    except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        expected = f"a file of Hugging Face's datasets with a list '{key}' ({type(error).__name__})"
+        raise ConfigError(_KEY, file, expected, "Save the dataset again.") from error
+
+
+def _lines(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """A JSON object a line; a blank line is left out of the rows and counted as a line."""
+    for number, raw in enumerate(file.read_bytes().split(b"\n"), start=1):
+        if not raw.strip():
+            yield {}
+            continue
+        try:
+            row = json.loads(raw.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            expected = f"a JSON object in UTF-8 ({error})"
+            remedy = "Correct the line." if file.suffix != ".json" else "One object a line; a list is no JSON Lines."
+            raise ConfigError(_KEY, f"{file}:{number}", expected, remedy) from error
+        if not isinstance(row, dict):
+            expected = f"a JSON object, not a {type(row).__name__}"
+            raise ConfigError(_KEY, f"{file}:{number}", expected, "Put one object on each line.")
+        yield {name: row[name] for name in columns if name in row} or {"": None}
+
+
+def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Rows of a Parquet file, or of an Arrow file in either of its formats."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if file.suffix == ".parquet":
+            names = pq.read_schema(file).names
+            table = pq.read_table(file, columns=[name for name in columns if name in names])
+        else:
+            with pa.memory_map(str(file)) as source:
+                try:
+                    table = pa.ipc.open_stream(source).read_all()
+                except pa.ArrowInvalid:
+                    table = pa.ipc.open_file(source).read_all()
+                names = table.column_names
+                table = table.select([name for name in columns if name in names])
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(_KEY, file, f"a file that pyarrow reads ({reason})", "Write it again.") from error
+    if missing := [name for name in columns if name not in names]:
+        shown = ", ".join(names[:_MOST_SHOWN])
+        raise ConfigError(_KEY, file, f"a column '{missing[0]}'; it has {shown}", "Name the column of this file.")
+    for batch in table.to_batches():
+        yield from batch.to_pylist()

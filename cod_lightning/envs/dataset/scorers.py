@@ -1,0 +1,248 @@
+"""How an answer is graded by what a row of the dataset holds."""
+
+import json
+import math
+import re
+from abc import ABC, abstractmethod
+from fractions import Fraction
+from typing import Any
+
+from cod_lightning.envs.answers import quoted
+from cod_lightning.envs.dataset.sandbox import Sandbox
+from cod_lightning.envs.question_world import Grade, wrong_form
+from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.errors import ConfigError
+
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
+_FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)", re.ASCII)
+_MOST_DIGITS = 400
+_PATTERN_S = 1.0
+_MOST_TESTS = 100
+
+
+class AnswerScorer(Unchanging, ABC):
+    """Grades answers. `key_of` reads a row once, when the dataset is loaded."""
+
+    form: str
+    """What stands between the tags, in capitals, for the rules."""
+    blocking: bool = False
+    """Whether grading waits for something outside of this process."""
+
+    @abstractmethod
+    def key_of(self, value: Any) -> Any:
+        """What the world keeps of a row's answer, as plain values. Raises `ValueError` for what it cannot grade by."""
+
+    @abstractmethod
+    def grade(self, answer: str, key: Any) -> Grade:
+        """What the answer is worth."""
+
+    def right_answer(self, key: Any) -> str | None:
+        """An answer that is right; None where the key gives none."""
+        return str(key)
+
+
+class ExactMatch(AnswerScorer):
+    """1 for the same text, up to spaces at the ends and runs of spaces.
+
+    Args:
+        ignore_case: Whether capital letters count as small ones.
+    """
+
+    form = "YOUR ANSWER"
+
+    def __init__(self, ignore_case: bool = True) -> None:
+        self.ignore_case = ignore_case
+
+    def key_of(self, value: Any) -> str:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(f"the answer is a {type(value).__name__}, not a text or a number")
+        if not (text := str(value)).strip():
+            raise ValueError("the answer is empty")
+        return text
+
+    def grade(self, answer: str, key: Any) -> Grade:
+        return Grade(float(self._same(answer) == self._same(key)))
+
+    def _same(self, text: str) -> str:
+        words = " ".join(text.split())
+        return words.casefold() if self.ignore_case else words
+
+
+class NumericMatch(AnswerScorer):
+    """1 for a number close enough: 1e3, 1,000, 3/4 and $12 are read; anything else is malformed.
+
+    Args:
+        tolerance: Largest |answer - right| / |right|, or |answer| where the right one is 0.
+    """
+
+    form = "A NUMBER"
+
+    def __init__(self, tolerance: float = 1e-6) -> None:
+        if not 0 <= tolerance < 1:
+            raise ConfigError("data.env.scorer.tolerance", tolerance, "at least 0 and below 1", "1e-6 is the default.")
+        self.tolerance = tolerance
+
+    def key_of(self, value: Any) -> str:
+        text = str(value)
+        if isinstance(value, bool) or number_in(text) is None:
+            raise ValueError(f"the answer is {quoted(text)}, not a number")
+        return text
+
+    def grade(self, answer: str, key: Any) -> Grade:
+        given, right = number_in(answer), number_in(key)
+        assert right is not None
+        if given is None:
+            return wrong_form(answer, "a number")
+        return Grade(float(abs(given - right) <= Fraction(self.tolerance) * (abs(right) or 1)))
+
+
+def number_in(text: str) -> Fraction | None:
+    """The number that a text is; None where it is none.
+
+    >>> number_in("$1,250.50"), number_in("3/4"), number_in("about 3")
+    (Fraction(2501, 2), Fraction(3, 4), None)
+    """
+    plain = text.strip().removeprefix("$").removesuffix(".").replace(",", "").strip()
+    if len(plain) > _MOST_DIGITS:
+        return None
+    if found := _FRACTION.fullmatch(plain):
+        return Fraction(int(found[1]), int(found[2])) if int(found[2]) else None
+    return Fraction(plain) if _NUMBER.fullmatch(plain) else None
+
+
+class RegexMatch(AnswerScorer):
+    """1 for an answer that the row's regular expression matches from end to end. One that takes longer than a second fails."""
+
+    form = "YOUR ANSWER"
+
+    def key_of(self, value: Any) -> str:
+        import regex
+
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"the answer is a {type(value).__name__}, not a regular expression")
+        try:
+            regex.compile(value)
+        except regex.error as error:
+            raise ValueError(f"the answer is no regular expression ({error})") from None
+        return value
+
+    def grade(self, answer: str, key: Any) -> Grade:
+        """Raises `TimeoutError`, which costs the lifecycle."""
+        import regex
+
+        return Grade(float(regex.fullmatch(key, answer, timeout=_PATTERN_S) is not None))
+
+    def right_answer(self, key: Any) -> None:
+        return None
+
+
+class CodeTests(AnswerScorer):
+    """1 for a Python program that passes all tests of the row, each in a process of its own with limits.
+
+    A test is `{"input": ..., "output": ...}`: the program gets the text `input` and has to print `output`; or
+    `{"call": "f(2)", "output": 4}`: the expression is evaluated after the program, and has to give that JSON value. What is
+    expected never enters the process, so no program can look it up or overrule the comparison.
+
+    Args:
+        time_s: Seconds that a test may take.
+        memory_mb: MiB of addresses that a test may take.
+    """
+
+    form = "A PYTHON PROGRAM"
+    blocking = True
+
+    def __init__(self, time_s: float = 5.0, memory_mb: int = 512) -> None:
+        if not 0 < time_s <= 600:
+            raise ConfigError("data.env.scorer.time_s", time_s, "above 0 and at most 600", "5 is the default.")
+        if memory_mb < 64:
+            raise ConfigError("data.env.scorer.memory_mb", memory_mb, "at least 64", "512 is the default.")
+        self.sandbox = Sandbox(time_s, memory_mb)
+
+    def key_of(self, value: Any) -> list[dict[str, Any]]:
+        tests = json.loads(value) if isinstance(value, str) else value
+        if not isinstance(tests, list) or not 1 <= len(tests) <= _MOST_TESTS:
+            raise ValueError(f"the answer is no list of 1 to {_MOST_TESTS} tests")
+        return [_test(test) for test in tests]
+
+    def grade(self, answer: str, key: Any) -> Grade:
+        program = _without_fence(answer)
+        for number, test in enumerate(key, start=1):
+            if complaint := self._failed(program, test):
+                return Grade(0.0, f"Test {number} of {len(key)} failed: {complaint}.")
+        return Grade(1.0)
+
+    def right_answer(self, key: Any) -> None:
+        return None
+
+    def _failed(self, program: str, test: dict[str, Any]) -> str:
+        """What went wrong; empty where nothing did."""
+        call = test.get("call")
+        shown = f"{call}" if call is not None else f"the input {quoted(test['input'])}"
+        source = program if call is None else f"{program}\n{_PRINTED.format(call=call)}"
+        done = self.sandbox.run(source, test.get("input", ""))
+        if done.complaint:
+            return f"{shown} {done.complaint}"
+        if call is None:
+            right = _lines(done.output) == _lines(test["output"])
+            return "" if right else f"{shown} gave {quoted(done.output.strip())}"
+        last = done.output.rstrip("\n").rpartition("\n")[2]
+        try:
+            given = json.loads(last)
+        except (ValueError, RecursionError):
+            return f"{shown} gave nothing that is JSON"
+        return "" if _equal(given, test["output"]) else f"{shown} gave {quoted(last)}"
+
+
+_PRINTED = "import json as _json\nprint('\\n' + _json.dumps({call}))"
+
+
+def _test(test: Any) -> dict[str, Any]:
+    if isinstance(test, dict):  # Arrow fills in a null for a key that other tests have
+        test = {name: value for name, value in test.items() if value is not None}
+        if set(test) == {"input", "output"} and all(isinstance(value, str) for value in test.values()):
+            return test
+        if set(test) == {"call", "output"} and isinstance(test["call"], str):
+            try:
+                compile(test["call"], "call", "eval")
+            except SyntaxError as error:
+                raise ValueError(f"{quoted(test['call'])} is no Python expression ({error.msg})") from None
+            return test
+    raise ValueError('a test is neither {"input": text, "output": text} nor {"call": expression, "output": value}')
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip().split("\n")]
+
+
+def _equal(given: Any, right: Any) -> bool:
+    """Equal as JSON; numbers up to 1e-9, and true is not 1."""
+    if isinstance(given, bool) or isinstance(right, bool):
+        return given is right
+    if isinstance(given, int | float) and isinstance(right, int | float):
+        try:
+            return math.isclose(given, right, rel_tol=1e-9, abs_tol=1e-9)
+        except OverflowError:
+            return given == right
+    if isinstance(given, list) and isinstance(right, list):
+        return len(given) == len(right) and all(map(_equal, given, right))
+    if isinstance(given, dict) and isinstance(right, dict):
+        return given.keys() == right.keys() and all(_equal(given[name], right[name]) for name in right)
+    return type(given) is type(right) and given == right
+
+
+def _without_fence(text: str) -> str:
+    """A program, without the fence of backticks that models put around one."""
+    found = re.fullmatch(r"```[a-zA-Z]*\n(.*?)\n?```", text.strip(), flags=re.DOTALL)
+    return found[1] if found else text
+
+
+class Unscored(AnswerScorer):
+    """0 for every answer: the reward comes from a part of `data.rewards`, such as a judge, and success stays 0."""
+
+    form = "YOUR ANSWER"
+
+    def key_of(self, value: Any) -> str:
+        return str(value)
+
+    def grade(self, answer: str, key: Any) -> Grade:
+        return Grade(0.0, verdict="Your answer is taken down.")

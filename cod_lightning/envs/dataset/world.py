@@ -1,0 +1,107 @@
+"""A list of questions with answers, on disk, as a world."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any, Literal
+
+from cod_lightning.envs.dataset.records import read_rows
+from cod_lightning.envs.dataset.scorers import AnswerScorer, ExactMatch
+from cod_lightning.envs.grouped import GroupedTasks, group_name
+from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Pack, Split
+
+_RULES = (
+    "You get questions, one after the other. Those of one series have something in common that nobody states: what you find out "
+    "with one may help with the next."
+)
+_MOST_LETTERS = 1_000_000
+
+
+class DatasetWorld(QuestionWorld):
+    """Questions from JSON Lines, Parquet or a Hugging Face folder; a pack draws those of one group.
+
+    A group belongs to one split, by the hash of its name (without groups: a question does), whatever splits the files name.
+
+    Args:
+        path: A file (.jsonl, .parquet, .arrow), a folder of such files of one kind, or one that `Dataset.save_to_disk` of
+            Hugging Face's datasets wrote.
+        prompt: Column of the question.
+        answer: Column of what the scorer grades by.
+        group: Column of what questions share; null: all belong together.
+        scorer: How an answer is graded; null: `ExactMatch`.
+        rules: System text before the form of the answer; null says that questions belong together.
+        max_turns: Answers to a question.
+        feedback: Whether the last words of a task name the right answer, or only the verdict.
+        success_at: Score from which a question counts as solved.
+        world_name: Short identity, part of every pack id; null takes the name of the file or folder.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        prompt: str = "prompt",
+        answer: str = "answer",
+        group: str | None = None,
+        scorer: AnswerScorer | None = None,
+        rules: str | None = None,
+        max_turns: int = 1,
+        feedback: Literal["answer", "verdict"] = "answer",
+        success_at: float = 1.0,
+        world_name: str | None = None,
+    ) -> None:
+        self.scorer = scorer = scorer or ExactMatch()
+        self.blocking = scorer.blocking
+        stated = f"{_RULES if rules is None else rules}\n\n{answer_form(scorer.form)}"
+        super().__init__(world_name or Path(path).stem, stated, max_turns, feedback, success_at)
+        self._tasks = GroupedTasks(self._read(path, prompt, answer, group), "data.env.path")
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        world_seed = derive_seed(self.name, str(split), seed, index)
+        order = self._tasks.draw(random.Random(world_seed), split, num_tasks)
+        return self._pack(split, index, seed, world_seed, map(_task, order))
+
+    def grade(self, answer: str, task: QuestionTask) -> Grade:
+        return self.scorer.grade(answer, json.loads(task.key))
+
+    def right_answer(self, task: QuestionTask) -> str | None:
+        return self.scorer.right_answer(json.loads(task.key))
+
+    def _drawn(self, seed: int) -> QuestionTask:
+        rng = random.Random(seed)
+        return _task(rng.choice(rng.choice(self._tasks.all)))
+
+    def _read(self, path: str, prompt: str, answer: str, group: str | None) -> Any:
+        """Names of groups, and questions with their keys. Raises `ConfigError` for the first row that cannot be asked."""
+        columns = tuple(dict.fromkeys(filter(None, (prompt, answer, group))))
+        for place, row in read_rows(path, columns):
+            if not row:
+                continue
+            for name, column in (("prompt", prompt), ("answer", answer), ("group", group)):
+                if column is not None and row.get(column) is None:
+                    expected = f"a value of '{column}', the column of data.env.{name}"
+                    raise ConfigError("data.env.path", place, expected, "Add it, or name another column.")
+            try:
+                question, key = _asked(row[prompt]), self.scorer.key_of(row[answer])
+                text = json.dumps(key, allow_nan=False, ensure_ascii=False)
+                (question + text).encode()
+                name = None if group is None else group_name(row[group])
+            except (ValueError, TypeError) as error:
+                said = " ".join(str(error).split())[:300]
+                expected = f"a row that {type(self.scorer).__name__} can grade: {said}"
+                raise ConfigError("data.env.path", place, expected, "Correct the row.") from error
+            yield name, {"question": question, "key": text}
+
+
+def _asked(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"the question is {str(value)[:60]!r}, not a text")
+    if len(value) > _MOST_LETTERS:
+        raise ValueError(f"the question has {len(value):,} letters, more than {_MOST_LETTERS:,}")
+    return value
+
+
+def _task(text: str) -> QuestionTask:
+    return QuestionTask(**json.loads(text))

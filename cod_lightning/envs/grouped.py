@@ -1,0 +1,76 @@
+"""Lists of tasks in groups that share something hidden: which split a group belongs to, and how a pack draws from one."""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Split
+
+
+class GroupedTasks(Unchanging):
+    """Tasks as canonical JSON, in an order that does not depend on where they came from.
+
+    A group belongs to one split, by the hash of its name; without groups a task does. Where three or more leave a split empty that
+    way, they are ranked by their hashes: the first tenth, at least one, tests, the next validates, the rest trains.
+
+    Args:
+        tasks: Records of plain values, each with the name of its group; all names None: there are no groups, and all belong
+            together.
+        key: Config key of the tasks, for what is said where a split is empty.
+    """
+
+    __slots__ = ("_groups", "_key", "_num", "_what")
+
+    def __init__(self, tasks: Iterable[tuple[str | None, Mapping[str, Any]]], key: str = "data.env.tasks") -> None:
+        groups: dict[str | None, set[str]] = {}
+        for name, task in tasks:
+            groups.setdefault(name, set()).add(json.dumps(task, sort_keys=True))
+        if not groups:
+            raise ConfigError(key, "none", "at least one task", "Fill the list.")
+        self._key = key
+        if set(groups) == {None}:
+            self._what, self._num = "task", len(groups[None])
+            split_of = _splits(groups[None])
+            together = {split: sorted(task for task in groups[None] if split_of[task] is split) for split in Split}
+            self._groups = {split: [tasks] if tasks else [] for split, tasks in together.items()}
+            return
+        named = {name or "": sorted(groups[name]) for name in sorted(groups, key=str)}
+        self._what, self._num, split_of = "group", len(named), _splits(named)
+        self._groups = {split: [named[name] for name in named if split_of[name] is split] for split in Split}
+
+    @property
+    def all(self) -> list[list[str]]:
+        """Groups of all splits."""
+        return [group for split in Split for group in self._groups[split]]
+
+    def draw(self, rng: random.Random, split: Split, num_tasks: int) -> list[str]:
+        """Tasks of one group of the split, without repeats as long as there are others. Raises `ConfigError` without a group."""
+        groups = self._groups[split]
+        if not groups:
+            what, num = self._what, self._num
+            expected = f"at least 3 {what}s, so that the {split} split has one of its own"
+            raise ConfigError(self._key, f"{num} {what}{'s' if num != 1 else ''}", expected, f"Give more {what}s.")
+        tasks, order = groups[rng.randrange(len(groups))], list[str]()
+        while len(order) < num_tasks:
+            order += rng.sample(tasks, len(tasks))
+        return order[:num_tasks]
+
+
+def _splits(names: Iterable[str]) -> dict[str, Split]:
+    ranked = sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
+    by_hash = {name: split_of_text(name) for name in ranked}
+    if len(ranked) < 3 or len(set(by_hash.values())) == len(Split):
+        return by_hash
+    tenth = max(1, len(ranked) // 10)
+    ends = (Split.TEST,) * tenth + (Split.VALIDATION,) * tenth
+    return {name: ends[n] if n < len(ends) else Split.TRAIN for n, name in enumerate(ranked)}
+
+
+def group_name(value: Any) -> str:
+    """A name for a group by the value that its tasks share."""
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,173 @@
+"""Worlds whose tasks are one question each: it is shown, answered in tags, and graded."""
+
+import random
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from cod_lightning.envs.answers import answer_of, quoted
+from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy
+from cod_lightning.envs.checks import check_choice, check_turns
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Message, Pack, Split
+
+MOST_LETTERS = 20_000
+"""Of an answer; a longer one is malformed."""
+
+
+class Grade(NamedTuple):
+    """What an answer is worth."""
+
+    score: float
+    """0 to 1."""
+    remark: str = ""
+    """A sentence on what was wrong, for the feedback; never the answer."""
+    malformed: bool = False
+    """Whether the answer is not of the form that the rules ask for."""
+    verdict: str = "That is wrong."
+    """What is said of a score below `success_at`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionTask(Unchanging):
+    """A question and how it is graded."""
+
+    question: str
+    key: str
+    """As JSON: what the world grades by."""
+
+
+@dataclass(frozen=True)
+class AnswerKey(TextPolicy):
+    """Answers each question of a pack from a list."""
+
+    answers: dict[str, str]
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return f"<answer>{self.answers[messages[1].content]}</answer>"
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return ""
+
+
+@dataclass(frozen=True)
+class AnyAnswer(TextPolicy):
+    """Gives the answer of any question of the list, whatever is asked."""
+
+    answers: tuple[str, ...]
+
+    def act(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return f"<answer>{rng.choice(self.answers)}</answer>"
+
+    def note(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return ""
+
+
+class QuestionWorld(TaskWorld[QuestionTask]):
+    """Shows a question, grades the answer between the tags, and says what was wrong.
+
+    Args:
+        name: Identity, part of every pack id.
+        rules: System text, what is between the tags included.
+        max_turns: Answers to a question; after a wrong one that is not the last, the next may be given.
+        feedback: Whether the last words of a task name the right answer (answer), or only the verdict (verdict).
+        success_at: Score from which a question counts as solved.
+    """
+
+    task_type = QuestionTask
+    late = None
+
+    def __init__(
+        self,
+        name: str,
+        rules: str,
+        max_turns: int = 1,
+        feedback: Literal["answer", "verdict"] = "answer",
+        success_at: float = 1.0,
+    ) -> None:
+        check_turns(max_turns, "1 is the default.")
+        check_choice("data.env.feedback", feedback, ("answer", "verdict"))
+        if not 0 < success_at <= 1:
+            raise ConfigError("data.env.success_at", success_at, "above 0 and at most 1", "1 is the default.")
+        self.name, self._rules, self.max_turns = name, rules, max_turns
+        self.feedback, self.success_at = feedback, success_at
+        self._start(QuestionTask(question="", key="null"))
+
+    @property
+    def rules(self) -> str:
+        return self._rules
+
+    @abstractmethod
+    def grade(self, answer: str, task: QuestionTask) -> Grade:
+        """What the text between the tags is worth."""
+
+    @abstractmethod
+    def right_answer(self, task: QuestionTask) -> str | None:
+        """An answer that is right, fit to be shown; None where the key gives none."""
+
+    def words(self) -> tuple[str, ...]:
+        return ()
+
+    def step(self, action: str) -> Stepped:
+        assert not self._outcome, "the task is over; call reset()"
+        answer, complaint = answer_of(action)
+        if not complaint and len(answer) > MOST_LETTERS:
+            complaint = f"the answer has more than {MOST_LETTERS:,} letters"
+        grade = Grade(0.0, complaint, malformed=True) if complaint else self.grade(answer, self._task)
+        if grade.malformed:
+            self._outcome = "malformed"
+            reason = grade.remark.rstrip(".")
+            return self._ended(f"Your answer could not be read: {reason}. The task is over.", 0.0)
+        self._answers += 1
+        if grade.score >= self.success_at:
+            self._outcome = "win"
+            return self._ended("That is right.", grade.score)
+        said = " ".join(filter(None, (grade.verdict, grade.remark)))
+        if (left := self.max_turns - self._answers) > 0:
+            return f"{said} Answers left: {left}.", 0.0, False, False, {}
+        self._outcome = "miss"
+        right = self.right_answer(self._task) if self.feedback == "answer" else None
+        return self._ended(said if right is None else f"{said} A right answer is {right}", grade.score)
+
+    def render(self) -> str:
+        return self._task.question
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """Random: answers of the pack's questions in any order. Oracle: the right ones. What a script could learn from
+        questions that it cannot read is nothing, so there is no scripted one."""
+        right = {(spec := self._spec(task)).question: self.right_answer(spec) for task in pack.tasks}
+        answers = {question: answer for question, answer in right.items() if answer is not None}
+        if kind is Reference.SCRIPTED or len(answers) < len(right):
+            raise NotImplementedError(f"{type(self).__name__} has no {kind} reference")
+        return AnyAnswer(tuple(answers.values())) if kind is Reference.RANDOM else AnswerKey(answers)
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        raise NotImplementedError(f"{type(self).__name__} has no demonstrator; a warm start needs one")
+
+    def _pack(self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[QuestionTask]) -> Pack:
+        pack = super()._pack(split, index, seed, world_seed, specs)
+        order = [task.spec for task in pack.tasks]
+        return replace(pack, tasks=tuple(replace(t, repeat=t.spec in order[:n]) for n, t in enumerate(pack.tasks)))
+
+    def _start(self, task: QuestionTask) -> None:
+        self._task, self._outcome, self._answers = task, "", 0
+
+    def _observed(self) -> str:
+        return self._task.question
+
+
+def answer_form(what: str) -> str:
+    """The last sentence of the rules: how to answer.
+
+    >>> answer_form("A NUMBER")
+    'Answer with brief reasoning, then exactly one answer in this form:\\n<answer>A NUMBER</answer>'
+    """
+    return f"Answer with brief reasoning, then exactly one answer in this form:\n<answer>{what}</answer>"
+
+
+def wrong_form(answer: str, expected: str) -> Grade:
+    """The grade of an answer that is not of the form that was asked for."""
+    return Grade(0.0, f"{quoted(answer)} is not {expected}", malformed=True)

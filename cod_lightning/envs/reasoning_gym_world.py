@@ -1,0 +1,142 @@
+"""The generated questions of reasoning-gym as a world, graded by its own `score_answer`.
+
+Needs the extra `reasoning-gym` (Apache-2.0). Source: https://github.com/open-thought/reasoning-gym
+"""
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Literal
+
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.grouped import GroupedTasks, group_name
+from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form
+from cod_lightning.errors import ConfigError
+from cod_lightning.extras import require
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Pack, Split
+
+_RULES = (
+    "You get questions, one after the other. Those of one series have something in common: what you find out with one may help "
+    "with the next."
+)
+
+
+class ReasoningGym(QuestionWorld):
+    """Questions of one of reasoning-gym's datasets; a pack draws those that share a hidden rule, or a difficulty.
+
+    Args:
+        dataset: Name of the dataset, such as arc_1d, rearc or caesar_cipher.
+        group: Field of a question's metadata that says which rule it follows (arc_1d: task_name, rearc: task_id); null: a pack
+            draws any questions of its level. A rule belongs to one split, without rules a question does.
+        levels: Settings of the dataset for each difficulty, the easiest first; a pack has one level. Null: its defaults.
+        num_questions: Questions that are generated for each level.
+        max_turns: Answers to a question.
+        feedback: Whether the last words of a task name the right answer, or only the verdict.
+        success_at: Score from which a question counts as solved; some datasets give a share of 1 to an answer that is nearly right.
+        dataset_seed: Questions of other seeds are others.
+    """
+
+    def __init__(
+        self,
+        dataset: str = "arc_1d",
+        group: str | None = None,
+        levels: list[dict[str, Any]] | None = None,
+        num_questions: int = 1000,
+        max_turns: int = 1,
+        feedback: Literal["answer", "verdict"] = "answer",
+        success_at: float = 1.0,
+        dataset_seed: int = 0,
+    ) -> None:
+        require("reasoning-gym", "data.env.dataset", dataset)
+        if num_questions < 3:
+            raise ConfigError("data.env.num_questions", num_questions, "at least 3", "1000 is the default.")
+        super().__init__(dataset, f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", max_turns, feedback, success_at)
+        self.dataset, self.num_questions, self.dataset_seed = dataset, num_questions, dataset_seed
+        self._levels = tuple(json.dumps(level, sort_keys=True) for level in (levels or [{}]))
+        self._drawn_levels = tuple(range(len(self._levels)))
+        self._tasks = [
+            GroupedTasks(self._named(level, group), "data.env.num_questions") for level in self._drawn_levels
+        ]
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        world_seed = derive_seed(self.name, self.dataset_seed, str(split), seed, index)
+        rng = random.Random(world_seed)
+        drawn = self._tasks[rng.choice(self._drawn_levels)].draw(rng, split, num_tasks)
+        return self._pack(split, index, seed, world_seed, map(self._task_of, drawn))
+
+    def categories(self) -> tuple[str, ...]:
+        """The levels."""
+        return tuple(f"{self.dataset}-{level}" for level in range(len(self._levels)))
+
+    def of_category(self, category: str) -> TextEnv:
+        twin = copy.copy(self)
+        twin._drawn_levels = (self.categories().index(category),)
+        return twin
+
+    def grade(self, answer: str, task: QuestionTask) -> Grade:
+        """The dataset's own score. An answer at which its scorer raises is not of a form that it reads."""
+        key = json.loads(task.key)
+        dataset, entry = self._dataset(key["level"]), self._entry(key["level"], key["index"])
+        try:
+            score = float(dataset.score_answer(answer, entry))
+        except Exception as error:
+            return Grade(0.0, f"{self.dataset} cannot score it ({type(error).__name__})", malformed=True)
+        return Grade(min(1.0, max(0.0, score)))
+
+    def right_answer(self, task: QuestionTask) -> str | None:
+        key = json.loads(task.key)
+        answer = self._entry(key["level"], key["index"])["answer"]
+        return None if answer is None else str(answer)
+
+    def _drawn(self, seed: int) -> QuestionTask:
+        rng = random.Random(seed)
+        return self._task_of(rng.choice(rng.choice(self._tasks[rng.choice(self._drawn_levels)].all)))
+
+    def _named(self, level: int, group: str | None) -> Iterator[tuple[str | None, dict[str, int]]]:
+        """Each question of the level, by its rule."""
+        for index in range(self.num_questions):
+            name = None
+            if group is not None:
+                metadata = self._entry(level, index)["metadata"]
+                if group not in metadata:
+                    expected = f"a field of the metadata of {self.dataset}, which has {', '.join(sorted(metadata))}"
+                    raise ConfigError("data.env.group", group, expected, "Null draws any questions.")
+                name = group_name(metadata[group])
+            yield name, {"level": level, "index": index}
+
+    def _task_of(self, text: str) -> QuestionTask:
+        key = json.loads(text)
+        return QuestionTask(question=self._entry(key["level"], key["index"])["question"], key=text)
+
+    def _dataset(self, level: int) -> Any:
+        return _dataset(self.dataset, self._levels[level], self.dataset_seed, self.num_questions)
+
+    def _entry(self, level: int, index: int) -> dict[str, Any]:
+        return _entry(self.dataset, self._levels[level], self.dataset_seed, self.num_questions, index)
+
+
+@lru_cache(maxsize=64)
+def _dataset(name: str, settings: str, seed: int, size: int) -> Any:
+    """The dataset with these settings. Raises `ConfigError` for a name or a setting that reasoning-gym refuses."""
+    import reasoning_gym  # pyright: ignore[reportMissingImports]
+
+    try:
+        return reasoning_gym.create_dataset(name, seed=seed, size=size, **json.loads(settings))
+    except ValueError as error:
+        raise ConfigError("data.env.dataset", name, f"a dataset of reasoning-gym ({error})", "Correct it.") from error
+    except (TypeError, AssertionError) as error:
+        remedy = "Correct the settings of this level."
+        raise ConfigError("data.env.levels", settings, f"settings of {name} ({error})", remedy) from error
+
+
+@lru_cache(maxsize=4096)
+def _entry(name: str, settings: str, seed: int, size: int, index: int) -> dict[str, Any]:
+    """A generated question: the same for the same arguments. Python's global generator stays as it was."""
+    state = random.getstate()
+    try:
+        return _dataset(name, settings, seed, size)[index]
+    finally:
+        random.setstate(state)

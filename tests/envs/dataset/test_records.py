@@ -1,0 +1,113 @@
+"""Rows are read from every kind of file alike, and what cannot be read is named with its place."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cod_lightning.envs.dataset.records import read_rows
+from cod_lightning.errors import ConfigError
+
+ROWS = [{"prompt": f"q{n}", "answer": n, "more": [n]} for n in range(7)]
+WANTED = [{"prompt": row["prompt"], "answer": row["answer"]} for row in ROWS]
+
+
+def read(path):
+    return [row for _, row in read_rows(str(path), ("prompt", "answer")) if row]
+
+
+def write_lines(path):
+    path.write_text("".join(f"{json.dumps(row)}\n\n" for row in ROWS))
+    return path
+
+
+def write_parquet(path):
+    pq.write_table(pa.Table.from_pylist(ROWS), path)
+    return path
+
+
+def write_arrow(path, make):
+    table = pa.Table.from_pylist(ROWS)
+    with pa.OSFile(str(path), "wb") as sink, make(sink, table.schema) as writer:
+        writer.write_table(table)
+    return path
+
+
+def write_parts(path):
+    (path / "data").mkdir(parents=True)
+    for n, part in enumerate((ROWS[:3], ROWS[3:])):
+        pq.write_table(pa.Table.from_pylist(part), path / "data" / f"train-0000{n}-of-00002.parquet")
+    (path / "README.md").write_text("a card")
+    return path
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda folder: write_lines(folder / "a.jsonl"),
+        lambda folder: write_parquet(folder / "a.parquet"),
+        lambda folder: write_arrow(folder / "a.arrow", pa.ipc.new_stream),
+        lambda folder: write_arrow(folder / "a.arrow", pa.ipc.new_file),
+        lambda folder: write_parts(folder / "parts"),
+    ],
+    ids=["lines", "parquet", "stream", "file", "folder"],
+)
+def test_every_kind_of_file_gives_the_same_rows(tmp_path, write):
+    assert read(write(tmp_path)) == WANTED
+
+
+def saved_to_disk(folder):
+    """A folder as `datasets` 4 lays it out: shards in the stream format, and the list of them."""
+    folder.mkdir(parents=True)
+    write_arrow(folder / "data-00000-of-00001.arrow", pa.ipc.new_stream)
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
+    (folder / "dataset_info.json").write_text("{}")
+    return folder
+
+
+def test_a_saved_dataset_is_read_by_its_list_and_a_folder_of_several_is_refused_with_their_names(tmp_path):
+    assert read(saved_to_disk(tmp_path / "both" / "train")) == WANTED
+    (tmp_path / "both" / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
+    with pytest.raises(ConfigError, match=r"several \(train, test\).*both/train"):
+        read(tmp_path / "both")
+
+
+def test_what_the_library_itself_saves_is_read(tmp_path):
+    datasets = pytest.importorskip("datasets", reason="pip install datasets")
+    rows = datasets.Dataset.from_list(ROWS)
+    rows.save_to_disk(tmp_path / "saved")
+    datasets.DatasetDict({"train": rows}).save_to_disk(tmp_path / "both")
+    rows.to_parquet(str(tmp_path / "a.parquet"))
+    assert read(tmp_path / "saved") == read(tmp_path / "both" / "train") == read(tmp_path / "a.parquet") == WANTED
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.jsonl", b'{"prompt": "q", "answer": 1}\n{"prompt": ', r"a\.jsonl:2.*JSON object"),
+        ("a.jsonl", b"\n\n[1]", r"a\.jsonl:3.*not a list"),
+        ("a.jsonl", b'{"prompt": "\xff"}', r"a\.jsonl:1.*UTF-8"),
+        ("a.jsonl", b"[" * 100_000, r"a\.jsonl:1"),
+        ("a.json", b'[\n{"prompt": "q"}]', r"a\.json:1.*a list is no JSON Lines"),
+        ("a.parquet", b"PAR1", r"a\.parquet.*pyarrow reads"),
+        ("a.arrow", b"no arrow", r"a\.arrow.*pyarrow reads"),
+        ("a.csv", b"q,1", r"a\.csv.*ends with \.jsonl"),
+        ("a.txt/b", b"", "Correct the path|files of one kind"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_place(tmp_path, name, content, complaint):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=complaint):
+        read(path if path.parent == tmp_path else path.parent)
+
+
+def test_a_folder_with_files_of_two_kinds_and_a_missing_column_are_named(tmp_path):
+    write_lines(tmp_path / "a.jsonl")
+    write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(ConfigError, match=r"with \.jsonl, \.parquet"):
+        read(tmp_path)
+    with pytest.raises(ConfigError, match=r"column 'question'; it has prompt, answer, more"):
+        list(read_rows(str(tmp_path / "b.parquet"), ("question",)))

@@ -1,0 +1,105 @@
+"""Programs are graded by what they print, and what a hostile one does ends with it."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.envs.dataset import CodeTests
+from cod_lightning.envs.dataset.sandbox import Sandbox, _isolated
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+CALLS = [{"call": "f(2)", "output": 4}, {"call": "f('ab')", "output": "abab"}]
+
+
+def grade(program, tests=CALLS, time_s=5.0):
+    scorer = CodeTests(time_s=time_s, memory_mb=256)
+    return scorer.grade(program, scorer.key_of(tests))
+
+
+@pytest.mark.parametrize(
+    "program", ["def f(x): return x + x", "```python\nf = lambda x: 2 * x\n```", "f = lambda x: 2 * x\nprint('noise')"]
+)
+def test_a_program_that_passes_every_test_scores_one(program):
+    assert grade(program).score == 1
+
+
+def test_a_program_reads_its_input_and_spaces_at_line_ends_do_not_count():
+    tests = [{"input": "3\n4\n", "output": "7\n12"}]
+    assert grade("a, b = int(input()), int(input())\nprint(a + b, '')\nprint(a * b)\n", tests).score == 1
+    assert grade("print(7)", tests)[:2] == (0.0, "Test 1 of 1 failed: the input '3?4?' gave '7'.")
+
+
+@pytest.mark.parametrize(
+    ("program", "remark"),
+    [
+        ("def f(x): return x", "Test 1 of 2 failed: f(2) gave '2'."),
+        ("def f(x): return 4", "Test 2 of 2 failed: f('ab') gave '4'."),
+        ("def f(x): return True", "f(2) gave 'true'"),
+        ("def f(x): return object()", "not JSON serializable"),
+        ("def f(", "SyntaxError"),
+        ("", "NameError"),
+        ("\0", "null bytes"),
+        ("import sys; sys.exit(0)", "gave nothing that is JSON"),
+        ("import os; os._exit(0)", "gave nothing that is JSON"),
+        ("import os; os._exit(3)", "exit code 3"),
+    ],
+)
+def test_what_is_wrong_is_said(program, remark):
+    found = grade(program)
+    assert found.score == 0
+    assert remark in found.remark
+
+
+def test_no_program_can_overrule_the_comparison():
+    """What is expected is not in the process that runs the program."""
+    cheats = [
+        "class Any:\n def __eq__(self, other): return True\ndef f(x): return Any()",
+        "import json\njson.dumps = lambda *a: '\"yes\"'\ndef f(x): return x",
+        "import builtins\nbuiltins.print = lambda *a: None\ndef f(x): return 4",
+        "import gc, sys\ndef f(x): return [o for o in gc.get_objects() if o == 'abab'] or 4",
+    ]
+    assert [grade(cheat).score for cheat in cheats] == [0, 0, 0, 0]
+
+
+@linux
+@pytest.mark.parametrize(
+    ("program", "remark"),
+    [
+        ("while True: pass", "took longer than 1 s"),
+        ("import time; time.sleep(60)", "took longer than 1 s"),
+        ("x = [0] * 10**9", "MemoryError"),
+        ("print('9' * 10**8)", "printed more than 1,000,000 bytes"),
+        ("open('big', 'w').write('9' * 10**8)", "File too large"),
+    ],
+)
+def test_a_program_that_takes_too_much_is_ended(program, remark):
+    begun = time.perf_counter()
+    assert remark in grade(program, CALLS[:1], time_s=1.0).remark
+    assert time.perf_counter() - begun < 10
+
+
+@linux
+def test_what_a_program_leaves_behind_ends_with_it():
+    if not _isolated():
+        pytest.skip("this system gives no namespaces to this user (unshare)")
+    escape = "import os\nif os.fork() == 0:\n os.setsid()\n import time\n time.sleep(77)\n"
+    Sandbox(2.0, 256).run(escape, "")
+    time.sleep(0.2)
+    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and b"sleep(77)" in _cmdline(pid)]
+    assert "Network is unreachable" in grade("import socket\nsocket.create_connection(('192.0.2.1', 9), 1)").remark
+
+
+def _cmdline(pid: str) -> bytes:
+    try:
+        return Path("/proc", pid, "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_a_program_sees_an_empty_folder_and_none_of_the_variables_of_this_process(monkeypatch):
+    monkeypatch.setenv("JUDGE_API_KEY", "secret")
+    tests = [{"input": "", "output": "['program.py'] False"}]
+    assert grade("import os\nprint(os.listdir('.'), 'JUDGE_API_KEY' in os.environ)", tests).score == 1

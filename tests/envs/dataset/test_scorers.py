@@ -1,0 +1,86 @@
+"""Scores against their definitions, and what a row may not hold."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cod_lightning.envs.dataset import CodeTests, ExactMatch, NumericMatch, RegexMatch, Unscored
+from cod_lightning.envs.dataset.scorers import number_in
+from cod_lightning.errors import ConfigError
+
+
+def score(scorer, answer, value):
+    return scorer.grade(answer, scorer.key_of(value)).score
+
+
+def test_exact_match_forgives_spaces_and_capitals_unless_they_count():
+    assert [score(ExactMatch(), a, "New  York") for a in (" new york ", "newyork", "")] == [1, 0, 0]
+    assert [score(ExactMatch(ignore_case=False), a, "Rome") for a in ("Rome", "rome")] == [1, 0]
+    assert score(ExactMatch(), "3", 3) == 1
+
+
+@given(right=st.floats(-1e12, 1e12), error=st.floats(-3e-6, 3e-6))
+def test_a_number_counts_within_the_tolerance_and_not_beyond(right, error):
+    given_ = right * (1 + error) if right else error
+    distance = abs(Fraction(given_) - Fraction(right)) / (abs(Fraction(right)) or 1)
+    close = abs(distance - Fraction(1e-6)) < Fraction(1e-12)
+    assert close or score(NumericMatch(), repr(given_), right) == float(distance <= Fraction(1e-6))
+
+
+@given(st.text(max_size=50) | st.from_regex(r"[-+$]?[0-9,./eE]{0,12}", fullmatch=True))
+def test_any_text_is_a_number_or_none(text):
+    number = number_in(text)
+    assert number is None or math.isfinite(float(number))
+    if NumericMatch().grade(text, "1").malformed:
+        assert number is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1e3", 1000), ("$1,250.50", Fraction(2501, 2)), ("-3/4", Fraction(-3, 4)), ("12.", 12), (".5", Fraction(1, 2))]
+    + [(text, None) for text in ("", "1/0", "nan", "inf", "1_000", "٣", "two", "1 2", "9" * 500, "1e9999")],
+)
+def test_numbers_are_read_in_their_usual_spellings(text, number):
+    assert number_in(text) == number
+
+
+def test_a_regular_expression_matches_from_end_to_end_and_one_without_end_fails_within_seconds():
+    assert [score(RegexMatch(), a, r"(?i)no(pe)?") for a in ("NOPE", "no", "nopes")] == [1, 1, 0]
+    with pytest.raises(TimeoutError):
+        score(RegexMatch(), "a" * 100, r"(a|aa)+$b")
+
+
+def test_unscored_answers_are_worth_nothing_and_readable():
+    assert Unscored().grade("x", "y")[:3] == (0.0, "", False)
+    assert Unscored().right_answer("y") == "y"
+
+
+@pytest.mark.parametrize(
+    ("scorer", "value", "complaint"),
+    [
+        (ExactMatch(), ["a"], "a list, not a text"),
+        (ExactMatch(), True, "a bool"),
+        (ExactMatch(), "  ", "is empty"),
+        (NumericMatch(), "many", "'many', not a number"),
+        (NumericMatch(), float("nan"), "not a number"),
+        (RegexMatch(), "(", "no regular expression"),
+        (CodeTests(), "[", "Expecting value"),
+        (CodeTests(), [], "no list of 1 to 100 tests"),
+        (CodeTests(), [{"call": "f(", "output": 1}], "no Python expression"),
+        (CodeTests(), [{"assert": "f(1) == 2"}], "a test is neither"),
+    ],
+)
+def test_a_value_that_cannot_be_graded_by_is_refused(scorer, value, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        scorer.key_of(value)
+
+
+def test_settings_that_cannot_work_are_named():
+    for make, key in ((lambda: NumericMatch(tolerance=1.0), "tolerance"), (lambda: CodeTests(time_s=0), "time_s")):
+        with pytest.raises(ConfigError, match=f"data.env.scorer.{key}"):
+            make()
+    with pytest.raises(ConfigError, match=r"data\.env\.scorer\.memory_mb"):
+        CodeTests(memory_mb=1)

@@ -1,0 +1,166 @@
+"""Questions on disk keep the contract of worlds, and packs keep to their groups."""
+
+import copy
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.cli import main
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.dataset import CodeTests, DatasetWorld, NumericMatch, RegexMatch, Unscored
+from cod_lightning.envs.process_world import ProcessWorld
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.conformance import check_world
+from cod_lightning.types import EpisodeStatus, Split
+
+ROWS = [
+    {"prompt": f"wug({n}) of series {g}?", "answer": n * g + 1, "group": f"g{g}"} for g in range(40) for n in range(6)
+]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return write(tmp_path / "wugs.jsonl", ROWS)
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def world(path, **settings):
+    return DatasetWorld(path, **{"group": "group", "scorer": NumericMatch(), **settings})
+
+
+def test_no_rule_of_the_contract_is_broken(path):
+    found = list(check_world(world(path), HintContext(), num_packs=20, pack_size=4))
+    assert {verdict.rule: verdict.broken for verdict in found if verdict.broken} == {}
+    assert {"random play is legal", "oracle play is legal"} <= {verdict.rule for verdict in found}
+
+
+def test_packs_keep_to_a_group_without_repeats_and_a_group_to_a_split(path):
+    env, seen = world(path), {}
+    for split in Split:
+        for index in range(40):
+            pack = env.sample_pack(split=split, index=index, num_tasks=6)
+            (series,) = {task.spec.question.split()[3] for task in pack.tasks}
+            assert len({task.spec.question for task in pack.tasks}) == 6
+            assert not any(task.repeat for task in pack.tasks)
+            assert seen.setdefault(series, split) is split
+    assert len(seen) > 20
+    assert [task.repeat for task in env.sample_pack(split=Split.TRAIN, index=0, num_tasks=9).tasks[6:]] == [True] * 3
+
+
+def test_three_groups_are_enough_for_three_splits_and_two_are_refused(tmp_path):
+    for num in range(3, 12):
+        env = world(write(tmp_path / f"{num}.jsonl", [row for row in ROWS if int(row["group"][1:]) < num]))
+        seen = [env.sample_pack(split=split, index=0, num_tasks=6).tasks[0].spec.question.split()[3] for split in Split]
+        assert len(set(seen)) == 3
+    env = world(write(tmp_path / "two.jsonl", ROWS[:12]))
+    with pytest.raises(ConfigError, match=r"data.env.path is 2 groups; expected at least 3 groups"):
+        [env.sample_pack(split=split, index=0, num_tasks=2) for split in Split]
+
+
+def test_the_order_of_the_rows_and_equal_rows_change_no_pack(path, tmp_path):
+    other = write(tmp_path / "other.jsonl", [*ROWS[::-1], *ROWS[:9]])
+    one, two = world(path), world(other, world_name="wugs")
+    asked = {"split": Split.TRAIN, "index": 3, "num_tasks": 4}
+    assert one.sample_pack(**asked) == two.sample_pack(**asked)
+
+
+def test_an_answer_is_graded_and_the_feedback_names_the_right_one_or_not(path):
+    for feedback, last in (("answer", "That is wrong. A right answer is 1"), ("verdict", "That is wrong.")):
+        env = world(path, feedback=feedback, max_turns=2)
+        task = next(
+            t
+            for i in range(99)
+            for t in env.sample_pack(split=Split.TRAIN, index=i, num_tasks=6).tasks
+            if t.spec.key == '"1"'
+        )
+        assert env.reset(options={"task": task}) == (task.spec.question, {})
+        assert env.step("<answer>2</answer>") == ("That is wrong. Answers left: 1.", 0.0, False, False, {})
+        assert env.step("I guess <answer>3.0</answer>") == (last, 0.0, True, False, {})
+        assert (env.success, env.status) == (False, EpisodeStatus.COMPLETED)
+        env.reset(options={"task": task})
+        assert env.step("<answer>1.0</answer>") == ("That is right.", 1.0, True, False, {})
+        assert env.success
+        env.reset(options={"task": task})
+        assert "'many' is not a number. The task is over." in env.step("<answer>many</answer>")[0]
+        assert env.status is EpisodeStatus.MALFORMED
+
+
+@pytest.mark.parametrize("text", ["", "<answer>", "<answer>" + "9" * 1_000_000 + "</answer>", "\x00\ud800"])
+def test_garbage_is_only_a_format_error(path, text):
+    env = world(path)
+    env.reset(seed=0)
+    feedback, reward, terminated, _, _ = env.step(text)
+    assert (reward, terminated, env.status) == (0.0, True, EpisodeStatus.MALFORMED)
+    assert len(feedback) < 300
+
+
+def test_copies_share_their_questions_and_a_worker_process_plays_the_same(path):
+    env = world(path)
+    assert copy.deepcopy(env)._tasks is env._tasks
+    assert len(pickle.dumps(env)) < 100_000
+    task = env.sample_pack(split=Split.TEST, index=0, num_tasks=1).tasks[0]
+    there = ProcessWorld(env, num_workers=1)
+    for one in (env, there):
+        one.reset(options={"task": task})
+    assert env.step("<answer>1</answer>") == there.step("<answer>1</answer>")
+
+
+def test_scorers_without_a_right_answer_have_no_references_and_programs_are_graded_in_a_thread(tmp_path):
+    rows = [{"prompt": f"Double it, {n}.", "answer": [{"call": "f(2)", "output": 4}]} for n in range(30)]
+    env = DatasetWorld(write(tmp_path / "code.jsonl", rows), scorer=CodeTests(), feedback="answer")
+    assert env.blocking
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    with pytest.raises(NotImplementedError):
+        env.reference(Reference.ORACLE, pack)
+    env.reset(options={"task": pack.tasks[0]})
+    assert env.step("<answer>f = lambda x: x</answer>")[0] == "That is wrong. Test 1 of 1 failed: f(2) gave '2'."
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "complaint"),
+    [
+        ({"prompt": "q", "group": 1}, {}, r"rows\.jsonl:2.*'answer', the column of data\.env\.answer"),
+        ({"prompt": "q", "answer": 1}, {}, r"rows\.jsonl:2.*'group', the column of data\.env\.group"),
+        ({"prompt": 3, "answer": 1, "group": 1}, {}, r"rows\.jsonl:2.*'3', not a text"),
+        ({"prompt": "q", "answer": "one", "group": 1}, {}, r"rows\.jsonl:2.*NumericMatch can grade.*'one'"),
+        ({"prompt": "q", "answer": "(", "group": 1}, {"scorer": RegexMatch()}, r"rows\.jsonl:2.*RegexMatch"),
+        ({"prompt": "\ud800", "answer": 1, "group": 1}, {}, r"rows\.jsonl:2.*surrogates"),
+    ],
+)
+def test_a_row_that_cannot_be_asked_is_named_with_file_line_key_and_remedy(tmp_path, row, settings, complaint):
+    path = write(tmp_path / "rows.jsonl", [{"prompt": "q", "answer": "1", "group": 1}, row])
+    with pytest.raises(ConfigError, match=complaint):
+        world(path, **settings)
+
+
+def test_settings_that_cannot_work_are_refused(path):
+    for settings in ({"max_turns": 0}, {"feedback": "none"}, {"success_at": 0.0}):
+        with pytest.raises(ConfigError, match=f"data.env.{next(iter(settings))}"):
+            world(path, **settings)
+    with pytest.raises(ConfigError, match="at least one task"):
+        world(write(Path(path).with_name("none.jsonl"), []))
+
+
+def test_the_judge_reads_the_right_answer_where_the_world_grades_nothing(path):
+    env = world(path, scorer=Unscored())
+    task = env.sample_pack(split=Split.TEST, index=0, num_tasks=1).tasks[0]
+    env.reset(options={"task": task})
+    feedback, reward, *_ = env.step("<answer>anything</answer>")
+    assert (feedback, reward) == (f"Your answer is taken down. A right answer is {json.loads(task.spec.key)}", 0.0)
+
+
+def test_it_is_checked_and_played_from_the_command_line(path, capsys):
+    named = ["--env", "dataset", "--env.path", path, "--env.scorer", "cod_lightning.envs.dataset.NumericMatch"]
+    assert main(["check", *named, "--num_packs", "4"]) == 0
+    assert "No rule is broken." in capsys.readouterr().out
+    assert main(["play", *named, "--policy", "oracle"]) == 0
+    assert "That is right." in capsys.readouterr().out
+    assert main(["check", "--env", "dataset", "--env.path", f"{path}.gone"]) == 2
+    assert "data.env.path" in capsys.readouterr().err

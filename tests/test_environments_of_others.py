@@ -1,0 +1,104 @@
+"""The guide to environments of others as a reader types it, and a random checkpoint that is trained on each of them."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tests.command_line import ROOT, cod, rows
+from tests.real_templates import QWEN3, bpe_tokenizer
+
+GUIDE = (ROOT / "docs" / "guides" / "environments_of_others.md").read_text()
+SMALL = {
+    "trainer.accelerator": "cpu",
+    "trainer.precision": "32-true",
+    "trainer.max_epochs": 1,
+    "data.rollouts_per_epoch": 2,
+    "data.packs_per_rollout": 1,
+    "data.group_size": 2,
+    "data.pack_size": 2,
+    "data.val_packs": 1,
+    "data.max_new_tokens": 12,
+    "model.policy.init_args.window": 12000,
+    "model.policy.init_args.gradient_checkpointing": "false",
+}
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", GUIDE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A folder with the file that the guide's Python writes."""
+    subprocess.run([sys.executable, "-c", blocks("python")[0]], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def test_the_questions_of_the_guide_keep_every_rule(written):
+    from cod_lightning.contexts import HintContext
+    from cod_lightning.envs.dataset import DatasetWorld, NumericMatch
+    from cod_lightning.evaluation.conformance import check_world
+
+    env = DatasetWorld(str(written / "wugs.jsonl"), group="group", scorer=NumericMatch())
+    assert not [one for one in check_world(env, HintContext(), num_packs=10, pack_size=4) if one.broken]
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_guide_run(written):
+    commands = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("python -m")]
+    assert len(commands) >= 4
+    for command in commands:
+        if "reasoning_gym" in command and not _installed("reasoning_gym"):
+            continue
+        done = cod(*command.split()[3:], cwd=written)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A Hugging Face folder with a random Qwen3 and a tokenizer trained on the spot."""
+    folder = tmp_path_factory.mktemp("qwen3")
+    tokenizer = bpe_tokenizer(QWEN3)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        intermediate_size=64,
+        max_position_embeddings=16384,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def _installed(module):
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("env", "module"), [("dataset", None), ("reasoning_gym_arc_1d", "reasoning_gym")])
+def test_a_random_checkpoint_is_trained_on_it_end_to_end_without_drift(env, module, written, checkpoint):
+    if module and not _installed(module):
+        pytest.skip(f"pip install 'cod-lightning[{module.replace('_', '-')}]'")
+    config = next(block for block in blocks("yaml") if block.startswith("# wugs.yaml"))
+    if env != "dataset":
+        config = f"defaults:\n  - recipe: qwen3_8b\n  - env: {env}\n  - _self_\n"
+    (written / "theirs.yaml").write_text(config)
+    settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": written / "run"}
+    flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
+    done = cod("fit", "--config", "theirs.yaml", *flags, cwd=written)
+    assert done.returncode == 0, done.stderr[-3000:]
+    steps = [row for row in rows(written / "run") if row["rollout/token_drift"]]
+    assert [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps] == [(0, 0), (0, 0)]
