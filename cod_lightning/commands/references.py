@@ -11,7 +11,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cod_lightning.commands.worlds import parse_world, shipped_worlds, world_parser
+from cod_lightning.commands.worlds import own_worlds, parse_world, shipped_worlds, world_parser
 from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
@@ -104,7 +104,7 @@ def _worlds(options: Any) -> dict[str, TextEnv]:
     if options.env is not None:
         return {options.env.name: options.env}
     known = shipped_worlds()
-    names = list(known) if options.worlds is None else options.worlds
+    names = own_worlds() if options.worlds is None else options.worlds
     if unknown := [name for name in names if name not in known]:
         raise ConfigError("--worlds", ", ".join(unknown), f"names out of {', '.join(known)}", "See `worlds`.")
     return {name: parse_world(world_parser("references", ""), ["--env", name]).env for name in names}

@@ -14,6 +14,8 @@ from cod_lightning.errors import ConfigError
 
 _KEYS = "(?:env|context)"
 _PACKAGE_LINE = re.compile(r"^# @package .*\n")
+_OF_OTHERS = ("cod_lightning.envs.dataset.", "cod_lightning.envs.reasoning_gym_world.")
+"""Where classes of worlds are whose questions come from elsewhere."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -40,6 +42,11 @@ def run(argv: Sequence[str]) -> int:
 def shipped_worlds() -> dict[str, Path]:
     """Files of the group `env`, by the name that chooses them."""
     return _shipped("env")
+
+
+def own_worlds() -> list[str]:
+    """Names of those that need neither a file nor a package of others."""
+    return [name for name, path in shipped_worlds().items() if not any(one in path.read_text() for one in _OF_OTHERS)]
 
 
 def _shipped(group: str) -> dict[str, Path]:

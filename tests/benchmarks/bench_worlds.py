@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.commands.worlds import parse_world, shipped_worlds, world_parser
+from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.types import Message, Pack, Role, Split, Task
 from tests.benchmarks.results import Table, told
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--packs", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    names = options.worlds.split(",") if options.worlds else list(shipped_worlds())
+    names = options.worlds.split(",") if options.worlds else own_worlds()
     rows = [{"world": name, **measure(name, options.packs, options.repeats)} for name in names]
     told(Table(name="worlds", about=__doc__.splitlines()[0], rows=rows))
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from cod_lightning.commands.worlds import parse_world, shipped_worlds, world_parser
+from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
 from cod_lightning.contexts import HintContext, NotebookContext, default_mechanism
 from cod_lightning.contexts.base import ContextUpdate, TextState
 from cod_lightning.envs.levers import Levers
@@ -200,7 +200,7 @@ def test_a_word_that_only_a_success_or_the_context_shows_is_found():
     assert "Wordy.prepare shows 'please'" in " ".join(one for verdict in found for one in verdict.broken)
 
 
-@pytest.mark.parametrize("name", sorted(set(shipped_worlds()) - {"terminal_reference"}))  # which hides nothing
+@pytest.mark.parametrize("name", sorted(set(own_worlds()) - {"terminal_reference"}))  # which hides nothing
 def test_shipped_worlds_keep_the_rules(name):
     world = parse_world(world_parser("check", ""), ["--env", name]).env
     found = list(check_world(world, default_mechanism(compact=bool(world.words())), num_packs=6, pack_size=3))

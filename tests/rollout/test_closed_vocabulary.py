@@ -7,6 +7,7 @@ import pytest
 import yaml
 from jsonargparse import ArgumentParser
 
+from cod_lightning.commands.worlds import own_worlds
 from cod_lightning.contexts import HintContext, NotebookContext
 from cod_lightning.contexts.base import ContextMechanism, Intervention, Prepared
 from cod_lightning.engines.scripted import ScriptedEngine
@@ -31,7 +32,7 @@ def built(path: Path) -> TextEnv:
     return parser.instantiate_classes(parser.parse_object({"env": spec})).env
 
 
-COMPACT = [path.stem for path in sorted(CONFIGS.glob("*.yaml")) if "defaults" not in yaml.safe_load(path.read_text())]
+COMPACT = [name for name in own_worlds() if "defaults" not in yaml.safe_load((CONFIGS / f"{name}.yaml").read_text())]
 COMPACT = [name for name in COMPACT if built(CONFIGS / f"{name}.yaml").words()]
 
 
