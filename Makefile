@@ -51,6 +51,7 @@ soak: .venv/installed-test
 	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
 	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
 	PYTHONPATH=. .venv/bin/python tests/soak/distillation.py --out docs/results/distillation.json
+	PYTHONPATH=. .venv/bin/python tests/soak/memory.py --out docs/results/memory.json
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.

@@ -62,8 +62,8 @@ class UpdateEvery(LifecyclePlan):
 
 
 @lru_cache(maxsize=256)
-def planned(plan: LifecyclePlan, num_tasks: int) -> tuple[PlannedEpisode, ...]:
-    """The plan's order for N tasks, checked.
+def planned(plan: LifecyclePlan, num_tasks: int, updates: bool = True) -> tuple[PlannedEpisode, ...]:
+    """The plan's order for N tasks, checked; without `updates`, as `ContextMechanism.updates` says, its solve episodes alone.
 
     Raises `ConfigError` unless it solves tasks 0 to N-1 in this order, names no episode twice, updates a context after its own
     task and before the next one, and ends with a solve episode.
@@ -90,4 +90,4 @@ def planned(plan: LifecyclePlan, num_tasks: int) -> tuple[PlannedEpisode, ...]:
         raise refuse(
             "a solve episode at the end, since no task is left to use what is written", "Leave the last one out."
         )
-    return order
+    return order if updates else tuple(one for one in order if one.kind is EpisodeKind.SOLVE)

@@ -107,7 +107,7 @@ class DemonstrationDataModule(ItemDataModule):
         sampler = self._sampler(Player(teacher, self.context))
         setting = Setting(env=env, mechanism=self.context, sampler=sampler)
         episodes: list[Episode] = []
-        for kind, position in planned(setting.plan, len(pack)):
+        for kind, position in planned(setting.plan, len(pack), self.context.updates):
             who = f"{pack.id}.{position}.{kind}"
             if kind is EpisodeKind.SOLVE:
                 state, task = self.context.adopt(teacher.context(rng)), pack.tasks[position]

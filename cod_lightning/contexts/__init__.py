@@ -1,9 +1,13 @@
-"""What an agent carries from task to task: the hint, rewritten whole, and the notebook, edited entry by entry."""
+"""What an agent carries from task to task, one mechanism a file."""
 
 from cod_lightning.contexts.base import ContextMechanism as ContextMechanism
 from cod_lightning.contexts.base import ContextUpdate as ContextUpdate
+from cod_lightning.contexts.episodes import EpisodesContext as EpisodesContext
 from cod_lightning.contexts.hint import HintContext as HintContext
 from cod_lightning.contexts.notebook import NotebookContext as NotebookContext
+from cod_lightning.contexts.skills import SkillsContext as SkillsContext
+from cod_lightning.contexts.stacked import StackedContext as StackedContext
+from cod_lightning.contexts.transcript import TranscriptContext as TranscriptContext
 
 
 def default_mechanism(*, compact: bool) -> ContextMechanism:

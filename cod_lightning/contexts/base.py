@@ -87,6 +87,9 @@ class ContextMechanism(ABC):
     """The record; frozen, and made of values that JSON has."""
     version: ClassVar[int] = 1
     """Of the state's form; raise it when stored states of before would be misread."""
+    updates: bool = True
+    """Whether the policy rewrites the context. False: the update episodes of a plan do not take place, and `feedback` alone, which
+    sees every task, changes the state."""
 
     @abstractmethod
     def empty(self) -> Any:

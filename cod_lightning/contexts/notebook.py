@@ -7,15 +7,14 @@ the others hold.
 """
 
 import math
-import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TokenView, UpdateDialogue
+from cod_lightning.contexts.blocks import faults
 from cod_lightning.contexts.notebook_wording import WORDINGS, Operation, OperationKind
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode, Message, Role
@@ -163,7 +162,7 @@ class NotebookContext(ContextMechanism):
             return f"there is no entry {operation.number}"
         if operation.kind not in (OperationKind.ADD, OperationKind.REPLACE):
             return ""
-        if reason := next(self._faults(operation.text, tokens), ""):
+        if reason := next(faults(operation.text, tokens, self.wording.marks, "entry"), ""):
             return reason
         if operation.kind is OperationKind.ADD and len(entries) >= self.max_entries:
             return f"there are {self.max_entries} entries already; delete one first"
@@ -172,14 +171,3 @@ class NotebookContext(ContextMechanism):
         if total > self.budget:
             return f"the entries would have {total} tokens of {self.budget}; delete or shorten one first"
         return ""
-
-    def _faults(self, text: str, tokens: TokenView) -> Iterator[str]:
-        """What no entry may hold: nothing at all, control characters, control tokens, the wording's own marks."""
-        if not text.strip():
-            yield "the entry is empty"
-        if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text):
-            yield "the entry has a control character"
-        if token := tokens.control_token(text):
-            yield f"the entry has the control token '{token}'"
-        if any(re.search(mark, text) for mark in self.wording.marks):
-            yield "the entry has a mark of the notebook's own"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from cod_lightning.contexts.blocks import lines_between, words_between
 from cod_lightning.contexts.hint_wording import Wording, fenced, record, suggested_length
 from cod_lightning.types import Episode, Message, Role
 
@@ -156,18 +157,9 @@ class NaturalNotebook(NotebookWording):
         return [(int(found[1]), found[2]) for line in lines if (found := self._entry.fullmatch(line))]
 
     def read(self, response: str) -> tuple[list[Operation], str]:
-        """The lines between the markers, each of which occurs once and in order, with nothing after the second."""
-        for marker in (self._start, self._end):
-            if (count := response.count(marker)) != 1:
-                return [], f"'{marker}' occurs {count} times; expected exactly once"
-        before, _, rest = response.partition(self._start)
-        inside, _, after = rest.partition(self._end)
-        if self._end in before:
-            return [], f"'{self._end}' does not come after '{self._start}'"
-        if after.strip():
-            return [], f"there is text after '{self._end}'"
-        lines = [line.strip() for line in inside.splitlines() if line.strip()]
-        return [self._operation(line) for line in lines], "" if lines else "there is no operation"
+        """The lines between the markers."""
+        lines, reason = lines_between(response, self._start, self._end)
+        return [self._operation(line) for line in lines], reason
 
     def refuse(self, refused: Sequence[str]) -> str:
         """The operations and the reasons, fenced."""
@@ -234,16 +226,9 @@ class CompactNotebook(NotebookWording):
         return [(int(number), text.strip()) for number, text in zip(parts[1::2], parts[2::2], strict=True)]
 
     def read(self, response: str) -> tuple[list[Operation], str]:
-        """The operations between the marks, each of which occurs once and in order, with nothing around them."""
-        words = response.split()
-        if (
-            words[:1] != [self._start]
-            or words[-1:] != [self._end]
-            or words.count(self._start) + words.count(self._end) != 2
-        ):
-            return [], f"expected {self._start} OPERATIONS {self._end} and nothing else"
-        inside = [part.strip() for part in " ".join(words[1:-1]).split(" ; ")]
-        return [self._operation(part) for part in inside if part], "" if any(inside) else "there is no operation"
+        """The operations between the marks."""
+        parts, reason = words_between(response, self._start, self._end)
+        return [self._operation(part) for part in parts], reason
 
     def refuse(self, refused: Sequence[str]) -> str:
         """One word: a closed vocabulary has none for the reasons."""

@@ -68,7 +68,7 @@ class Agent:
 
     def _planned(self, position: int) -> list[tuple[int, PlannedEpisode]]:
         """The episodes of a task, each with its index in the whole plan."""
-        order = planned(self.setting.plan, position + 2)
+        order = planned(self.setting.plan, position + 2, self.setting.mechanism.updates)
         return [(index, one) for index, one in enumerate(order) if one.position == position]
 
     def _finish(self, last: StoredEpisode, task: Task) -> None:

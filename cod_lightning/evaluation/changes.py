@@ -46,6 +46,6 @@ def play_oracle(
         first += len(life.solves)
     episodes = [
         played.get(one) or Episode(kind=one.kind, position=one.position, status=EpisodeStatus.SKIPPED)
-        for one in planned(plan, len(pack))
+        for one in planned(plan, len(pack), mechanism.updates)
     ]
     return Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(episodes))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, Prepared, UpdateDialogue
 from cod_lightning.evaluation.conformance import GARBAGE, Broken, Verdict, verdict_on
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 
 _NOTE = "alpha=1\nbeta=2"
 
@@ -64,6 +64,8 @@ def _loaded(mechanism: ContextMechanism) -> Broken:
 
 
 def _updated(mechanism: ContextMechanism) -> Broken:
+    if not mechanism.updates:
+        return
     for text in (None, *GARBAGE):
         state = mechanism.adopt(_NOTE)
         dialogue = mechanism.update(state, "the rules", _solved(mechanism, state), byte_chat())
@@ -71,15 +73,16 @@ def _updated(mechanism: ContextMechanism) -> Broken:
         if not mechanism.asks(messages):
             yield "asks() does not know the messages that update() begins with"
             return
-        said = mechanism.write("gamma=3", messages) if text is None else text
         for _ in range(100):
+            said = mechanism.write("gamma=3", messages) if text is None else text
             try:
-                dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
+                asked = dialogue.send(Answer(response=said, num_tokens=len(said), cut_off=False))
+                messages += [Message(Role.ASSISTANT, said), Message(Role.USER, str(asked))]
             except StopIteration as ended:
                 update = ended.value
                 break
         else:
-            yield f"an update that is answered {said!r:.40} again and again has more than 100 turns"
+            yield f"an update that is answered {text or 'by write()'!r:.40} again and again has more than 100 turns"
             return
         if not isinstance(update, ContextUpdate) or not isinstance(update.state, mechanism.State):
             yield f"update returned a {type(update).__name__}; expected a ContextUpdate with a {mechanism.State.__name__}"
@@ -97,7 +100,7 @@ def _in_place(mechanism: ContextMechanism) -> Broken:
     mechanism.prepare(state, "the rules", "what is seen")
     mechanism.on_turn(state, "a response", byte_chat())
     mechanism.feedback(state, episode)
-    messages = _opening(mechanism.update(state, "the rules", episode, byte_chat()))
-    mechanism.write("gamma=3", messages)
+    if mechanism.updates:
+        mechanism.write("gamma=3", _opening(mechanism.update(state, "the rules", episode, byte_chat())))
     if mechanism.dump(state) != before:
         yield "a method changed the state that it was given"

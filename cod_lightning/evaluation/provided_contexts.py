@@ -11,7 +11,7 @@ from cod_lightning.evaluation.changes import parts_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeStatus, Lifecycle, Pack
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
 
 Contexts = Sequence[Any]
 """[N] the context's state at each position; None where none is known, and the task is left out."""
@@ -51,9 +51,10 @@ def oracle_contexts(
 
 
 def _oracle_state(world: TextEnv, part: Pack, mechanism: ContextMechanism) -> Any:
-    """The context after one task of the oracle that knows all tasks of this part; empty if it did not parse."""
+    """The context after one task of the oracle that knows all tasks of this part; empty if its update did not parse."""
     sampler = scripted_sampler(world.reference(Reference.ORACLE, part), mechanism)
     twice = replace(part, tasks=(part.tasks[0], part.tasks[0]))
     (group,) = run_groups([twice], 1, Setting(env=world, mechanism=mechanism, sampler=sampler))
-    (update,) = group.lifecycles[0].updates
-    return None if update.reward is None else update.state_after if update.success else mechanism.empty()
+    last = [episode for episode in group.lifecycles[0].episodes if episode.position == 0][-1]
+    parsed = last.success or last.kind is EpisodeKind.SOLVE
+    return None if last.reward is None else last.state_after if parsed else mechanism.empty()

@@ -118,7 +118,7 @@ async def run_lifecycle(
         )
     episodes: list[Episode] = []
     try:
-        order = list(enumerate(planned(setting.plan, len(pack))))
+        order = list(enumerate(planned(setting.plan, len(pack), setting.mechanism.updates)))
         async for episode in life.episodes(order, dict(enumerate(pack.tasks))):
             episodes.append(episode)
             if episode.status is not EpisodeStatus.SKIPPED:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts import EpisodesContext, HintContext, NotebookContext, TranscriptContext
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
@@ -54,6 +54,23 @@ def test_a_restarted_agent_goes_on_with_its_context(tmp_path):
         whole.solve(task)
     assert [v.text for v in second.store.versions()] == [v.text for v in whole.store.versions()]
     assert [s.episode for s in second.store.episodes()] == [s.episode for s in whole.store.episodes()]
+
+
+@pytest.mark.parametrize("mechanism", [EpisodesContext(), TranscriptContext()])
+def test_an_agent_whose_context_no_update_rewrites_carries_its_records_over_a_restart(tmp_path, mechanism):
+    states = []
+    for name, stops in (("a", (2, 5, 6)), ("b", ())):
+        agent, pack = _agent(tmp_path / name, mechanism=mechanism)
+        for position, task in enumerate(pack.tasks):
+            if position in stops:
+                agent.store.close()
+                agent, _ = _agent(tmp_path / name, mechanism=mechanism)
+                agent.resume(list(pack.tasks[:position]))
+            agent.solve(task)
+        assert [one.episode.kind for one in agent.store.episodes()] == [EpisodeKind.SOLVE] * 8
+        states.append(mechanism.load(agent.store.current().state))
+    assert len(states[0].records) == 8
+    assert states[0] == states[1]
 
 
 def test_an_agent_that_was_not_resumed_says_so(tmp_path):

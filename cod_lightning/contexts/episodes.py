@@ -1,0 +1,139 @@
+"""Records of past tasks, of which each task is shown those nearest to it that have served best.
+
+Sources: MemRL (arXiv 2601.03192), which filters memories by similarity and then ranks them by a utility learned from the rewards of
+the tasks that used them; Memento (formerly AgentFly, arXiv 2508.16153), a bank of cases with successes and failures;
+MUSE (arXiv 2510.08002), which keeps experience from each task. Differs from all three: similarity is BM25 over words and not
+an embedding, the record is cut out of the episode and not written by a model, and the policy that reads the records is
+trained while retrieval is not (Memento trains a network that selects cases, MUSE a model reflects, MemRL freezes its model).
+Every record that was shown is credited with the whole reward.
+"""
+
+import math
+import random
+from typing import ClassVar, Literal
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cod_lightning.contexts.base import Prepared
+from cod_lightning.contexts.records import Record, RecordContext, check_count
+from cod_lightning.contexts.retrieval import best, similarities
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Episode
+
+_ABOUT = "Records of tasks that you solved here before, chosen for this one and shortened."
+
+
+class EpisodesState(Struct, frozen=True):
+    """Records from the oldest to the newest, and what each is worth."""
+
+    records: tuple[Record, ...] = ()
+    """Never changed in place, so that an index of it can be kept."""
+    worth: tuple[float, ...] = ()
+    """[n] moving average of the rewards of the tasks that were shown the record."""
+    shown: tuple[int, ...] = ()
+    """Indices of the records that the present task was shown."""
+    num_tasks: int = 0
+    """Tasks so far, those whose records are gone included."""
+
+
+class EpisodesContext(RecordContext):
+    """Records of past tasks, retrieved for the task at hand. There are no update episodes, and nothing of it is trained.
+
+    Args:
+        protocol: Wording for language models (natural) or for tiny policies (compact).
+        select: By similarity to the first observation alone; by similarity and then by worth (utility); or at random.
+        most: Records that a task is shown.
+        candidates: With select: utility, the records nearest to the task, of which `most` are shown.
+        utility_weight: With select: utility, weight of worth against similarity, both standardised over the candidates.
+        learning_rate: Of the worth of records: worth += learning_rate * (reward - worth).
+        initial_worth: Of a record that no task was shown.
+        capacity: Most records; beyond it the one of least worth goes, of equal ones the oldest.
+        part_tokens: Tokens, about, that each part of a record (first observation, answers, feedback) keeps.
+
+    Raises:
+        ConfigError: For a value that cannot work, with its key `data.context.*`.
+    """
+
+    State: ClassVar[type[Struct]] = EpisodesState
+
+    def __init__(
+        self,
+        protocol: Literal["natural", "compact"] = "natural",
+        select: Literal["utility", "similarity", "random"] = "utility",
+        most: int = 4,
+        candidates: int = 12,
+        utility_weight: float = 0.5,
+        learning_rate: float = 0.3,
+        initial_worth: float = 0.5,
+        capacity: int = 1000,
+        part_tokens: int = 128,
+    ) -> None:
+        super().__init__(protocol)
+        if select not in ("utility", "similarity", "random"):
+            raise ConfigError("data.context.select", select, "utility, similarity or random", "utility is the default.")
+        check_count("most", most, 1)
+        check_count("candidates", candidates, most)
+        check_count("capacity", capacity, 1, 100_000)
+        check_count("part_tokens", part_tokens, 1)
+        for key, value in (("utility_weight", utility_weight), ("learning_rate", learning_rate)):
+            if not 0 <= value <= 1:
+                raise ConfigError(f"data.context.{key}", value, "in [0, 1]", "Leave it out for the default.")
+        if not math.isfinite(initial_worth):
+            raise ConfigError("data.context.initial_worth", initial_worth, "a finite number", "0.5 is the default.")
+        self.select, self.most, self.candidates, self.utility_weight = select, most, candidates, utility_weight
+        self.learning_rate, self.initial_worth = learning_rate, initial_worth
+        self.capacity, self.part_tokens = capacity, part_tokens
+
+    def empty(self) -> EpisodesState:
+        return EpisodesState()
+
+    def text(self, state: EpisodesState) -> str:
+        """A record a line, with its worth."""
+        return self.listed(state.records, [f"{worth:.2f} " for worth in state.worth])
+
+    def adopt(self, note: str) -> EpisodesState:
+        records = self.noted(note)[: self.capacity]
+        return EpisodesState(records, (self.initial_worth,) * len(records))
+
+    def prepare(self, state: EpisodesState, rules: str, observation: str) -> Prepared:
+        """The rules, and the chosen records from the oldest to the newest."""
+        shown = tuple(sorted(self._chosen(state, observation)))
+        records = [state.records[index] for index in shown]
+        return Prepared(self.wording.inject(rules, records, _ABOUT), replace(state, shown=shown))
+
+    def feedback(self, state: EpisodesState, episode: Episode) -> EpisodesState:
+        """The worth of what was shown moves towards the reward, and the task becomes a record."""
+        reward = episode.reward or 0.0
+        worth = [w + self.learning_rate * (reward - w) if i in state.shown else w for i, w in enumerate(state.worth)]
+        record = self.wording.record(episode, state.num_tasks, self.part_tokens)
+        records, worth = [*state.records, record], [*worth, self.initial_worth]
+        if len(records) > self.capacity:
+            gone = worth.index(min(worth[:-1]))
+            del records[gone], worth[gone]
+        return EpisodesState(tuple(records), tuple(worth), (), state.num_tasks + 1)
+
+    def _chosen(self, state: EpisodesState, observation: str) -> list[int]:
+        """Indices of the records to show."""
+        number = len(state.records)
+        if number <= self.most:
+            return list(range(number))
+        if self.select == "random":
+            return random.Random(derive_seed("random records", observation, number)).sample(range(number), self.most)
+        similar = similarities(state.records, lambda record: record.text, observation)  # pyright: ignore
+        if self.select == "similarity":
+            return best(similar, self.most)
+        near = best(similar, self.candidates)
+        worth = np.array([state.worth[index] for index in near])
+        value = (1 - self.utility_weight) * _standard(similar[near]) + self.utility_weight * _standard(worth)
+        return [
+            near[place] for place in sorted(range(len(near)), key=lambda place: (-value[place], place))[: self.most]
+        ]
+
+
+def _standard(values: np.ndarray) -> np.ndarray:
+    """Values with mean 0 and standard deviation 1; zeros where all are equal."""
+    spread = values.std()
+    return (values - values.mean()) / spread if spread > 1e-6 else np.zeros_like(values)

@@ -1,0 +1,159 @@
+"""Several memories at once, such as skills beside a hint: each has its own state, all are shown, and one update rewrites all."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cod_lightning.contexts.base import (
+    ContextMechanism,
+    ContextUpdate,
+    Intervention,
+    Prepared,
+    TokenView,
+    UpdateDialogue,
+)
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.types import Episode, Message, Role
+
+_BETWEEN = "\n\n\n"
+"""Between the system text and the user's of a part whose update is not the first."""
+
+
+class StackedState(Struct, frozen=True):
+    """The states of the parts, in their order."""
+
+    states: tuple[Any, ...] = ()
+
+
+class StackedContext(ContextMechanism):
+    """Memories side by side.
+
+    A task begins with what the first part makes of the rules, which the second part takes for its rules, and so on. An update is
+    one episode: the parts ask one after the other, its reward is the sum of theirs, and it parsed if all did.
+
+    Args:
+        parts: At least two mechanisms, of which at most one answers within tasks (`on_turn`).
+
+    Raises:
+        ConfigError: For fewer parts, several of one class, or two that answer within tasks.
+    """
+
+    State: ClassVar[type[Struct]] = StackedState
+
+    def __init__(self, parts: list[ContextMechanism]) -> None:
+        names = [type(part).__name__ for part in parts]
+        shown = ", ".join(names) or "empty"
+        if len(parts) < 2:
+            raise ConfigError(
+                "data.context.parts", shown, "at least two mechanisms", "Use the one alone, as data.context."
+            )
+        if len(set(names)) < len(names):
+            raise ConfigError("data.context.parts", shown, "mechanisms of different classes", "Leave one out.")
+        answering = [name for name, part in zip(names, parts, strict=True) if _answers(part)]
+        if len(answering) > 1:
+            expected = f"at most one that answers within tasks, not {' and '.join(answering)}"
+            raise ConfigError("data.context.parts", shown, expected, "Leave one out.")
+        self.parts = tuple(parts)
+        self.updates = any(part.updates for part in parts)
+
+    def empty(self) -> StackedState:
+        return StackedState(tuple(part.empty() for part in self.parts))
+
+    def text(self, state: StackedState) -> str:
+        """What the parts hold, each under the name of its class."""
+        texts = ((type(part).__name__, part.text(one)) for part, one in zip(self.parts, state.states, strict=True))
+        return "\n".join(f"{name}:\n{text}" for name, text in texts if text)
+
+    def adopt(self, note: str) -> StackedState:
+        """The note in every part."""
+        return StackedState(tuple(part.adopt(note) for part in self.parts))
+
+    def prepare(self, state: StackedState, rules: str, observation: str) -> Prepared:
+        """The rules, and what each part shows."""
+        states: list[Any] = []
+        for part, one in zip(self.parts, state.states, strict=True):
+            prepared = part.prepare(one, rules, observation)
+            rules = prepared.system
+            states.append(prepared.state)
+        return Prepared(rules, StackedState(tuple(states)))
+
+    def on_turn(self, state: StackedState, response: str, tokens: TokenView) -> Intervention | None:
+        """What the part says that answers within tasks."""
+        for index, part in enumerate(self.parts):
+            found = part.on_turn(state.states[index], response, tokens)
+            if found is not None:
+                return replace(found, state=self._with(state, index, found.state))
+        return None
+
+    def feedback(self, state: StackedState, episode: Episode) -> StackedState:
+        return StackedState(
+            tuple(part.feedback(one, episode) for part, one in zip(self.parts, state.states, strict=True))
+        )
+
+    def update(self, state: StackedState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
+        """The parts' own dialogues in turn; a later one opens with a user message that holds both its opening messages."""
+        reward, parsed, reasons, opened = 0.0, True, list[str](), False
+        for index, part in enumerate(self.parts):
+            if not part.updates:
+                continue
+            one = state.states[index]
+            asking = part.update(one, rules, replace(episode, context_before=part.text(one)), tokens)
+            opening = next(asking)
+            answer = yield _BETWEEN.join(message.content for message in opening) if opened else opening  # pyright: ignore
+            opened = True
+            while True:
+                try:
+                    further = asking.send(answer)
+                except StopIteration as ended:
+                    found: ContextUpdate = ended.value
+                    break
+                answer = yield further
+            state = self._with(state, index, found.state)
+            reward, parsed = reward + found.reward, parsed and found.parsed
+            reasons += [f"{type(part).__name__}: {found.reason}"] if found.reason else []
+        return ContextUpdate(state=state, reward=reward, parsed=parsed, reason="; ".join(reasons))
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return any(part.asks(messages) for part in self.parts)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        """The answer of the part that asked last; what is shown to it is found in its own opening."""
+        for place in range(len(messages) - 1, 1, -1):
+            system, _, user = messages[place].content.partition(_BETWEEN)
+            opening = (Message(Role.SYSTEM, system), Message(Role.USER, user))
+            if messages[place].role is Role.USER and (part := self._asking(opening)) is not None:
+                return part.write(note, opening)
+        part = self._asking(messages)
+        assert part is not None, "no part asks for anything"
+        return part.write(note, messages)
+
+    def words(self) -> tuple[str, ...]:
+        """The words of all parts, each once."""
+        return tuple(dict.fromkeys(word for part in self.parts for word in part.words()))
+
+    def dump(self, state: StackedState) -> str:
+        """Each part's own dump, so that each checks its name and version."""
+        kept = [part.dump(one) for part, one in zip(self.parts, state.states, strict=True)]
+        return super().dump(StackedState(tuple(kept)))
+
+    def load(self, text: str) -> StackedState:
+        kept = super().load(text).states
+        if len(kept) != len(self.parts):
+            raise DataError(
+                f"a context's state has {len(kept)} parts; data.context.parts has {len(self.parts)}. Use the parts that wrote it."
+            )
+        return StackedState(tuple(part.load(str(one)) for part, one in zip(self.parts, kept, strict=True)))
+
+    def _asking(self, messages: Sequence[Message]) -> ContextMechanism | None:
+        return next((part for part in self.parts if part.asks(messages)), None)
+
+    @staticmethod
+    def _with(state: StackedState, index: int, one: Any) -> StackedState:
+        """The state with one part's in place of the old."""
+        return StackedState((*state.states[:index], one, *state.states[index + 1 :]))
+
+
+def _answers(part: ContextMechanism) -> bool:
+    return type(part).on_turn is not ContextMechanism.on_turn

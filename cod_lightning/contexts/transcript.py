@@ -1,0 +1,71 @@
+"""Everything so far, unedited, until a budget is full; then the oldest task goes first.
+
+The naive baseline of Continual Learning Bench (arXiv 2606.05661), where a model that sees its whole history gained more from
+experience than memory systems did. Differs: a policy may be trained with it, a task is dropped whole, and the budget is estimated,
+since no tokenizer is at hand after a task: four letters a token in natural text, a word a token in the compact protocol.
+"""
+
+from typing import ClassVar, Literal
+
+from msgspec import Struct
+
+from cod_lightning.contexts.base import Prepared
+from cod_lightning.contexts.records import Record, RecordContext, check_count
+from cod_lightning.types import Episode
+
+_ABOUT = "All that you were shown and answered in earlier tasks here, as far as there is room."
+
+
+class TranscriptState(Struct, frozen=True):
+    """Tasks from the oldest to the newest, each whole."""
+
+    records: tuple[Record, ...] = ()
+    num_tasks: int = 0
+    """Tasks so far, those that are gone included."""
+
+
+class TranscriptContext(RecordContext):
+    """The whole history, as far as a budget goes. There are no update episodes.
+
+    Args:
+        protocol: Wording for language models (natural) or for tiny policies (compact).
+        budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept.
+
+    Raises:
+        ConfigError: For a value that cannot work, with its key `data.context.*`.
+    """
+
+    State: ClassVar[type[Struct]] = TranscriptState
+
+    def __init__(self, protocol: Literal["natural", "compact"] = "natural", budget: int = 8192) -> None:
+        super().__init__(protocol)
+        check_count("budget", budget, 1)
+        self.budget = budget
+
+    def empty(self) -> TranscriptState:
+        return TranscriptState()
+
+    def text(self, state: TranscriptState) -> str:
+        """A task a line."""
+        return self.listed(state.records)
+
+    def adopt(self, note: str) -> TranscriptState:
+        return TranscriptState(self._fitting(self.noted(note)))
+
+    def prepare(self, state: TranscriptState, rules: str, observation: str) -> Prepared:
+        """The rules, and the history."""
+        return Prepared(self.wording.inject(rules, state.records, _ABOUT), state)
+
+    def feedback(self, state: TranscriptState, episode: Episode) -> TranscriptState:
+        record = self.wording.record(episode, state.num_tasks, None)
+        return TranscriptState(self._fitting((*state.records, record)), state.num_tasks + 1)
+
+    def _fitting(self, records: tuple[Record, ...]) -> tuple[Record, ...]:
+        """The newest records that fit into the budget together."""
+        total, first = 0, len(records)
+        while first:
+            total += self.wording.size(self.wording.shown(records[first - 1]))
+            if total > self.budget:
+                break
+            first -= 1
+        return records[first:]

@@ -1,0 +1,214 @@
+"""Doors: many doors, each opened by one of four keys, the same for a whole pack; a task asks for one door and two tries to open it.
+
+A world for memories. How many facts there are to keep is a parameter, and a task needs one of them, so that a context that is
+rewritten whole has to carry more than it needs, while one that is retrieved for the task has not. An open door may show other
+doors and their keys (`glimpses`), so that facts come faster than tasks can use them.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.checks import check_choice, check_in, check_turns
+from cod_lightning.envs.doors.wording import KEYS, CompactDoors, DoorWording, Facts, NaturalDoors
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Play, Teacher
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Message, Pack, Role, Split, Task
+
+_MOST_DRAWS = 1000
+_MOST_DOORS = 256
+_MOST_DEMONSTRATED = 12
+_OPENING = 4
+"""Doors asked for first, which decide the split with the keys, however many tasks a pack has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorTask(Unchanging):
+    """A door to open, and what there is to find out."""
+
+    door: int
+    keys: tuple[str, ...]
+    """Of doors 1, 2, ..."""
+    glimpsed: tuple[int, ...] = ()
+    """Other doors that are seen open once the task is over."""
+
+
+@dataclass(frozen=True)
+class DoorPlay(Play[Facts]):
+    """Takes the key that is known, else one that was not tried."""
+
+    wording: DoorWording
+    dials: TeacherDials
+
+    @property
+    def nothing(self) -> Facts:
+        return {}
+
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        return self.wording.respond(self._asked(messages)[0], rng.choice(KEYS))
+
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> Facts:
+        said = [m.content for m in messages[2:] if m.role is Role.USER]
+        return self.wording.parse("\n".join([messages[0].content, *said] if trust_context else said))
+
+    def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
+        door, tried = self._asked(messages)
+        key = known.get(door)
+        untried = [one for one in KEYS if one not in tried]
+        return self.wording.respond(door, key if key in untried else rng.choice(untried))
+
+    def recorded(self, messages: Sequence[Message]) -> Facts:
+        return self.wording.parse("\n".join(message.content for message in messages))
+
+    def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
+        """Each fact kept with that probability, else with any key; doors without a fact stay without one."""
+        return {door: key if rng.random() < accuracy else rng.choice(KEYS) for door, key in facts.items()}
+
+    def junk(self, rng: random.Random) -> Facts:
+        return {door: rng.choice(KEYS) for door in self.some(rng)}
+
+    def write(self, facts: Facts, messages: Sequence[Message] = ()) -> str:
+        return self.wording.write(facts)
+
+    def _asked(self, messages: Sequence[Message]) -> tuple[int, tuple[str, ...]]:
+        """The door of the task, and the keys that did not open it."""
+        seen = [self.wording.seen(m.content) for m in messages[1:] if m.role is Role.USER]
+        return seen[0][0], tuple(key for _, tried in seen for key in tried)
+
+    def some(self, rng: random.Random) -> list[int]:
+        """Half of the doors or more, but no more than a dozen."""
+        doors = range(1, self.wording.num_doors + 1)
+        most = min(_MOST_DEMONSTRATED, len(doors))
+        return rng.sample(doors, rng.randint(most // 2, most))
+
+
+class DoorTeacher(Teacher[Facts]):
+    """A teacher whose contexts are about some of the doors, since a task is preceded by a few."""
+
+    def earlier(self, rng: random.Random) -> Facts:
+        assert isinstance(self.play, DoorPlay)
+        return {door: self.truth[door] for door in self.play.some(rng)}
+
+
+class Doors(TaskWorld[DoorTask]):
+    """Open the door that is asked for.
+
+    A world is the keys of all doors together with the first four doors asked for, and belongs to one split.
+
+    Args:
+        num_doors: Facts that there are to find out.
+        glimpses: Other doors whose keys are shown at the end of each task.
+        max_turns: Tries per task, at most 4.
+        protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
+        teacher: How good the demonstrations of the warm start are.
+    """
+
+    task_type = DoorTask
+    late = "miss"
+
+    def __init__(
+        self,
+        num_doors: int = 16,
+        glimpses: int = 0,
+        max_turns: int = 2,
+        protocol: Literal["natural", "compact"] = "natural",
+        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+    ) -> None:
+        check_in("data.env.num_doors", num_doors, 2, _MOST_DOORS, "16 is the default.")
+        check_in("data.env.glimpses", glimpses, 0, num_doors - 1, "0 is the default.")
+        check_turns(max_turns, "2 is the default.")
+        check_in("data.env.max_turns", max_turns, 1, len(KEYS), "There are four keys; 2 is the default.")
+        check_choice("data.env.protocol", protocol, ("natural", "compact"))
+        self.num_doors, self.glimpses, self.max_turns = num_doors, glimpses, max_turns
+        self.protocol, self.teacher = protocol, teacher
+        self.name = f"doors-{num_doors}" + (f"-{glimpses}" if glimpses else "")
+        self.wording = NaturalDoors(num_doors) if protocol == "natural" else CompactDoors(num_doors)
+        self._start(DoorTask(door=1, keys=KEYS[:1] * num_doors))
+
+    @property
+    def rules(self) -> str:
+        return self.wording.rules(self.max_turns)
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """The keys of all doors, and N doors to open; the keys and the first four doors together belong to one split."""
+        rng = random.Random(derive_seed("doors pack", self.num_doors, str(split), seed, index))
+        for _ in range(_MOST_DRAWS):
+            keys = tuple(rng.choices(KEYS, k=self.num_doors))
+            doors = rng.choices(range(1, self.num_doors + 1), k=_OPENING)
+            if split_of_text(" ".join([*keys, "|", *map(str, doors)])) is split:
+                break
+        else:
+            remedy = f"None was found in {_MOST_DRAWS} draws."
+            raise ConfigError("data.env", self.name, f"a pack of the split {split}", remedy)
+        doors = [*doors, *rng.choices(range(1, self.num_doors + 1), k=max(0, num_tasks - _OPENING))][:num_tasks]
+        world_seed = derive_seed("doors world", *keys)
+        tasks = tuple(
+            Task(
+                id=str(n),
+                seed=(task_seed := derive_seed(world_seed, n)),
+                spec=DoorTask(door=door, keys=keys, glimpsed=self._glimpsed(door, task_seed)),
+                repeat=door in doors[:n],
+            )
+            for n, door in enumerate(doors)
+        )
+        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+
+    def step(self, action: str) -> Stepped:
+        assert not self._outcome, "the task is over; call reset()"
+        key, complaint = self.wording.key_of(action)
+        if not key:
+            return self._end("malformed", complaint)
+        self._tried = (*self._tried, key)
+        if key == self._task.keys[self._task.door - 1]:
+            return self._end("win")
+        if len(self._tried) == self.max_turns:
+            return self._end("miss")
+        return self._observed(), 0.0, False, False, {}
+
+    def render(self) -> str:
+        return f"open door {self._task.door}; tried {', '.join(self._tried) or 'nothing'}"
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Another key for every door from task `at` on; the doors asked for stay."""
+        rng = random.Random(derive_seed("doors change", pack.id, seed))
+        old = self._spec(pack.tasks[0]).keys
+        return self._with(pack, at, keys=tuple(rng.choice([key for key in KEYS if key != was]) for was in old))
+
+    def demonstrator(self, pack: Pack) -> DoorTeacher:
+        return DoorTeacher(*self._play(pack, teaches=True), self.teacher)
+
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[DoorPlay, Facts]:
+        keys = self._spec(pack.tasks[0]).keys
+        dials = self.teacher if teaches else TeacherDials()
+        return DoorPlay(self.wording, dials), dict(enumerate(keys, start=1))
+
+    def _drawn(self, seed: int) -> DoorTask:
+        rng = random.Random(seed)
+        door = rng.randint(1, self.num_doors)
+        keys = tuple(rng.choices(KEYS, k=self.num_doors))
+        return DoorTask(door=door, keys=keys, glimpsed=self._glimpsed(door, seed))
+
+    def _glimpsed(self, door: int, seed: int) -> tuple[int, ...]:
+        others = [other for other in range(1, self.num_doors + 1) if other != door]
+        return tuple(sorted(random.Random(derive_seed(seed, "glimpses")).sample(others, self.glimpses)))
+
+    def _start(self, task: DoorTask) -> None:
+        self._task, self._outcome, self._tried = task, "", ()
+
+    def _observed(self) -> str:
+        return self.wording.observation(self._task.door, self._tried, self.max_turns)
+
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
+        self._outcome = outcome
+        task = self._task
+        glimpsed = {door: task.keys[door - 1] for door in task.glimpsed} if outcome != "malformed" else {}
+        opens = task.keys[task.door - 1]
+        words = self.wording.feedback(outcome, task.door, self._tried, opens, glimpsed, complaint)
+        return self._ended(words, 1.0 if outcome == "win" else 0.0)

@@ -1,0 +1,113 @@
+"""Several memories at once: all are shown, each is asked in turn, and each keeps its own state."""
+
+import pytest
+
+from cod_lightning.contexts import (
+    EpisodesContext,
+    HintContext,
+    NotebookContext,
+    SkillsContext,
+    StackedContext,
+    TranscriptContext,
+)
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conformance_context import check_context
+from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import EpisodeKind, Split
+from tests.asked import answered, shown
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+
+
+def stacks(protocol):
+    hint = HintContext(protocol, response_limit=None)
+    return {
+        "hint and skills": StackedContext([hint, SkillsContext(protocol)]),
+        "skills and hint": StackedContext([SkillsContext(protocol), hint]),
+        "notebook and hint": StackedContext([NotebookContext(protocol), hint]),
+        "episodes, hint and notebook": StackedContext([EpisodesContext(protocol), hint, NotebookContext(protocol)]),
+        "records alone": StackedContext([EpisodesContext(protocol), TranscriptContext(protocol)]),
+    }
+
+
+STACKS = pytest.mark.parametrize("name", stacks("natural"))
+
+
+@PROTOCOLS
+@STACKS
+def test_scripted_play_goes_by_all_of_them_and_no_update_is_refused(name, protocol):
+    env, context = Levers(protocol=protocol), stacks(protocol)[name]
+    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=4) for i in range(25)]
+    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context))
+    row = summarise(ConditionKind.SCRIPTED, lives)
+    assert (row.num_failed, row.num_malformed) == (0, 0)
+    assert row.success[-1].mean > 0.9
+    for life in lives:
+        assert len(life.updates) == (3 if context.updates else 0)
+        assert all(update.success and not update.feedback for update in life.updates)
+        asking = sum(part.updates for part in context.parts)
+        assert {len(update.turns) for update in life.updates} <= {asking}
+
+
+@PROTOCOLS
+@STACKS
+def test_it_keeps_the_contract(name, protocol):
+    assert [verdict.broken for verdict in check_context(stacks(protocol)[name])] == [()] * 5
+
+
+def test_a_task_is_shown_every_part_in_their_order():
+    context = StackedContext([HintContext(response_limit=None), NotebookContext(response_limit=None)])
+    text = shown(context, "RULES", "one fact")
+    assert text.startswith("RULES")
+    assert text.index("Hints from earlier tasks") < text.index("Your notebook")
+    assert text.count("one fact") == 2
+
+
+def test_what_one_part_cannot_read_is_named_with_the_part_and_the_other_holds():
+    context = StackedContext([HintContext(penalty=0.2), NotebookContext(penalty=0.3)])
+    good = HintContext().write("new hint", ())
+    found = answered(context, [good, "no block"], state=context.adopt("old"))
+    assert (found.parsed, found.reward) == (False, -0.3)
+    assert found.reason.startswith("NotebookContext: ")
+    assert context.text(found.state) == "HintContext:\nnew hint\nNotebookContext:\n1. old"
+
+
+def test_each_part_s_store_is_checked_by_the_part_itself():
+    context = StackedContext([HintContext(), NotebookContext()])
+    kept = context.dump(context.adopt("a fact"))
+    assert context.load(kept) == context.adopt("a fact")
+    with pytest.raises(DataError, match=r"is of HintContext version 1; data\.context is NotebookContext version 1"):
+        StackedContext([NotebookContext(), HintContext()]).load(kept)
+    with pytest.raises(DataError, match=r"has 2 parts; data\.context\.parts has 3"):
+        StackedContext([HintContext(), NotebookContext(), EpisodesContext()]).load(kept)
+    with pytest.raises(DataError, match="is of StackedContext version 1"):
+        HintContext().load(kept)
+
+
+def test_a_choice_of_a_skill_passes_through_and_its_state_is_the_part_s():
+    env, context = Levers(max_turns=1), StackedContext([HintContext(), SkillsContext()])
+    pack = env.sample_pack(split=Split.TEST, index=1, num_tasks=4)
+    sampler = scripted_sampler(env.reference(Reference.ORACLE, pack), context)
+    (group,) = run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=sampler))
+    solves = [one for one in group.lifecycles[0].episodes if one.kind is EpisodeKind.SOLVE]
+    assert [solve.reward for solve in solves] == [1.0] * 4
+    assert sum(skill.uses for skill in solves[-1].state_after.states[1].skills) == 3
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([], "parts is empty; expected at least two"),
+        ([HintContext()], "parts is HintContext; expected at least two"),
+        ([HintContext(), HintContext()], "expected mechanisms of different classes"),
+        ([SkillsContext(), type("Other", (SkillsContext,), {})()], "at most one that answers within tasks"),
+    ],
+)
+def test_stacks_that_cannot_work_are_named(parts, message):
+    with pytest.raises(ConfigError, match=message):
+        StackedContext(parts)
