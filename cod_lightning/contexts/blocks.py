@@ -8,7 +8,7 @@ from cod_lightning.contexts.base import TokenView
 
 
 def lines_between(response: str, start: str, end: str) -> tuple[list[str], str]:
-    """(lines between the marks, "") or ([], which rule was broken): each mark occurs once and in order, with nothing after the second.
+    """(lines between the marks, "") or ([], which rule was broken): each mark occurs once, in order, with nothing after the second.
 
     >>> lines_between("Well. <<\\n keep\\n>>", "<<", ">>")
     (['keep'], '')

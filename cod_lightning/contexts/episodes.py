@@ -128,7 +128,9 @@ class EpisodesContext(RecordContext):
         near = best(similar, self.candidates)
         worth = np.array([state.worth[index] for index in near])
         value = (1 - self.utility_weight) * _standard(similar[near]) + self.utility_weight * _standard(worth)
-        return [near[place] for place in sorted(range(len(near)), key=lambda place: (-value[place], place))[: self.most]]
+        return [
+            near[place] for place in sorted(range(len(near)), key=lambda place: (-value[place], place))[: self.most]
+        ]
 
 
 def _standard(values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What mechanisms share that keep records of past tasks: the records are made from the episodes, and nothing is asked of the policy."""
+"""What mechanisms share that keep records of past tasks, which are made from the episodes: nothing is asked of the policy."""
 
 import re
 from abc import abstractmethod

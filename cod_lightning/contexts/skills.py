@@ -1,8 +1,8 @@
-"""A library of skills: named procedures with a clause that says when they apply, of which the policy chooses one when a task begins.
+"""A library of skills: named procedures with a clause that says when they apply; the policy chooses one when a task begins.
 
-Sources: SAGE (arXiv 2512.17102), where skills written in earlier tasks of a chain are offered in later ones and training rewards their
-later use; ReMe (arXiv 2512.10696), a pool of procedures that is refined, and loses what is used often and helps seldom.
-Differs: skills are text and not code; what a later use earns reaches the update that wrote the skill by the returns of the lifecycle
+Sources: SAGE (arXiv 2512.17102), where skills written in earlier tasks of a chain are offered in later ones and training rewards
+their later use; ReMe (arXiv 2512.10696), a pool of procedures that is refined, and loses what is used often and helps seldom.
+Differs: skills are text and not code; what a later use earns reaches the update that wrote the skill by the returns
 (`credit=episode`), with no reward of its own for it; the choice is a turn of the policy, trained with the task that it begins;
 and a skill that was revised starts its record anew.
 """
@@ -15,7 +15,14 @@ from typing import ClassVar, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Intervention, Prepared, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import (
+    ContextMechanism,
+    ContextUpdate,
+    Intervention,
+    Prepared,
+    TokenView,
+    UpdateDialogue,
+)
 from cod_lightning.contexts.blocks import faults
 from cod_lightning.contexts.records import check_count
 from cod_lightning.contexts.retrieval import words_of
@@ -158,8 +165,8 @@ class SkillsContext(ContextMechanism):
         return self.wording.asks(messages[0].content) or bool(self.wording.offered(messages))
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
-        """In an update, operations that make the library the note's parts. At a choice, the skill whose clause shares most words with
-        the task."""
+        """In an update, operations that make the library the note's parts; at a choice, the skill whose clause shares most words
+        with the task."""
         if offered := self.wording.offered(messages):
             task = set(words_of(messages[1].content))
             shared = {name: len(task & set(words_of(when))) for name, when in offered.items()}

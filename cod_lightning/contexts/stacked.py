@@ -1,4 +1,4 @@
-"""Several memories at once, such as skills beside a hint: each has its own state, all are shown, and one dialogue rewrites them in turn."""
+"""Several memories at once, such as skills beside a hint: each has its own state, all are shown, and one update rewrites all."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -6,7 +6,14 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Intervention, Prepared, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import (
+    ContextMechanism,
+    ContextUpdate,
+    Intervention,
+    Prepared,
+    TokenView,
+    UpdateDialogue,
+)
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.types import Episode, Message, Role
 
@@ -23,8 +30,8 @@ class StackedState(Struct, frozen=True):
 class StackedContext(ContextMechanism):
     """Memories side by side.
 
-    A task begins with what the first part makes of the rules, which the second part takes for its rules, and so on. An update is one
-    episode: the parts ask one after the other, its reward is the sum of theirs, and it parsed if all did.
+    A task begins with what the first part makes of the rules, which the second part takes for its rules, and so on. An update is
+    one episode: the parts ask one after the other, its reward is the sum of theirs, and it parsed if all did.
 
     Args:
         parts: At least two mechanisms, of which at most one answers within tasks (`on_turn`).
@@ -39,7 +46,9 @@ class StackedContext(ContextMechanism):
         names = [type(part).__name__ for part in parts]
         shown = ", ".join(names) or "empty"
         if len(parts) < 2:
-            raise ConfigError("data.context.parts", shown, "at least two mechanisms", "Use the one alone, as data.context.")
+            raise ConfigError(
+                "data.context.parts", shown, "at least two mechanisms", "Use the one alone, as data.context."
+            )
         if len(set(names)) < len(names):
             raise ConfigError("data.context.parts", shown, "mechanisms of different classes", "Leave one out.")
         answering = [name for name, part in zip(names, parts, strict=True) if _answers(part)]

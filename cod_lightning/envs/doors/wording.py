@@ -30,7 +30,9 @@ class DoorWording(Unchanging, WorldWording):
         """What is seen before a try."""
 
     @abstractmethod
-    def feedback(self, outcome: str, door: int, tried: Sequence[str], opens: str, glimpsed: Facts, complaint: str) -> str:
+    def feedback(
+        self, outcome: str, door: int, tried: Sequence[str], opens: str, glimpsed: Facts, complaint: str
+    ) -> str:
         """Words after the task; outcome is win, miss or malformed. Other doors that were seen open are named with their keys."""
 
     @abstractmethod
@@ -76,7 +78,9 @@ class CompactDoors(DoorWording):
     def observation(self, door: int, tried: Sequence[str], max_turns: int) -> str:
         return " ".join([f"open={door}", *(f"not={key}" for key in tried[-1:])])
 
-    def feedback(self, outcome: str, door: int, tried: Sequence[str], opens: str, glimpsed: Facts, complaint: str) -> str:
+    def feedback(
+        self, outcome: str, door: int, tried: Sequence[str], opens: str, glimpsed: Facts, complaint: str
+    ) -> str:
         own = {door: opens} if outcome == "win" else {}
         return " ".join([outcome, *(f"{number}={key}" for number, key in {**own, **glimpsed}.items())])
 
@@ -96,7 +100,17 @@ class CompactDoors(DoorWording):
         facts = (f"{door}={key}" for door in doors for key in KEYS)
         answers = (f"<answer>Key_{key}</answer>" for key in KEYS)
         tried = (f"not={key}" for key in KEYS)
-        return ("doors", *(f"open={door}" for door in doors), *tried, *facts, *answers, "nothing", "win", "miss", "malformed")
+        return (
+            "doors",
+            *(f"open={door}" for door in doors),
+            *tried,
+            *facts,
+            *answers,
+            "nothing",
+            "win",
+            "miss",
+            "malformed",
+        )
 
 
 class NaturalDoors(DoorWording):
@@ -106,8 +120,8 @@ class NaturalDoors(DoorWording):
 
     def rules(self, max_turns: int) -> str:
         return (
-            f"A house has {self.num_doors} doors, 1 to {self.num_doors}, and four keys: {', '.join(KEYS)}. Each door opens with one of "
-            "the keys; which one is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
+            f"A house has {self.num_doors} doors, 1 to {self.num_doors}, and four keys: {', '.join(KEYS)}. Each door opens with one "
+            "of the keys; which one is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
             f"You are asked to open one door and have {max_turns} tries: a reward if it opens, 0 if not.\n\n"
             "Answer with brief reasoning, then exactly one action in this form:\n<answer>Key COLOUR</answer>"
         )
@@ -116,13 +130,15 @@ class NaturalDoors(DoorWording):
         last = f" The {tried[-1]} key does not open it." if tried else ""
         return f"Try {len(tried) + 1} of {max_turns}.{last}\nThe door to open is number {door}. Which key do you try?"
 
-    def feedback(self, outcome: str, door: int, tried: Sequence[str], opens: str, glimpsed: Facts, complaint: str) -> str:
+    def feedback(
+        self, outcome: str, door: int, tried: Sequence[str], opens: str, glimpsed: Facts, complaint: str
+    ) -> str:
         others = "".join(f" Door {number} opens with the {key} key." for number, key in glimpsed.items())
         if outcome == "malformed":
             names = ", ".join(KEYS)
             return (
-                f"Your answer could not be read: {complaint}. Expected one <answer>Key COLOUR</answer> with a colour of {names}. The "
-                "task is over."
+                f"Your answer could not be read: {complaint}. Expected one <answer>Key COLOUR</answer> with a colour of {names}. "
+                "The task is over."
             )
         if outcome == "win":
             return f"Door {door} opens with the {opens} key. Well done.{others}"
