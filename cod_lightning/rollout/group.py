@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +42,22 @@ async def run_group(
     """K lifecycles of one pack; all begin with the same first prompt and differ by their sampling noise."""
     started = (run_lifecycle(pack, k, setting, contexts=contexts, branching=branching) for k in range(num_siblings))
     return Group(pack=pack, lifecycles=tuple(await asyncio.gather(*started)))
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """`asyncio.run`, which a signal ends without a word: tasks that waited for the one that got it pass it on, one by one."""
+    with asyncio.Runner() as runner:
+        try:
+            runner.run(main)
+        except (Stopped, KeyboardInterrupt):
+            loop = runner.get_loop()
+            loop.set_exception_handler(lambda loop, context: None)
+            while tasks := asyncio.all_tasks(loop):
+                for task in tasks:
+                    task.cancel()
+                with contextlib.suppress(Stopped, KeyboardInterrupt):
+                    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            raise
 
 
 def _unless_stopped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -85,7 +101,7 @@ def run_groups(
             collected_by_growth(),
             contextlib.chdir(os.getcwd()),
         ):  # a world that goes elsewhere takes no file of the run along
-            asyncio.run(run_all())
+            _run(run_all())
     finally:
         setting.monitor.end()
     return groups

@@ -1,13 +1,16 @@
 """Cycles that a world leaves behind are collected during a rollout, and nothing is looked for where none are."""
 
+import asyncio
 import gc
 import os
+import signal
 import time
 
 import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import Stopped
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
@@ -109,3 +112,35 @@ def test_a_world_that_goes_elsewhere_takes_no_file_of_the_run_along(tmp_path, mo
         Setting(env=world, mechanism=mechanism, sampler=sampler),
     )
     assert os.getcwd() == str(tmp_path)
+
+
+class WaitingEngine(FunctionEngine):
+    async def generate(self, request):
+        await asyncio.sleep(0.001)
+        return await super().generate(request)
+
+
+class SignalledLevers(Levers):
+    """A signal comes during the twentieth pull of all."""
+
+    pulls = 0
+
+    def step(self, action):
+        SignalledLevers.pulls += 1
+        if SignalledLevers.pulls == 20:
+            raise Stopped(signal.SIGINT)
+        return super().step(action)
+
+
+def test_a_signal_within_a_lifecycle_ends_a_rollout_without_a_word(caplog, capsys):
+    world, mechanism = SignalledLevers(protocol="compact"), HintContext(protocol="compact")
+    chat = Chat(TinyPolicy().tokenizer(world.words() + mechanism.words()))
+    word = chat.encode(world.words()[0])[0]
+    engine = WaitingEngine(lambda request: (word, chat.end_of_turn))
+    sampler = Sampler(engine=engine, chat=chat, window=400, max_new_tokens=4)
+    packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=3) for i in range(4)]
+    with pytest.raises(Stopped):
+        run_groups(packs, 4, Setting(env=world, mechanism=mechanism, sampler=sampler))
+    gc.collect()
+    assert not caplog.records
+    assert not capsys.readouterr().err
