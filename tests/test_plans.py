@@ -53,12 +53,16 @@ def test_an_update_follows_every_nth_task_but_the_last_and_shorter_packs_agree(n
         (((SOLVE, 0), (SOLVE, 0), (SOLVE, 1)), "one solve episode for each"),
         (((SOLVE, 0), (UPDATE, 0), (UPDATE, 0), (SOLVE, 1)), "no episode twice"),
         (((UPDATE, 0), (SOLVE, 0), (SOLVE, 1)), "update 0 between solve 0 and the next solve"),
+        (((SOLVE, 0), (SOLVE, 1), (UPDATE, 0), (SOLVE, 2)), "update 0 between solve 0 and the next solve"),
         (((SOLVE, 0), (UPDATE, 1), (SOLVE, 1)), "update 1 between solve 1 and the next solve"),
     ],
 )
 def test_an_order_that_makes_no_lifecycle_is_refused_with_key_value_and_remedy(episodes, expected):
-    with pytest.raises(ConfigError, match=f"data.plan is Made for 2 tasks .*; expected {expected}") as refused:
-        planned(Made(episodes), 2)
+    num_tasks = 1 + max(1, *(position for _, position in episodes))
+    with pytest.raises(
+        ConfigError, match=f"data.plan is Made for {num_tasks} tasks .*; expected {expected}"
+    ) as refused:
+        planned(Made(episodes), num_tasks)
     assert "\n" not in str(refused.value)
     assert refused.value.remedy
 

@@ -5,6 +5,7 @@ episode = agent.solve(task)
 """
 
 import asyncio
+import copy
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -12,12 +13,13 @@ from typing import Any
 
 from msgspec import structs
 
+from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.deployment.store import ContextStore, StoredEpisode
 from cod_lightning.errors import DataError
 from cod_lightning.plans import PlannedEpisode, planned
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason, Task
 
 
 class Agent:
@@ -116,17 +118,28 @@ class Agent:
         """Repeat to the environment the responses that it got; it is deterministic, so it answers the same, or is another one."""
         if episode.status is EpisodeStatus.FAILED:
             return
-        env, liveness = self.setting.env, self.setting.sampler.liveness
+        env, liveness = self.life.env, self.setting.sampler.liveness
+        assert env is not None, "an agent lives in one environment"
+        hooked = type(self.setting.mechanism).on_turn is not ContextMechanism.on_turn
         identity = f"replay of task {episode.position}"
         liveness.at(identity, "world")
+        seen = [*(turn.observation for turn in episode.turns), episode.feedback]
         shown = [env.reset(options={"task": task})[0]]
-        for turn in episode.turns:
+        for turn, answer in zip(episode.turns, seen[1:], strict=True):
             if turn.observation != shown[-1]:
                 break
+            if turn.stop is StopReason.WINDOW:  # which the environment did not see
+                shown.append(answer)
+                break
             liveness.at(identity, "world")
-            shown.append(env.step(turn.response)[0])
+            tried = copy.deepcopy(env) if hooked else env
+            shown.append(tried.step(turn.response)[0])
+            if hooked and shown[-1] != answer and turn is not episode.turns[-1]:
+                shown[-1] = answer  # the mechanism replied in its place, which left it as it was
+            else:
+                env = self.life.env = tried
         liveness.over(identity)
-        if shown != [*(turn.observation for turn in episode.turns), episode.feedback]:
+        if shown != seen:
             raise DataError(
                 f"task {episode.position} in {self.store.path} was played in another world than this one: at turn "
                 f"{len(shown) - 1} it says something else. Use the parameters and the version of then, or a new --state."

@@ -234,3 +234,10 @@ def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
     ]
     assert set(" ".join(said).split()) - set(context.words()) == {"goal", "1=up", "2=red"}
     assert NotebookContext("natural").words() == ()
+
+
+@PROTOCOLS
+def test_what_replaces_an_entry_counts_in_its_place(protocol):
+    said = block(protocol, spelled(protocol, "replace", 1, "d e f"))
+    found = answered(NotebookContext(protocol, budget=4), said, state=state("a b c", "x"))
+    assert texts(found) == [(1, "d e f"), (2, "x")]

@@ -4,10 +4,12 @@ import os
 import random
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
 from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.contexts.base import Intervention, Prepared, TextState
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
@@ -18,7 +20,7 @@ from cod_lightning.evaluation.references import play_reference, scripted_sampler
 from cod_lightning.plans import UpdateEvery
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Message, Role, Split
 
 MECHANISM = HintContext(response_limit=None)
 
@@ -159,6 +161,71 @@ def test_the_state_of_another_mechanism_is_refused_with_the_remedy_and_nothing_i
     with pytest.raises(DataError, match=r"HintContext version 1; data\.context is NotebookContext version 1\. Use"):
         other.solve(pack.tasks[1])
     assert len(other.store.episodes()) == 2
+
+
+class Doubting(HintContext):
+    """Answers every first response of a task itself, with what the task began with."""
+
+    def prepare(self, state, rules, observation):
+        system = super().prepare(state, rules, observation).system
+        return Prepared(system, TextState(f"{state.text}|Look again.\n{observation}"))
+
+    def on_turn(self, state, response, tokens):
+        text, _, again = state.text.partition("|")
+        return Intervention(TextState(text), again) if again else None
+
+
+def test_a_state_that_only_a_reward_changed_is_stored_too(tmp_path):
+    class Used(HintContext):
+        def feedback(self, state, episode):
+            return TextState(f"{state.text}+")
+
+    agent, pack = _agent(tmp_path, mechanism=Used(response_limit=None), plan=UpdateEvery(every=9))
+    for task in pack.tasks[:3]:
+        agent.solve(task)
+    assert [v.text for v in agent.store.versions()] == ["", "+", "++", "+++"]
+    assert agent.store.episodes()[2].episode.context_before == "++"
+
+
+def test_turns_that_the_mechanism_answered_are_not_repeated_to_the_environment(tmp_path):
+    mechanism = Doubting(response_limit=None)
+    agent, pack = _agent(tmp_path, GridNavigation(world_memory=True), num_tasks=3, mechanism=mechanism)
+    for task in pack.tasks[:2]:
+        agent.solve(task)
+    assert any(turn.observation.startswith("Look again.") for s in agent.store.episodes() for turn in s.episode.turns)
+    again, _ = _agent(tmp_path, GridNavigation(world_memory=True), num_tasks=3, mechanism=mechanism)
+    again.resume(list(pack.tasks[:2]))
+    last = {"task": pack.tasks[2]}
+    assert again.life.env.reset(options=last) == agent.life.env.reset(options=last)
+    other, _ = _agent(tmp_path, GridNavigation(world_memory=False), num_tasks=3, mechanism=mechanism)
+    with pytest.raises(DataError, match="another world"):
+        other.resume(list(pack.tasks[:2]))
+
+
+def test_a_task_that_ended_with_a_full_window_is_repeated_as_far_as_the_environment_saw_it(tmp_path):
+    agent, pack = _agent(tmp_path)
+    sampler = agent.setting.sampler
+    observation, _ = agent.setting.env.reset(options={"task": pack.tasks[0]})
+    system = MECHANISM.prepare(MECHANISM.empty(), agent.setting.env.rules, observation).system
+    first = sampler.chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+    short = Agent(replace(agent.setting, sampler=replace(sampler, window=len(first) + 20)), agent.store)
+    episode = short.solve(pack.tasks[0])
+    assert (episode.status, episode.feedback) == (EpisodeStatus.TRUNCATED, "The policy's window is full.")
+    again, _ = _agent(tmp_path)
+    again.resume([pack.tasks[0]])
+    assert again.solve(pack.tasks[1]).position == 1
+
+
+def test_a_task_that_failed_before_the_process_died_is_followed_by_no_update(tmp_path):
+    class Broken(Levers):
+        def step(self, action):
+            raise RuntimeError("jammed")
+
+    agent, pack = _agent(tmp_path, Broken())
+    agent.solve(pack.tasks[0])
+    again, _ = _agent(tmp_path)
+    again.resume([pack.tasks[0]])
+    assert [s.episode.kind for s in again.store.episodes()] == [EpisodeKind.SOLVE]
 
 
 def live_until_killed(folder: str, num_tasks: int, pipe: int) -> None:

@@ -145,3 +145,9 @@ def test_every_figure_equals_the_definition_written_as_a_loop() -> None:
     assert summary.success_repeated == pytest.approx(mean([e.success for e in known if e.repeat]))
     assert summary.cod_gain == pytest.approx(summary.success[3] - summary.success[0])
     assert summary.num_lifecycles == 41
+
+
+def test_ranks_add_up_what_they_counted_and_agree_on_the_longest_pack() -> None:
+    how = {name: reduction.__name__ for name, reduction in counted(ALL)._reductions.items()}
+    assert {name for name, function in how.items() if function != "dim_zero_sum"} == {"num_positions"}
+    assert how["num_positions"] == "dim_zero_max"

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import lightning as L
 import pytest
@@ -14,7 +15,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import ClipCov, KLCov
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.objective.terms import KL, EntropyBonus
-from cod_lightning.training.scorers import CheckpointScorer
+from cod_lightning.training.scorers import CheckpointScorer, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
@@ -331,3 +332,62 @@ def test_the_terms_beside_the_loss_are_means_over_all_tokens_of_the_update_by_th
     if module.reference is not None:
         assert abs(divergence) > 1e-6
         assert logged["train/divergence"] == pytest.approx(divergence, rel=1e-3)
+
+
+class Asked(Scorer):
+    """Notes whether gradients were on; every token is as likely as any."""
+
+    def __init__(self):
+        self.with_gradient = []
+
+    def score(self, rows, forward):
+        self.with_gradient.append(torch.is_grad_enabled())
+        return torch.full(rows.token_ids.shape, -1.0)
+
+
+def test_other_models_score_without_gradients(tmp_path):
+    asked = Asked()
+    fit(tmp_path, max_steps=1, terms=[KL(to="teacher")], scorers={"teacher": asked})
+    assert asked.with_gradient
+    assert not any(asked.with_gradient)
+
+
+def test_a_checkpoint_keeps_what_the_engine_has_not_seen_and_the_figures_that_not_every_update_has(tmp_path):
+    module, *_ = fit(tmp_path, max_steps=3)
+    assert module.updates_since_sync == 1
+    checkpoint = {"state_dict": {}}
+    module.on_save_checkpoint(checkpoint)
+    other = GRPOModule(module.policy)
+    other.on_load_checkpoint(checkpoint)
+    assert (other.updates_since_sync, other.latest) == (1, module.latest)
+    assert "mismatch_kl" in other.latest
+
+
+def test_dropout_is_drawn_by_run_update_and_rank(monkeypatch):
+    def drawn(seed, step, rank):
+        fake = SimpleNamespace(
+            trainer=SimpleNamespace(datamodule=SimpleNamespace(seed=seed)), global_step=step, global_rank=rank
+        )
+        with torch.random.fork_rng(devices=[]):
+            GRPOModule.on_train_batch_start(fake, None, 0)
+            return float(torch.rand(()))
+
+    places = [(seed, step, rank) for seed in (1, 2) for step in (0, 1) for rank in (0, 1)]
+    assert len({drawn(*place) for place in places}) == len(places)
+    assert drawn(1, 1, 1) == drawn(1, 1, 1)
+
+
+def test_a_pack_of_which_nothing_is_known_is_not_one_without_signal(tmp_path):
+    class Gone(WordWorld):
+        """Of packs with an odd number it lets one lifecycle in."""
+
+        def reset(self, *, seed=None, options=None):
+            if int(options["task"].id.partition(".")[0]) % 2:
+                raise RuntimeError("closed")
+            return super().reset(options=options)
+
+    *_, recorder, _ = fit(tmp_path, max_steps=1, world=Gone())
+    known = recorder.batches[0].credit.valid.flatten(1).any(dim=1)
+    assert known.tolist() == [True, False, True, False]
+    assert recorder.values[0]["train/zero_variance_packs"] in (0.0, 0.5, 1.0)
+    assert recorder.values[0]["train/zero_variance_packs"] < 0.5

@@ -148,3 +148,13 @@ def test_choosing_rows_takes_their_old_log_probs_along(batch):
     old = torch.arange(float(batch.token_ids.numel())).view(batch.token_ids.shape)
     part = replace(batch, old_logprobs=old).rows(torch.tensor([4, 1]))
     assert torch.equal(part.old_logprobs, old[[4, 1], :3])
+
+
+def test_everything_in_a_batch_goes_to_another_device_with_it(batch):
+    moved = replace(batch, old_logprobs=batch.behaviour_logprobs, scores={"teacher": batch.behaviour_logprobs}).to(
+        "meta"
+    )
+    tables = (moved, moved.credit, moved.credit.attempts)
+    found = [value for table in tables for value in vars(table).values() if isinstance(value, torch.Tensor)]
+    assert len(found) == 17
+    assert {tensor.device.type for tensor in (*found, *moved.scores.values())} == {"meta"}

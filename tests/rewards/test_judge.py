@@ -57,6 +57,7 @@ def test_a_judge_grades_by_the_rubric_and_sees_the_agents_text_as_quotes(judge):
     system, user = (message["content"] for message in request["messages"])
     assert "1: it explores.\n0: it repeats {what} failed." in system
     assert json.loads(user)["turns"] == [{"seen": "a lever", "answer": HOSTILE}]
+    assert json.loads(user).keys() == {"kind", "notes_before", "turns", "feedback"}, "the reward is not shown"
     assert not {"<", ">"} & set(user)
     assert (request["max_tokens"], request["temperature"]) == (1000, 0.0)
     assert server.keys == [f"Bearer {KEY}"]

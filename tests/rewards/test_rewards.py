@@ -254,3 +254,19 @@ def test_a_part_from_outside_the_package_is_added_by_its_class_path(monkeypatch)
     update = life.updates[0]
     assert update.parts == {"context": 0.0, "short": 0.1 * max(0.0, 1 - len(update.context_after) / 200)}
     assert life.solves[0].parts == {}
+
+
+def test_scores_by_name_are_weighted_one_by_one():
+    assert score(solved(0.5), two=Does(lambda: {"a": 1, "b": 0.5}, -2.0)).parts == {
+        "world": 0.5,
+        "two.a": -2.0,
+        "two.b": -1.0,
+    }
+
+
+@pytest.mark.parametrize("status", EpisodeStatus)
+def test_an_answer_that_was_cut_off_has_a_penalty_of_its_own(status):
+    if status in (EpisodeStatus.FAILED, EpisodeStatus.SKIPPED):
+        return
+    expected = {EpisodeStatus.MALFORMED: -0.2, EpisodeStatus.TRUNCATED: -0.05}.get(status, 0.0)
+    assert score(solved(status=status), form=FormatReward(0.2, 0.05)).parts["form"] == expected

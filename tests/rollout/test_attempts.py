@@ -7,6 +7,8 @@ import pytest
 
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import collate, credit_table
+from cod_lightning.plans import UpdateEvery
+from cod_lightning.rewards import Reward, rewards_of
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
@@ -41,13 +43,12 @@ def speak(request):
     return (*CHAT.encode(random.Random(request.noise_seed).choice(WORDS[:6])), CHAT.end_of_turn)
 
 
-def live(branching=None, world=None, engine=None, num_tasks=4, siblings=2):
+def live(branching=None, world=None, engine=None, num_tasks=4, siblings=2, **more):
     world = world or Ledger()
     packs = [world.sample_pack(split=Split.TRAIN, index=i, num_tasks=num_tasks) for i in range(2)]
     sampler = Sampler(engine=engine or FunctionEngine(speak), chat=CHAT, window=96, max_new_tokens=4)
-    return run_groups(
-        packs, siblings, Setting(env=world, mechanism=PlainContext(), sampler=sampler), branching=branching
-    )
+    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, **more)
+    return run_groups(packs, siblings, setting, branching=branching)
 
 
 EVERYWHERE = Branching(
@@ -132,6 +133,7 @@ def test_rows_of_attempts_with_the_context_are_trained_on_and_the_others_only_me
 
 def test_attempts_are_written_down_and_read_again():
     group = live(EVERYWHERE)[0]
+    assert any(life.attempts for life in group.lifecycles)
     assert load(dump(group)) == [group]
 
 
@@ -142,3 +144,24 @@ def test_what_attempts_cost_is_counted():
     more = branched.num_generated_tokens + branched.num_prompt_tokens
     assert branched.num_attempt_tokens == more - plain.num_generated_tokens - plain.num_prompt_tokens
     assert branched.attempt_share == branched.num_attempt_tokens / more
+
+
+def test_a_context_is_measured_at_the_first_task_after_its_update_alone():
+    for life in lives(live(EVERYWHERE, plan=UpdateEvery(every=2), num_tasks=6)):
+        places = {kind: {a.episode.position for a in life.attempts if a.kind is kind} for kind in AttemptKind}
+        assert places[AttemptKind.WITHOUT_CONTEXT] == {2, 4}
+        assert places[AttemptKind.SAME_CONTEXT] == {1, 2, 3, 4, 5}
+
+
+class Bonus(Reward):
+    async def __call__(self, episode, task):
+        return 10.0
+
+
+def test_an_attempt_has_the_parts_of_its_reward_and_they_are_not_logged_among_those_of_lifecycles():
+    parts = rewards_of({"bonus": Bonus()})
+    plain, branched = live(rewards=parts), live(EVERYWHERE, rewards=parts)
+    attempts = [attempt.episode for life in lives(branched) for attempt in life.attempts]
+    assert attempts
+    assert all(episode.parts["bonus"] == 10.0 and episode.reward >= 10.0 for episode in attempts)
+    assert RolloutStats.of(branched, 1.0, 0).parts == RolloutStats.of(plain, 1.0, 0).parts

@@ -5,7 +5,7 @@ import random
 import pytest
 from msgspec import structs
 
-from cod_lightning.rollout.segments import segments_of
+from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.types import Attempt, AttemptKind, StopReason
 from tests import records
 
@@ -82,3 +82,13 @@ def test_attempts_with_the_context_come_after_the_lifecycle_s_own_rows_and_the_o
     ]
     rows = segments_of([group_of(own, beside)])
     assert [(s.episode, s.attempt, sum(s.action_mask)) for s in rows] == [(0, None, 2), (2, 1, 2), (2, 2, 3)]
+
+
+def test_drift_is_counted_in_lifecycles_and_in_attempts():
+    off = structs.replace(records.turn(logprobs=(-0.5,) * 3), prompt_digest=1)
+    own = [records.solve(0, True, turns=[records.turn()]), records.update(0), records.solve(1, True)]
+    kinds = (AttemptKind.SAME_CONTEXT, AttemptKind.WITHOUT_CONTEXT)
+    beside = [Attempt(kind=kind, episode=records.solve(1, True, turns=[off])) for kind in kinds]
+    assert count_drift([group_of(own)]) == 0
+    assert count_drift([group_of(own, beside)]) == 6
+    assert count_drift([group_of([records.solve(0, True, turns=[off])])]) == 3

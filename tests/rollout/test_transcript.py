@@ -15,6 +15,8 @@ from cod_lightning.errors import DataError
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.rollout.transcript import dump, load, read, write
 from cod_lightning.types import (
+    Attempt,
+    AttemptKind,
     Episode,
     EpisodeKind,
     EpisodeStatus,
@@ -68,19 +70,28 @@ def episodes(draw: st.DrawFn, index: int) -> Episode:
         context_before=draw(texts),
         context_after=draw(texts),
         error=draw(texts),
+        repeat=draw(st.booleans()),
+        parts=draw(st.dictionaries(texts, st.floats(allow_nan=False), max_size=2)),
     )
 
 
 @st.composite
 def groups(draw: st.DrawFn) -> Group:
     num_tasks, pack_id = draw(st.integers(1, 2)), draw(texts)
-    tasks = tuple(Task(id=draw(texts), seed=draw(st.integers(0, 2**63)), spec=draw(plain)) for _ in range(num_tasks))
+    tasks = tuple(
+        Task(id=draw(texts), seed=draw(st.integers(0, 2**63)), spec=draw(plain), repeat=draw(st.booleans()))
+        for _ in range(num_tasks)
+    )
     drawn = Pack(id=pack_id, split=draw(st.sampled_from(Split)), world_seed=draw(st.integers()), tasks=tasks)
     lifecycles = tuple(
         Lifecycle(
             pack_id=pack_id,
             sibling=sibling,
             episodes=tuple(draw(episodes(index)) for index in range(2 * num_tasks - 1)),
+            attempts=tuple(
+                Attempt(kind=draw(st.sampled_from(AttemptKind)), episode=draw(episodes(0)))
+                for _ in range(draw(st.integers(0, 2)))
+            ),
         )
         for sibling in range(draw(st.integers(1, 3)))
     )

@@ -1,14 +1,17 @@
 """From packs to updates: passes, packs that are replaced, and where a run stops and goes on."""
 
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.baselines import AsymRE
+from cod_lightning.objective.batch import CreditTable
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.rollout.attempts import Anchors, Counterfactual
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.training.bandit import Bandit
@@ -100,7 +103,7 @@ class Learner(PackSource):
 class Story:
     """A stream whose packs without signal are listed, and what was played in it."""
 
-    def __init__(self, silent=(), packs=4, updates=2, passes=1, resample=0, source=None):
+    def __init__(self, silent=(), packs=4, updates=2, passes=1, resample=0, source=None, seed=5, ahead=False):
         self.rounds: list[list[int]] = []
 
         def play(packs):
@@ -124,7 +127,8 @@ class Story:
             updates_per_rollout=updates,
             passes_per_rollout=passes,
             resample_packs=resample,
-            seed=5,
+            seed=seed,
+            another_follows=(lambda: self.stream.num_rollouts < 1) if ahead else None,
         )
         self.rollouts = rollouts
         self.stream = TrainStream(rollouts.next, 2, updates * passes, runner)
@@ -327,3 +331,36 @@ def test_options_without_meaning_together_are_refused_with_the_reason(options, o
 def test_numbers_without_meaning_are_refused_by_key(make, said):
     with pytest.raises(ConfigError, match=said):
         make()
+
+
+def test_passes_are_shuffled_by_the_run_s_seed():
+    one, same, other = (
+        [packs_of(x) for x in updates(Story(packs=8, updates=4, passes=2, seed=s).stream)] for s in (5, 5, 6)
+    )
+    assert one == same != other
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_rollout_ahead_begins_after_the_packs_that_were_replaced(ahead):
+    story = Story(silent=(1, 2), resample=2, ahead=ahead)
+    updates(story.stream)
+    assert story.rounds == [[0, 1, 2, 3], [4, 5], [6, 7, 8, 9]]
+    assert story.stream.num_packs == 10
+
+
+def test_the_epoch_s_last_rollout_is_known_from_its_first_update_on():
+    stream = Story(packs=4, updates=2).stream
+    assert [stream._runner.ends_epoch for _ in stream] == [False, False, True, True]
+
+
+def test_a_source_and_resampling_see_advantages_before_they_are_reweighted():
+    trained, own = module(reweight=AdaptiveRED()), data()
+    own.trainer = SimpleNamespace(lightning_module=trained)
+    table = CreditTable(
+        rewards=torch.tensor([[[1.0], [0.0]]]),
+        valid=torch.ones(1, 2, 1).bool(),
+        action_counts=torch.tensor([[[1], [9]]]),
+        kinds=torch.tensor([0]),
+    )
+    assert trained.advantages(table).temperature > 0
+    assert own.rollouts.advantages(table).values.flatten().tolist() == [0.5, -0.5]

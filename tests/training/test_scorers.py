@@ -229,3 +229,44 @@ def test_the_prompt_log_probs_of_vllm_are_those_of_the_training_forward(real_ser
     other = {word: number + 1 for word, number in tokenizer.get_vocab().items()}
     with pytest.raises(ConfigError, match="the policy's tokenizer"):
         made.check("model.scorers.teacher", other)
+
+
+def test_each_divergence_is_from_the_model_that_its_term_names():
+    batch = rows()
+    apart = {"reference": 0.5, "teacher": 2.0}
+    scores = {name: batch.behaviour_logprobs - gap for name, gap in apart.items()}
+    inputs = TermInputs(
+        policy_logprobs=batch.behaviour_logprobs,
+        entropies=batch.behaviour_logprobs,
+        scores=scores,
+        action_mask=batch.action_mask,
+    )
+    for name, gap in apart.items():
+        assert float(KL(to=name)(inputs).loss) == pytest.approx(0.5 * gap**2 * int(batch.action_mask.sum()))
+
+
+def test_a_checkpoint_scores_without_dropout_and_without_gradients(model, tmp_path):
+    model.config.attention_dropout = 0.5
+    model.save_pretrained(tmp_path)
+    model.config.attention_dropout = 0.0
+    teacher = CheckpointScorer(str(tmp_path))
+    teacher.score(rows(), forward)
+    assert not teacher.weights.training
+    assert not any(parameter.requires_grad for parameter in teacher.weights.parameters())
+
+
+@pytest.mark.parametrize("change", [{"w7": None}, {"w7": 9999}, {"new": 9999}], ids=["lacks", "differs", "has more"])
+def test_a_checkpoint_whose_tokens_are_not_exactly_the_policy_s_is_refused(tokenizer, model, tmp_path, change):
+    tokenizer.save_pretrained(tmp_path)
+    teacher, own = CheckpointScorer(str(tmp_path)), tokenizer.get_vocab()
+    teacher.check("model.scorers.teacher", own)
+    changed = {word: number for word, number in (own | change).items() if number is not None}
+    with pytest.raises(ConfigError, match=r"model\.scorers\.teacher\.path is .*tokens? differ"):
+        teacher.check("model.scorers.teacher", changed)
+
+
+def test_a_server_that_has_a_token_more_than_the_policy_is_refused(server, tokenizer):
+    own = {word: number for word, number in tokenizer.get_vocab().items() if word != "w7"}
+    server.answer = lambda path, body: (200, {"token_strs": ["w6", "w7"], "tokens": [tokenizer.get_vocab()["w6"], 7]})
+    with pytest.raises(ConfigError, match=r"1 of 2 tokens differ, for example 'w7' \(id None here, 7 there\)"):
+        scorer(server).check("model.scorers.teacher", own)
