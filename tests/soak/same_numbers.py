@@ -3,8 +3,9 @@
     git worktree add /tmp/before REVISION
     python tests/soak/same_numbers.py --before /tmp/before --after .
 
-Trains four shipped configs from both checkouts, seed 1, one torch thread, each warm start from an empty cache, and compares the
-rows of `metrics.csv` without columns of seconds or bytes, and every tensor of the last checkpoint.
+Trains four shipped configs from both checkouts, seed 1, one torch thread, each warm start from an empty cache, and compares every
+tensor of the last checkpoint and, column by column, `metrics.csv` without seconds and bytes. Columns that only one side has are
+named; they are no difference.
 """
 
 import argparse
@@ -39,8 +40,8 @@ TIMING = ("seconds", "_s", "per_second", "memory", "mib", "share", "time", "thro
 """A column whose name holds one of these depends on the machine's speed or memory."""
 
 
-def digests(checkout: Path, name: str, root: Path, cache: Path) -> dict[str, str]:
-    """SHA-256 of the training's metrics and weights; trains it first."""
+def digests(checkout: Path, name: str, root: Path, cache: Path) -> dict[str, dict[str, str]]:
+    """SHA-256 of each column of the training's metrics and of each tensor of its weights; trains it first."""
     run = root / name
     env = os.environ | {"COD_LIGHTNING_CACHE": str(cache), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
     arguments = ["fit", *TRAININGS[name], *SHORT, "--trainer.default_root_dir", str(run)]
@@ -49,20 +50,22 @@ def digests(checkout: Path, name: str, root: Path, cache: Path) -> dict[str, str
     )
     if done.returncode:
         sys.exit(f"{checkout}: {name} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-    weights = hashlib.sha256()
     state = torch.load(run / "checkpoints" / "last.ckpt", map_location="cpu", weights_only=False)["state_dict"]
-    for key, tensor in sorted(state.items()):
-        weights.update(key.encode() + tensor.contiguous().view(torch.uint8).numpy().tobytes())
-    return {"metrics": metrics_digest(run / "metrics.csv"), "weights": weights.hexdigest()}
-
-
-def metrics_digest(path: Path) -> str:
-    """Of the rows, column by column in alphabetical order, without those of time."""
-    with path.open() as file:
+    weights = {
+        key: hashlib.sha256(repr(tensor.shape).encode() + tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        for key, tensor in state.items()
+    }
+    with (run / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
-    kept = sorted(name for name in rows[0] if not any(part in name for part in TIMING))
-    path.with_suffix(".compared.json").write_text(json.dumps([{k: row[k] for k in kept} for row in rows], indent=1))
-    return hashlib.sha256(repr([[row[name] for name in kept] for row in rows]).encode()).hexdigest()
+    metrics = {
+        column: hashlib.sha256(repr([row[column] for row in rows]).encode())
+        for column in rows[0]
+        if not any(part in column for part in TIMING)
+    }
+    return {
+        what: {key: found.hexdigest() for key, found in digest.items()}
+        for what, digest in (("metrics", metrics), ("weights", weights))
+    }
 
 
 def main() -> None:
@@ -77,16 +80,23 @@ def main() -> None:
     before = {}
     if options.before.is_file():
         before = json.loads(options.before.read_text())
-    after: dict[str, dict[str, str]] = {}
+    after: dict[str, dict[str, dict[str, str]]] = {}
     different = False
     for name in options.only:
         if not options.before.is_file():
             before[name] = digests(options.before.resolve(), name, root / "before", root / "before_cache")
         after[name] = digests(options.after.resolve(), name, root / "after", root / "after_cache")
         for what in ("metrics", "weights"):
-            same = before[name][what] == after[name][what]
-            different |= not same
-            print(f"{name} {what}: {'the same' if same else f'DIFFERENT, see {root}'}", flush=True)
+            one, other = before[name][what], after[name][what]
+            changed = sorted(key for key in one.keys() & other.keys() if one[key] != other[key])
+            if what == "weights":
+                changed += sorted(one.keys() ^ other.keys())
+            different |= bool(changed)
+            print(f"{name} {what}: {'DIFFERENT: ' + ', '.join(changed) if changed else 'the same'}", flush=True)
+            if what == "metrics":
+                for side, only in (("before", one.keys() - other.keys()), ("after", other.keys() - one.keys())):
+                    print(f"  {len(only)} columns only {side}: {', '.join(sorted(only))}")
+    print(f"runs: {root}")
     if options.out is not None:
         options.out.write_text(json.dumps(after, indent=1))
     sys.exit(int(different))
