@@ -1,7 +1,7 @@
 """Numbers of an objective that cannot work, and options of it and of the data that have no meaning together."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -9,6 +9,8 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.objective.anchors import next_solve
 from cod_lightning.objective.baselines import AsymRE
 from cod_lightning.objective.batch import kind_id
+from cod_lightning.objective.losses import PolicyLoss
+from cod_lightning.objective.returns import CreditRule
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.plans import LifecyclePlan, planned
 from cod_lightning.rollout.attempts import Branching
@@ -61,15 +63,11 @@ def check_terms(terms: Sequence[LossTerm], scorers: Mapping[str, Scorer]) -> Non
         )
 
 
-if TYPE_CHECKING:
-    from modules.grpo import GRPOModule
-
-
-def check_combination(module: "GRPOModule", data: Any) -> None:
-    """Raise `ConfigError` naming the key, and why. `data` is the RolloutDataModule."""
+def check_combination(module: Any, data: Any) -> None:
+    """Raise `ConfigError` naming the key, and why. `module` is the GRPOModule, `data` the RolloutDataModule."""
     module.credit.check(data.pack_size)
-    _check_reuse(module, data)
-    _check_branching(module, data.branching, data.plan, data.pack_size)
+    _check_reuse(module.loss, data)
+    _check_branching(module.credit, data.branching, data.plan, data.pack_size)
     if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
         raise ConfigError(
             "data.resample_packs",
@@ -79,32 +77,32 @@ def check_combination(module: "GRPOModule", data: Any) -> None:
         )
 
 
-def _check_reuse(module: "GRPOModule", data: Any) -> None:
+def _check_reuse(loss: PolicyLoss, data: Any) -> None:
     for key, value, most, harm in (
         ("passes_per_rollout", data.passes_per_rollout, 1, "push the same ones further in every pass"),
         ("max_staleness", data.max_staleness, 0, "take those of older weights for the policy's own"),
     ):
-        if value > most and not module.loss.reuses_tokens:
+        if value > most and not loss.reuses_tokens:
             raise ConfigError(
                 f"data.{key}",
                 value,
-                f"{most} with model.loss={type(module.loss).__name__} as it is set, which neither clips nor weighs tokens by "
+                f"{most} with model.loss={type(loss).__name__} as it is set, which neither clips nor weighs tokens by "
                 f"their ratio and so would {harm}",
                 "Choose loss=loop, grpo, cispo or rec.",
             )
 
 
-def _check_branching(module: "GRPOModule", branching: Branching, plan: LifecyclePlan, num_tasks: int) -> None:
+def _check_branching(credit: CreditRule, branching: Branching, plan: LifecyclePlan, num_tasks: int) -> None:
     if branching.anchors is not None:
         branching.anchors.check(num_tasks)
     if branching.anchors is None and branching.counterfactual is None:
         return
     kinds = torch.tensor([kind_id(kind) for kind, _ in planned(plan, num_tasks)])
-    of_next = module.credit.weights(kinds).gather(1, next_solve(kinds)[:, None])[kinds == kind_id(EpisodeKind.UPDATE)]
+    of_next = credit.weights(kinds).gather(1, next_solve(kinds)[:, None])[kinds == kind_id(EpisodeKind.UPDATE)]
     if branching.counterfactual is not None and not bool((of_next > 0).all()):
         raise ConfigError(
             "data.counterfactual",
             "set",
-            f"null with model.credit={type(module.credit).__name__} as it is set, which credits no context with the next task",
+            f"null with model.credit={type(credit).__name__} as it is set, which credits no context with the next task",
             "Choose credit=episode or a window of at least 2, or leave it out.",
         )

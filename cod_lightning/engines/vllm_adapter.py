@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from cod_lightning.adapters import write_adapter, write_adapter_config
-from cod_lightning.engines.vllm_server.weight_folder import memory_folder
+from cod_lightning.engines.vllm_folder import memory_folder
 from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.scratch import scratch_prefix
 

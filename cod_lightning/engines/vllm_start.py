@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from cod_lightning.engines.vllm_server.weight_folder import memory_folder, write_config, write_four_bit
+from cod_lightning.engines.vllm_folder import memory_folder, write_config, write_four_bit
 from cod_lightning.errors import ConfigError
 from cod_lightning.scratch import scratch_prefix
 

@@ -280,7 +280,7 @@ def forged_roles(num: int) -> dict[str, int]:
 _START = (
     "import shutil, sys\n"
     "from cod_lightning import scratch\n"
-    "from cod_lightning.engines.vllm_server.weight_folder import WeightFolder\n"
+    "from cod_lightning.engines.vllm_folder import WeightFolder\n"
     "for _ in range(int(sys.argv[2])):\n"
     "    scratch.sweep.cache_clear()\n"
     "    try:\n"

@@ -9,9 +9,9 @@ from transformers import PreTrainedModel
 
 from cod_lightning.adapters import synced_weights
 from cod_lightning.engines.checkpoint_form import CheckpointForm
+from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.fleet import Server
 from cod_lightning.engines.vllm_server.turn import ServerLost
-from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
 from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.errors import EngineFailure
 from cod_lightning.ranks import gathered

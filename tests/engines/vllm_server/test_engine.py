@@ -9,9 +9,9 @@ import torch.distributed as dist
 
 from cod_lightning.adapters import adapter_weights, plain_names, plain_weights
 from cod_lightning.engines.base import Request, Served, digest
+from cod_lightning.engines.vllm_folder import WeightFolder
 from cod_lightning.engines.vllm_server.client import ServerClient
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.engines.vllm_server.weight_folder import WeightFolder
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
 from cod_lightning.models import LoRAPolicy, TinyPolicy
 from cod_lightning.rollout.chat import Chat
@@ -508,7 +508,7 @@ def test_a_server_that_is_started_here_gets_a_key_of_its_own_and_every_call_brin
 
 
 def test_weights_in_shared_memory_are_for_this_user_alone(tmp_path, model, monkeypatch):
-    monkeypatch.setattr("cod_lightning.engines.vllm_server.weight_folder.memory_folder", lambda: str(tmp_path))
+    monkeypatch.setattr("cod_lightning.engines.vllm_folder.memory_folder", lambda: str(tmp_path))
     own, shared = WeightFolder(), WeightFolder(str(tmp_path / "shared"))
     assert own.root.stat().st_mode & 0o777 == 0o700
     assert shared.root.stat().st_mode & 0o777 == 0o755
