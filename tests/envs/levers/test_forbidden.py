@@ -72,7 +72,8 @@ def test_the_scripted_player_keeps_the_rule_at_the_cost_of_a_quarter_of_the_task
     env = ForbiddenLever(stated=says, protocol=protocol)
     (success, broken), life = played(env, Reference.SCRIPTED, mechanism(protocol=protocol))
     assert broken == [0, 0, 0, 0]
-    assert max(success) < 0.95 and statistics.fmean(success[1:]) > success[0]
+    assert max(success) < 0.95
+    assert statistics.fmean(success[1:]) > success[0]
     if says == "first":
         assert all(stated([Message(Role.USER, one.context_after)]) for one in life.updates)
 
