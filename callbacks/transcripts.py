@@ -17,11 +17,10 @@ from torch import Tensor
 
 from callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import FAULT_LOG, ConfigError, DataError
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout import policy_logprobs, transcript
-from cod_lightning.rollout.boundaries import FAULT_LOG
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group

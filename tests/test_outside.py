@@ -8,6 +8,7 @@ import subprocess
 import textwrap
 
 import pytest
+import torch
 import yaml
 
 from cod_lightning.models import TinyPolicy
@@ -191,10 +192,15 @@ CONFIG = {
 }
 
 
+def graded(content):
+    """0, 1 or 2."""
+    return said(str(len(content["messages"][0]["content"]) % 3))
+
+
 @pytest.fixture(scope="module")
 def judge():
-    """A chat endpoint whose model says 0, 1 or 2."""
-    with ChatServer(lambda content: said(str(len(content["messages"][0]["content"]) % 3))) as server:
+    """A chat endpoint whose model gives grades."""
+    with ChatServer(graded) as server:
         yield server
 
 
@@ -259,15 +265,13 @@ def test_transcripts_have_the_plan_the_source_s_packs_and_the_mechanism_s_state(
 
 
 def test_stopped_after_an_update_it_goes_on_bit_for_bit(folder):
-    import torch
-
     run(folder, "part", "--ckpt_path", "whole/checkpoints/update-00000001.ckpt")
-    whole, part = (
-        torch.load(folder / name / "checkpoints" / "last.ckpt", weights_only=False)["state_dict"]
-        for name in ("whole", "part")
-    )
-    assert whole.keys() == part.keys()
-    assert all(torch.equal(whole[name], part[name]) for name in whole)
+    assert same_weights(folder / "whole", folder / "part")
+
+
+def same_weights(*runs):
+    one, other = (torch.load(run / "checkpoints" / "last.ckpt", weights_only=False)["state_dict"] for run in runs)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 BAD = {
@@ -355,6 +359,29 @@ def test_a_judge_that_cannot_be_read_ends_the_run_with_what_it_did_and_the_remed
         write(tmp_path, url)
         message = refused(tmp_path)
     assert all(part in message for part in expected), message
+
+
+def test_a_run_whose_judge_goes_down_loses_nothing_and_goes_on_bit_for_bit_once_it_is_up_again(folder, tmp_path):
+    left = 150
+
+    def answer(content):
+        nonlocal left
+        left -= 1
+        return graded(content) if left >= 0 else Reply(status=500)
+
+    with ChatServer(answer) as server:
+        write(tmp_path, server.url)
+        message = refused(tmp_path, "--trainer.default_root_dir", "part", "--checkpoint_every", "1")
+        assert "judge raised EndpointFailure: " in message
+        assert "--ckpt_path last" in message
+        assert "in __call__" in (tmp_path / "part" / "lifecycles" / "faults.log").read_text(), "the judge's traceback"
+        before = [row["step"] for row in rows(tmp_path / "part") if row["train/gradient_norm"]]
+        assert 0 < len(before) < 4
+        left = 10_000
+        run(tmp_path, "part", "--ckpt_path", "last")
+    assert same_weights(folder / "whole", tmp_path / "part")
+    whole, part = ([r["train/gradient_norm"] for r in rows(f)] for f in (folder / "whole", tmp_path / "part"))
+    assert whole == part
 
 
 MEMBER = '''    REFLECT = "reflect"

@@ -13,7 +13,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError, EngineRefused, Stopped
+from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward, rewards_of, scored
 from cod_lightning.rollout.deadlines import Deadlines
@@ -140,6 +140,21 @@ def test_a_part_that_raises_or_is_no_finite_number_makes_the_reward_missing(part
     assert episode.fault == "RewardFailure"
     assert "bonus" in episode.error
     assert episode.parts == {}
+
+
+@pytest.mark.parametrize("limit_s", [None, 0.01], ids=["raises", "hangs"])
+def test_the_traceback_of_what_a_part_did_is_logged(caplog, limit_s):
+    async def ask():
+        await asyncio.sleep(0 if limit_s is None else 60)
+        raise ValueError("no")
+
+    FAULT_LOG.addHandler(caplog.handler)
+    try:
+        episode = score(solved(), limit_s=limit_s, bonus=Does(ask))
+    finally:
+        FAULT_LOG.removeHandler(caplog.handler)
+    assert [record.getMessage() for record in caplog.records] == [episode.error]
+    assert "in ask" in caplog.text
 
 
 def test_a_part_that_hangs_is_broken_off():
