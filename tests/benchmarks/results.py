@@ -22,13 +22,13 @@ class Table:
     note: str = ""
 
 
-def told(*tables: Table) -> None:
+def report(*tables: Table) -> None:
     """One JSON object on standard output, a table a key."""
     print(json.dumps({table.name: asdict(table) for table in tables}, indent=1))
 
 
 def tables_of(printed: str) -> dict[str, dict[str, Any]]:
-    """What `told` printed, whatever else was printed before it."""
+    """What `report` printed, whatever else was printed before it."""
     return json.loads(printed[printed.index("{\n") :])
 
 

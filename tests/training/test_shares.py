@@ -32,15 +32,15 @@ def number(request):
 
 @pytest.fixture
 def each_rank(monkeypatch, number):
-    """Calls a function as every rank in turn; what ranks gather comes from `told`, a function of the rank."""
+    """Calls a function as every rank in turn; what ranks gather comes from `gathered_from`, a function of the rank."""
 
-    def call(function, told=None):
+    def call(function, gathered_from=None):
         found = []
         for rank in range(number):
             for module in (ranks, shares):
                 monkeypatch.setattr(module, "rank", lambda r=rank: r)
                 monkeypatch.setattr(module, "num_ranks", lambda: number)
-            monkeypatch.setattr(shares, "gathered", lambda _: [told(r) for r in range(number)])
+            monkeypatch.setattr(shares, "gathered", lambda _: [gathered_from(r) for r in range(number)])
             found.append(function(rank))
         return found
 
@@ -93,8 +93,8 @@ def test_every_rank_sees_the_rewards_and_attempts_of_all_in_the_order_of_packs(e
     places = [(5 * g) % number for g in range(G)]  # as replaced packs have them
     own = [[group(g) for g in range(G) if places[g] == rank] for rank in range(number)]
     expected = credit_table([group(g) for g in range(G)])
-    told = lambda rank: credit_table(own[rank]) if own[rank] else None  # noqa: E731
-    for found in each_rank(lambda rank: shares.table_of_all(own[rank], places), told):
+    gathered_from = lambda rank: credit_table(own[rank]) if own[rank] else None  # noqa: E731
+    for found in each_rank(lambda rank: shares.table_of_all(own[rank], places), gathered_from):
         for name in ("rewards", "valid", "action_counts", "kinds"):
             assert torch.equal(getattr(found, name), getattr(expected, name)), name
         for name in vars(expected.attempts):
