@@ -245,6 +245,7 @@ def test_format_and_length_by_their_definition():
                 part = LengthReward(c, zero_tokens=10, full_tokens=30, max_turns=4)
                 episode = score(solved(reward, turns=tuple(map(turn, lengths))), length=part)
                 assert episode.reward == pytest.approx(expected(reward, lengths, c, 10, 30, 4))
+    assert score(solved(turns=(turn(1),)), length=LengthReward(0.25, max_turns=1)).reward == 0.75, "one turn of one"
 
 
 @pytest.mark.parametrize(

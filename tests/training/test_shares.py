@@ -129,6 +129,7 @@ def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each
     [
         ((32, 4, 3), r"data\.packs_per_rollout is 32; .*multiple of 12.* Set it to 24 or 36\."),
         ((32, 4, 16), r"multiple of 64.* Set it to 64, or data\.updates_per_rollout to 2\."),
+        ((6, 4, 1), r"multiple of 4.* Set it to 4 or 8, or data\.updates_per_rollout to 3\."),
         ((3, 1, 4), r"multiple of 4.* Set it to 4\."),
     ],
 )
