@@ -198,3 +198,11 @@ def test_a_whole_episode_is_clipped_at_once_by_gspo_and_loop_per_episode():
         assert (found[x.episode == 7] == 0).all()
         assert loss(x).metrics.num_clipped == x.action_mask[x.episode == 7].sum()
         assert (found[x.episode != 7][x.action_mask[x.episode != 7]] < 0).all()
+
+
+@EVERY
+def test_a_loss_can_use_tokens_again_where_its_gradient_depends_on_the_ratio(name):
+    loss, _ = LOSSES[name]
+    x = inputs(0)
+    far = replace(x, behaviour_logprobs=x.behaviour_logprobs - 2.0)
+    assert loss.reuses_tokens == (not torch.equal(gradient(loss, x)[1], gradient(loss, far)[1]))

@@ -286,6 +286,7 @@ def test_a_part_from_outside_the_package_is_added_by_its_class_path(monkeypatch)
 
 
 def test_scores_by_name_are_weighted_one_by_one():
+    assert len(score(solved(), many=Does(lambda: {f"n{n}": 0.0 for n in range(64)})).parts) == 65
     assert score(solved(0.5), two=Does(lambda: {"a": 1, "b": 0.5}, -2.0)).parts == {
         "world": 0.5,
         "two.a": -2.0,
@@ -299,3 +300,4 @@ def test_an_answer_that_was_cut_off_has_a_penalty_of_its_own(status):
         return
     expected = {EpisodeStatus.MALFORMED: -0.2, EpisodeStatus.TRUNCATED: -0.05}.get(status, 0.0)
     assert score(solved(status=status), form=FormatReward(0.2, 0.05)).parts["form"] == expected
+    assert score(solved(status=status), form=FormatReward()).parts["form"] == (-0.1 if expected == -0.2 else 0.0)

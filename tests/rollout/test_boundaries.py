@@ -1,6 +1,7 @@
 """Whatever an environment, a context mechanism or an engine raises costs its lifecycle, under its own name, and nothing else."""
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from cod_lightning.contexts.base import ContextUpdate, Intervention, Prepared, TextState
-from cod_lightning.errors import EngineRefused
+from cod_lightning.errors import EngineRefused, EnvironmentFailure
 from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.boundaries import check_reward
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.episode import MOST_UPDATE_TURNS
@@ -138,6 +140,26 @@ class Uncopied(WordWorld):
         raise SystemExit("no copies")
 
 
+def test_an_environment_that_cannot_be_closed_either_keeps_the_error_that_came_first():
+    class Broken(BadWorld):
+        def close(self):
+            raise ValueError("close")
+
+    found = groups(Broken("step", raising(KeyError)))
+    (failed,) = [e for e in found[1].lifecycles[0].episodes if e.status is EpisodeStatus.FAILED]
+    assert failed.error == "EnvironmentFailure: KeyError: 'on purpose'"
+
+
+def test_a_reward_is_finite_where_its_range_is_not():
+    class Unbounded(WordWorld):
+        reward_range = (-math.inf, math.inf)
+
+    check_reward(-1e30, Unbounded())
+    for reward in (math.inf, -math.inf, math.nan):
+        with pytest.raises(EnvironmentFailure, match="outside its range"):
+            check_reward(reward, Unbounded())
+
+
 def test_an_environment_that_cannot_be_copied_costs_every_lifecycle_and_not_the_run():
     found = groups(Uncopied())
     assert count_faults(found) == {"EnvironmentFailure": 6}
@@ -239,6 +261,8 @@ def test_what_no_mechanism_may_give_is_a_context_failure(name):
     found = groups(mechanism=BadContext(*NONSENSE[name]), num_packs=1)
     assert count_faults(found) == {"ContextFailure": 2}
     assert all(len(e.turns) <= MOST_UPDATE_TURNS + 1 for life in found[0].lifecycles for e in life.episodes)
+    if NONSENSE[name][0] in ("prepare", "on_turn"):
+        assert [e.kind for e in found[0].lifecycles[0].episodes if e.status is EpisodeStatus.FAILED] == ["solve"]
 
 
 @pytest.mark.parametrize("error", ERRORS)
