@@ -134,6 +134,7 @@ def test_the_divergence_is_half_the_squared_gap_and_pulls_towards_the_reference(
 def test_a_negative_clip_is_refused_by_key():
     with pytest.raises(ConfigError, match=r"model\.loss\.clip_low is -0\.1"):
         REC(clip_low=-0.1)
+    assert REC(clip_low=0.0).clip_low == 0
 
 
 @pytest.mark.parametrize(

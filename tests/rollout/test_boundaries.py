@@ -285,6 +285,17 @@ def test_an_engine_that_is_refused_ends_the_run():
         groups(engine=FunctionEngine(answer))
 
 
+def test_a_mechanism_may_change_its_state_after_a_turn_and_leave_the_answer_to_the_environment():
+    class Counting(PlainContext):
+        def on_turn(self, state, response, tokens):
+            return Intervention(TextState(f"{state.text} w7".strip()))
+
+    plain, counted = groups(num_packs=1), groups(mechanism=Counting(), num_packs=1)
+    one, other = (found[0].lifecycles[0].solves[0] for found in (plain, counted))
+    assert [turn.new_ids for turn in other.turns] == [turn.new_ids for turn in one.turns]
+    assert (one.context_after, other.context_after) == ("", " ".join(["w7"] * len(other.turns)))
+
+
 class Recalling(PlainContext):
     """Answers the first response of every task itself, and counts what its contexts earned."""
 
