@@ -18,7 +18,8 @@ from cod_lightning.objective.losses import RLOO
 from cod_lightning.objective.mismatch import TokenTruncate
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.attempts import Anchors
-from cod_lightning.rollout.runner import RolloutObserver
+from cod_lightning.rollout.deadlines import Liveness
+from cod_lightning.rollout.runner import RolloutAhead, RolloutObserver
 from cod_lightning.training.packs import Uniform
 from datamodules.checks import check_staleness
 from datamodules.rollout import RolloutDataModule
@@ -316,3 +317,12 @@ def test_what_cannot_be_together_with_it_is_refused():
     check_combination(GRPOModule(policy, loss=RLOO()), made(0))
     with pytest.raises(ConfigError, match=r"0 with model\.loss=RLOO"):
         check_combination(GRPOModule(policy, loss=RLOO()), made())
+
+
+def test_the_seconds_of_waiting_are_counted_once():
+    ahead, over = RolloutAhead(Liveness()), threading.Event()
+    ahead.begin(lambda: over.wait(5.0))
+    threading.Timer(0.05, over.set).start()
+    assert ahead.take() is True
+    assert 0.03 < ahead.waited_s() < 5.0
+    assert ahead.waited_s() == 0.0
