@@ -3,6 +3,7 @@
 import pytest
 
 from cod_lightning.contexts import (
+    ConstantStateContext,
     EpisodesContext,
     HintContext,
     NotebookContext,
