@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, History, Intervention, Prepared
 from cod_lightning.engines.base import Completion
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import (
@@ -28,7 +28,7 @@ from cod_lightning.errors import (
 )
 from cod_lightning.markdown import visible
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.types import Episode, EpisodeStatus, Message, StopReason
+from cod_lightning.types import Episode, EpisodeStatus, Message, Role, StopReason
 
 _T = TypeVar("_T")
 FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, ForgedRole, OutOfTime)
@@ -106,6 +106,37 @@ def check_prepared(prepared: object, mechanism: ContextMechanism) -> None:
 def context_text(mechanism: ContextMechanism, state: Any) -> str:
     """The state for readers. Raises `ContextFailure` for what is no text, and whatever the mechanism raises."""
     return checked_text(mechanism.text(state), mechanism, ContextFailure)
+
+
+def check_intervention(found: object, mechanism: ContextMechanism) -> None:
+    """Raise `ContextFailure` unless a mechanism's `on_turn` gave what it has to."""
+    if not (isinstance(found, Intervention) and isinstance(found.state, mechanism.State)):
+        raise ContextFailure(
+            f"{type(mechanism).__name__}.on_turn gave no Intervention with a {mechanism.State.__name__}"
+        )
+    if found.reply is not None:
+        checked_text(found.reply, mechanism, ContextFailure)
+    if not isinstance(found.action, str | None):
+        raise ContextFailure(
+            f"{type(mechanism).__name__}.on_turn gave an action that is a {type(found.action).__name__}"
+        )
+
+
+def check_history(found: object, mechanism: ContextMechanism) -> None:
+    """Raise `ContextFailure` unless a mechanism's `before_turn` gave a dialogue that any chat template can render."""
+    who = f"{type(mechanism).__name__}.before_turn"
+    if not (isinstance(found, History) and isinstance(found.state, mechanism.State)):
+        raise ContextFailure(f"{who} gave no History with a {mechanism.State.__name__}")
+    messages = found.messages
+    if not (isinstance(messages, tuple) and all(isinstance(message, Message) for message in messages)):
+        raise ContextFailure(f"{who} gave a history that is no tuple of messages")
+    roles = [message.role for message in messages]
+    if len(roles) % 2 or roles != [Role.SYSTEM, *[Role.USER, Role.ASSISTANT] * len(roles)][: len(roles) or 1]:
+        raise ContextFailure(
+            f"{who} gave the roles {', '.join(roles) or 'none'}; expected system, user, then assistant and user in turn"
+        )
+    for message in messages:
+        checked_text(message.content, mechanism, ContextFailure)
 
 
 def check_update(found: object, mechanism: ContextMechanism) -> None:
