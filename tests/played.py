@@ -1,4 +1,4 @@
-"""Suites that nobody played: outcomes drawn at random from known rates."""
+"""Suites that were not played: outcomes drawn at random from known rates."""
 
 from collections.abc import Collection
 

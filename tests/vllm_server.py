@@ -63,7 +63,7 @@ class FakeVLLM:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def die(self) -> None:
-        """Answer nobody any more."""
+        """Answer no further request."""
         if self._server is not None:
             server, self._server = self._server, None
             server.shutdown()

@@ -3,7 +3,7 @@
     PYTHONPATH=. python tests/benchmarks/bench_evaluation.py [--lifecycles 256] [--repeats 9] [--threads 1] [--config smoke]
 
 A training rollout plays packs with 8 siblings each; an evaluation plays a suite under its first two conditions (trained,
-context blanked), each with as many lifecycles, each lifecycle through a pack of its own that shares its first prompt with nobody.
+context blanked), each with as many lifecycles, each lifecycle through a pack of its own that shares its first prompt with no other.
 Both go through the DataModule, with packs drawn and drift counted, as in a run. The two
 alternate; the ratio is that of tokens by second of processor time, which other processes on the machine disturb less than the
 clock. Within 5 % of 1 it should stay.

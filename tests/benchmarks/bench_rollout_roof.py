@@ -86,7 +86,7 @@ class Recorder(TransformersEngine):
 
 @torch.inference_mode()
 def replay(model: PreTrainedModel, fed: list[Rows], whole: bool = False) -> float:
-    """Seconds of the record in rectangles; `whole`: also of what nobody reads."""
+    """Seconds of the record in rectangles; `whole`: also of what is not read."""
     cache, passes = RectangleCache(), [rectangle(rows[part]) for rows in fed for part in rows.similar()]
     begun = time.perf_counter()
     for one in passes:

@@ -56,7 +56,7 @@ def in_turn(
 ) -> dict[str, list[dict[str, float]]]:
     """Where the time of each one's steps went; nothing more of one that has ended, and says so in `failure`.
 
-    Whoever has so few repeats in `fewer` takes part in the first ones.
+    One with so few repeats in `fewer` takes part in the first ones.
 
     Of two steps in a row the second counts, since in a training a step follows another: the first finds another's data in the
     processor's caches.

@@ -62,7 +62,7 @@ def test_a_run_that_goes_on_from_an_older_checkpoint_drops_the_newer_ones(tmp_pa
 
 def test_a_plugin_of_the_user_s_is_left_alone(tmp_path):
     class Own(DurableIO):
-        """Somebody's way to save."""
+        """A way to save of the user's own."""
 
     own = Own()
     kept = fit(tmp_path, 1, plugins=[own])

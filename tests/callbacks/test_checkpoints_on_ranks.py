@@ -52,7 +52,7 @@ class Large(L.LightningModule):
 
 
 class Rows:
-    """Rows of a rollout that nobody looks at."""
+    """Rows of a rollout that are not read."""
 
     def of_packs(self, packs: Any) -> torch.Tensor:
         return torch.zeros(1)

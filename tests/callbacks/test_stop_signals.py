@@ -72,13 +72,13 @@ def test_a_rank_that_the_others_have_told_takes_its_own_first_signal_for_the_sam
 
 
 def test_an_evaluation_is_given_up_at_once(tmp_path):
-    class Told(PlayedData):
+    class Terminated(PlayedData):
         def val_dataloader(self):
             os.kill(os.getpid(), signal.SIGTERM)
             return super().val_dataloader()
 
     with handlers_kept(), pytest.raises(Stopped) as stopped:
-        trainer(tmp_path, [StopSignals()]).validate(PlayedModule(), Told())
+        trainer(tmp_path, [StopSignals()]).validate(PlayedModule(), Terminated())
     assert stopped.value.code == 143
 
 

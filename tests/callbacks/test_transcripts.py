@@ -96,7 +96,7 @@ def test_the_traceback_of_what_cost_a_lifecycle_is_in_the_run_s_folder_and_the_l
     assert "\x1b" not in text
     assert capsys.readouterr().err == f"120 faults; tracebacks: {path}\n"
     run_one(Broken())
-    assert path.read_text() == text, "after the run nobody listens"
+    assert path.read_text() == text, "after the run nothing is logged"
 
 
 def run_one(world: TextEnv) -> Group:

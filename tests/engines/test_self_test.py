@@ -78,14 +78,14 @@ def test_a_small_window_is_enough(window, engine, model):
 def test_answers_of_unequal_length_are_scored_to_their_ends(model):
     said = []
 
-    class Heard(TransformersEngine):
+    class Recording(TransformersEngine):
         async def generate(self, request):
             said.append(await super().generate(request))
             return said[-1]
 
     def gap(stop_ids):
         said.clear()
-        engine = Heard()
+        engine = Recording()
         engine.bind(model, stop_ids=stop_ids)
         return SelfTest()(synced(engine, model), model, window=96)
 

@@ -1,4 +1,4 @@
-"""The last layer's network at chosen positions: the same log-probs and gradients, and nothing computed that nobody reads."""
+"""The last layer's network at chosen positions: the same log-probs and gradients, and nothing computed that is not read."""
 
 import pytest
 import torch

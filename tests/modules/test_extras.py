@@ -102,7 +102,7 @@ def test_an_update_with_attempts_is_the_gradient_of_the_definition_over_all_its_
 
 
 class Unrewarding(WordWorld):
-    """In every other pack nobody is rewarded."""
+    """In every other pack all rewards are 0."""
 
     def reset(self, *, seed=None, options=None):
         self.worthless = int(options["task"].id.partition(".")[0]) % 2 == 1

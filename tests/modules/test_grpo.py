@@ -228,7 +228,7 @@ def test_a_divergence_reaches_rows_of_zero_advantage_and_is_logged(tmp_path, est
 
 
 class Unrewarding(WordWorld):
-    """In every other pack nobody is rewarded."""
+    """In every other pack all rewards are 0."""
 
     def reset(self, *, seed=None, options=None):
         self.worthless = int(options["task"].id.partition(".")[0]) % 2 == 1

@@ -136,7 +136,7 @@ def test_neither_a_reward_nor_an_attempt_ever_reaches_a_later_episode(rule, base
     assert by_episode.diagonal().all()
     for e in range(7):
         tasks = by_attempt[e].nonzero().flatten().tolist()
-        assert set(tasks) <= {(e + 1) // 2}  # a solve hears of its own task's attempts, an update of the next one's
+        assert set(tasks) <= {(e + 1) // 2}  # a solve depends on its own task's attempts, an update of the next one's
     assert by_attempt.any()
     if mode == "none":
         for e, from_solves, from_attempts in to_attempts:

@@ -193,7 +193,7 @@ def test_a_mechanism_that_answers_for_ever_is_not_asked_any_more():
 
 
 class Within(PlainContext):
-    """Does what it is told before a turn."""
+    """Calls a function before a turn."""
 
     def __init__(self, does):
         self.does = does
