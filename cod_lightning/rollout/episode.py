@@ -46,91 +46,112 @@ async def run_solve_episode(
     shown: Shown = Shown.OWN,
 ) -> Episode:
     """All turns of one task in `env`, given the context that earlier tasks left."""
-    mechanism, sampler = setting.mechanism, setting.sampler
-    who = f"{type(mechanism).__name__} raised "
-    turns: list[Turn] = []
-    before, context, context_after = state, "", ""
-    inside: Any = None
-    """The state within the task: that of the lifecycle, or one that begins empty and is dropped at the end."""
-
-    def carry() -> None:
-        """What the mechanism made of its state within the task is the lifecycle's."""
-        nonlocal state, context_after
-        if shown is Shown.OWN and inside is not state:
-            state, context_after = inside, crossing(ContextFailure, lambda: context_text(mechanism, inside), who)
-
-    def ended(status: EpisodeStatus | None, reward: float | None, feedback: str = "", error: str = "") -> Episode:
-        """The episode; without a status it has the environment's. Asks the environment where there is a reward."""
-        return Episode(
-            kind=EpisodeKind.SOLVE,
-            position=position,
-            status=EpisodeStatus(env.status) if status is None else status,
-            turns=tuple(turns),
-            reward=reward,
-            success=None if reward is None else bool(env.success),
-            feedback=feedback,
-            context_before=context,
-            context_after=context if reward is None else context_after,
-            state_before=before,
-            state_after=before if reward is None else state,
-            error=error,
-            repeat=task.repeat,
-        )
-
+    sampler, solving = setting.sampler, _Solving(env, task, state, setting, position, shown)
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
             observation, rules = await _begun(env, task)
             see_known(observation, sampler.chat, env, "reset()")
             see_known(rules, sampler.chat, env, "rules")
-            system, hooked, num_replies = rules, False, 0
-            try:
-                context = context_after = context_text(mechanism, state)
-                if shown is not Shown.RULES:
-                    prepared = mechanism.prepare(state if shown is Shown.OWN else mechanism.empty(), rules, observation)
-                    check_prepared(prepared, mechanism)
-                    system, inside = prepared.system, prepared.state
-                    if shown is Shown.OWN:
-                        state = inside
-                    hooked = _hooked(mechanism)
-            except BaseException as error:
-                blame(ContextFailure, error, who)
-            see_known(system, sampler.chat, mechanism, "prepare()")
+            system = solving.prepared(rules, observation)
+            see_known(system, sampler.chat, setting.mechanism, "prepare()")
             dialogue = sampler.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
             try:
-                while True:
-                    turn = await _turn(dialogue)
-                    turns.append(turn)
-                    if turn.stop is StopReason.WINDOW:
-                        full = partial(ended, EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
-                        return crossing(EnvironmentFailure, full)
-                    action, reply = turn.response, None
-                    if hooked:
-                        inside, action, reply = _intervened(mechanism, inside, turn.response, sampler.chat)
-                        carry()
-                    if reply is None:
-                        observation, reward, over = await _stepped(env, action)
-                        see_known(observation, sampler.chat, env, "step()")
-                        if over:
-                            return crossing(EnvironmentFailure, partial(ended, None, reward, observation))
-                        if len(turns) > MOST_INTERVENTIONS:
-                            crossing(EnvironmentFailure, partial(_see_end, env, len(turns)))
-                    else:
-                        observation, num_replies = reply, num_replies + 1
-                        see_known(reply, sampler.chat, mechanism, "on_turn()")
-                    if hooked:
-                        inside = _went_on(dialogue, mechanism, inside, rules, observation)
-                        carry()
-                        hooked = num_replies < MOST_INTERVENTIONS
-                    else:
-                        dialogue.say(observation)
+                return await solving.played(dialogue, rules)
             finally:
                 _close(dialogue)
     except FAULTS as error:
         note_fault(error)
-        return ended(EpisodeStatus.FAILED, None, error=f"{type(error).__name__}: {error}")
+        return solving.ended(EpisodeStatus.FAILED, None, error=f"{type(error).__name__}: {error}")
     finally:
         sampler.liveness.over(identity)
+
+
+class _Solving:
+    """A solve episode under way: its turns so far, and what the mechanism has made of its context."""
+
+    def __init__(self, env: TextEnv, task: Task, state: Any, setting: Setting, position: int, shown: Shown) -> None:
+        self.env, self.task, self.position, self.shown = env, task, position, shown
+        self.mechanism, self.chat = setting.mechanism, setting.sampler.chat
+        self.turns: list[Turn] = []
+        self.state_before = self.state = state
+        self.context_before = self.context_after = ""
+        self.inside: Any = None
+        """The state within the task: that of the lifecycle, or one that begins empty and is dropped at the end."""
+        self.hooked = False
+        """Whether the mechanism is asked before and after turns."""
+
+    def prepared(self, rules: str, observation: str) -> str:
+        """The system text. Raises `ContextFailure`."""
+        try:
+            self.context_before = self.context_after = context_text(self.mechanism, self.state)
+            if self.shown is Shown.RULES:
+                return rules
+            state = self.state if self.shown is Shown.OWN else self.mechanism.empty()
+            prepared = self.mechanism.prepare(state, rules, observation)
+            check_prepared(prepared, self.mechanism)
+            self.inside = prepared.state
+            if self.shown is Shown.OWN:
+                self.state = prepared.state
+            self.hooked = _hooked(self.mechanism)
+            return prepared.system
+        except BaseException as error:
+            blame(ContextFailure, error, f"{type(self.mechanism).__name__} raised ")
+
+    async def played(self, dialogue: Dialogue, rules: str) -> Episode:
+        """The episode, turn by turn to its end. Raises one of `FAULTS`."""
+        env, mechanism, num_replies = self.env, self.mechanism, 0
+        while True:
+            turn = await _turn(dialogue)
+            self.turns.append(turn)
+            if turn.stop is StopReason.WINDOW:
+                full = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
+                return crossing(EnvironmentFailure, full)
+            action, reply = turn.response, None
+            if self.hooked:
+                inside, action, reply = _intervened(mechanism, self.inside, turn.response, self.chat)
+                self._carry(inside)
+            if reply is None:
+                observation, reward, over = await _stepped(env, action)
+                see_known(observation, self.chat, env, "step()")
+                if over:
+                    return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
+                if len(self.turns) > MOST_INTERVENTIONS:
+                    crossing(EnvironmentFailure, partial(_see_end, env, len(self.turns)))
+            else:
+                observation, num_replies = reply, num_replies + 1
+                see_known(reply, self.chat, mechanism, "on_turn()")
+            if self.hooked:
+                self._carry(_went_on(dialogue, mechanism, self.inside, rules, observation))
+                self.hooked = num_replies < MOST_INTERVENTIONS
+            else:
+                dialogue.say(observation)
+
+    def ended(self, status: EpisodeStatus | None, reward: float | None, feedback: str = "", error: str = "") -> Episode:
+        """The episode; without a status it has the environment's. Asks the environment where there is a reward."""
+        return Episode(
+            kind=EpisodeKind.SOLVE,
+            position=self.position,
+            status=EpisodeStatus(self.env.status) if status is None else status,
+            turns=tuple(self.turns),
+            reward=reward,
+            success=None if reward is None else bool(self.env.success),
+            feedback=feedback,
+            context_before=self.context_before,
+            context_after=self.context_before if reward is None else self.context_after,
+            state_before=self.state_before,
+            state_after=self.state_before if reward is None else self.state,
+            error=error,
+            repeat=self.task.repeat,
+        )
+
+    def _carry(self, inside: Any) -> None:
+        """Go on with this state within the task; it is the lifecycle's, too, where that is what the task is shown."""
+        self.inside = inside
+        if self.shown is Shown.OWN and inside is not self.state:
+            who = f"{type(self.mechanism).__name__} raised "
+            self.context_after = crossing(ContextFailure, lambda: context_text(self.mechanism, inside), who)
+            self.state = inside
 
 
 async def _begun(env: TextEnv, task: Task) -> tuple[str, str]:
