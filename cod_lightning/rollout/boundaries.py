@@ -4,8 +4,6 @@ Whatever code beyond a boundary raises, `sys.exit()`, `KeyboardInterrupt` and ca
 `FAULTS`, which costs the lifecycle that met it. What is really meant for the run passes.
 """
 
-import contextlib
-import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -26,6 +24,7 @@ from cod_lightning.errors import (
     OutOfTime,
     described,
     ends_the_run,
+    note_fault,
 )
 from cod_lightning.markdown import visible
 from cod_lightning.rollout.chat import Chat
@@ -34,10 +33,6 @@ from cod_lightning.types import Episode, EpisodeStatus, Message, Role, StopReaso
 _T = TypeVar("_T")
 FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, ForgedRole, OutOfTime)
 """They cost their lifecycle; anything else ends the run."""
-FAULT_LOG = logging.getLogger("cod_lightning.faults")
-"""What cost a lifecycle, with its traceback; it goes nowhere by itself."""
-FAULT_LOG.propagate = False
-FAULT_LOG.addHandler(logging.NullHandler())
 _LONGEST_TEXT = 1_000_000
 """Characters of an observation, of rules, of a system text or a message of an update; longer ones would fill the memory."""
 _IDS, _LOGPROBS = frozenset({int}), frozenset({float, int})
@@ -59,12 +54,6 @@ def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: str = "
         return call()
     except BaseException as error:
         blame(kind, error, who)
-
-
-def note_fault(error: BaseException) -> None:
-    """Log the traceback of what cost a lifecycle, for whoever listens to the logger `cod_lightning.faults`."""
-    with contextlib.suppress(Exception):  # a hostile error's own doing
-        FAULT_LOG.error("%s", described(error), exc_info=error)
 
 
 def check_reward(reward: float, env: TextEnv) -> None:

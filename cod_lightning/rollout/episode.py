@@ -9,7 +9,7 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import Answer, ContextMechanism, TokenView
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError, ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout
+from cod_lightning.errors import ConfigError, ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout, note_fault
 from cod_lightning.rollout.boundaries import (
     FAULTS,
     blame,
@@ -22,7 +22,6 @@ from cod_lightning.rollout.boundaries import (
     checked_text,
     context_text,
     crossing,
-    note_fault,
     see_known,
 )
 from cod_lightning.rollout.deadlines import episode_limit
