@@ -54,9 +54,9 @@ def noted(folder: Path) -> dict[int, list[int]]:
         for episode in lifecycle["episodes"]:
             if episode["kind"] == EpisodeKind.UPDATE and episode["status"] == EpisodeStatus.COMPLETED:
                 seen = facts.parse(episode["turns"][0]["observation"])
-                message = facts.parse(episode["context_after"])
+                stated = facts.parse(episode["context_after"])
                 counts[0] += len(seen)
-                counts[1] += sum(message.get(code) == value for code, value in seen.items())
+                counts[1] += sum(stated.get(code) == value for code, value in seen.items())
     return found
 
 

@@ -135,7 +135,7 @@ class Clinics:
     def weights(self, mentioned: tuple[str, ...], known: Mapping[str, bool]) -> dict[tuple[str, ...], float]:
         """Posterior probability of each protocol that agrees with the known facts, after a dialogue that mentions these items.
 
-        Exact for dialogues as `draw_told` draws them; that a split holds only some of the dialogues is left out.
+        Exact for dialogues as `draw_mentioned` draws them; that a split holds only some of the dialogues is left out.
         """
         protocols = _protocols(self.items, self.num_required)
         sets = [required for required in protocols if all((n in required) == fact for n, fact in known.items())]
