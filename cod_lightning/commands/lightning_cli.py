@@ -30,7 +30,7 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
 from cod_lightning.commands.config_files import CLASS_KEYS
-from cod_lightning.commands.parser import OneLine, check_seed, program, refuse_absurd
+from cod_lightning.commands.parser import OneLine, check_seed, own_refusals, program, refuse_absurd
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.trainer_settings import (
     check_devices,
@@ -150,8 +150,10 @@ class CodCLI(LightningCLI):
         if (keep := config.keep_checkpoints) is not None and keep < 1:
             raise ConfigError("keep_checkpoints", keep, "at least 1", "2 keeps one before the newest; null keeps all.")
         if (threads := config.torch_threads) is not None:
-            if threads < 1:
-                raise ConfigError("torch_threads", threads, "at least 1", "Null leaves torch's choice.")
+            most = max(64, 8 * (os.cpu_count() or 1))  # far more, and torch runs out of memory for their stacks
+            if not 1 <= threads <= most:
+                expected = f"from 1 to {most} on this machine"
+                raise ConfigError("torch_threads", threads, expected, "Null leaves torch's choice.")
             torch.set_num_threads(threads)
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
         check_folder(self.root, "trainer.default_root_dir")
@@ -159,6 +161,11 @@ class CodCLI(LightningCLI):
         if (wanted := config.get("ckpt_path")) in (LAST, AUTO):
             found = newest(self.root / "checkpoints", needed=wanted == LAST)
             config.ckpt_path = found and str(found)
+
+    def instantiate_classes(self) -> None:
+        """As ever; a class that refuses its values does so in its own words."""
+        with own_refusals():
+            super().instantiate_classes()
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""
@@ -200,7 +207,7 @@ class CodCLI(LightningCLI):
         """Lightning's Trainer; what it refuses is answered in one line."""
         try:
             return super().instantiate_trainer(**kwargs)
-        except (MisconfigurationException, ValueError) as error:
+        except (MisconfigurationException, TypeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
             refused = " ".join(str(error).split())[:400]

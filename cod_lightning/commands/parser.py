@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +19,18 @@ _ABSURD = 2**64
 _UNKNOWN = re.compile(
     r"[Uu]nrecognized arguments: --([\w.]+)|does not accept option '([\w.]+)'|Option '([\w.]+)' is not accepted"
 )
+
+_OF_UNIONS = tuple(
+    (re.compile(pattern), plain)
+    for pattern, plain in (
+        (r"- Expected a path but .*? either not accessible or invalid; - ", ""),
+        (r"Does not validate against any of the Union subtypes; Subtypes: \[.*?\]; Errors: (?:- )?", ""),
+        (r"(?:; )?- Expected a NoneType(?=;|$)", ""),
+        (r"; Given value type: \S+; Given value: ", ". Got value: "),
+        (r"(?<=[;:] )- |; - ", "; or: "),
+    )
+)
+"""What jsonargparse says of a key with several types, and what of it helps a person."""
 
 
 class OneLine(ArgumentParser):
@@ -47,6 +60,20 @@ class OneLine(ArgumentParser):
             raise ConfigError("class_path", denied[1], expected, remedy)
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         self.exit(2, f"{parser.prog}: error: {one_line(message)} ({_remedy(parser, message)}{parser.prog} --help)\n")
+
+
+@contextlib.contextmanager
+def own_refusals() -> Iterator[None]:
+    """Raise the `ConfigError` of a class's own check by itself: jsonargparse wraps it where a key has several types."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except ValueError as error:
+        seen: BaseException | None = error
+        while seen is not None and not isinstance(seen, ConfigError):
+            seen = seen.__cause__ or seen.__context__
+        raise seen or error from error
 
 
 def _remedy(parser: ArgumentParser, message: str) -> str:
@@ -98,14 +125,26 @@ def check_seed(seed: object) -> None:
 
 
 def one_line(message: str) -> str:
-    """The message without line breaks and without Python's notation of types.
+    r'''The message without line breaks and without Python's notation of types.
 
-    >>> one_line('Parser key "model.lr":\\n  Expected a <class \\'float\\'>. Got value: abc')
+    >>> one_line('Parser key "model.lr":\n  Expected a <class \'float\'>. Got value: abc')
     'model.lr: Expected a float. Got value: abc'
-    """
+    >>> one_line("""Parser key "seed_everything":
+    ...   Does not validate against any of the Union subtypes
+    ...   Subtypes: [<class 'bool'>, <class 'int'>]
+    ...   Errors:
+    ...     - Expected a <class 'bool'>
+    ...     - Expected a <class 'int'>
+    ...   Given value type: <class 'str'>
+    ...   Given value: x""")
+    'seed_everything: Expected a bool; or: Expected a int. Got value: x'
+    '''
     named = re.sub(r'Parser key "([^"]*)":', r"\1:", re.sub(r"<class '([^']*)'>", r"\1", message))
     lines = [line.strip() for line in named.splitlines() if line.strip()]
-    return "".join(line + (" " if line.endswith(":") else "; ") for line in lines).rstrip(" ;")
+    joined = "".join(line + (" " if line.endswith(":") else "; ") for line in lines).rstrip(" ;")
+    for pattern, plain in _OF_UNIONS:
+        joined = pattern.sub(plain, joined)
+    return joined
 
 
 def program() -> str:

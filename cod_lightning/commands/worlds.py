@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.commands.config_files import config_folders
-from cod_lightning.commands.parser import OneLine, program, refuse_absurd
+from cod_lightning.commands.parser import OneLine, own_refusals, program, refuse_absurd
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 
@@ -86,13 +86,8 @@ def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
             spelled.append(arg)
     config = parser.parse_args(spelled)
     refuse_absurd(config)
-    try:
+    with own_refusals():
         return parser.instantiate_classes(config)
-    except ValueError as error:  # a world's own check is somewhere in what jsonargparse wraps around it
-        seen: BaseException | None = error
-        while seen is not None and not isinstance(seen, ConfigError):
-            seen = seen.__cause__ or seen.__context__
-        raise seen or error from error
 
 
 def _flag(found: re.Match[str]) -> str:
