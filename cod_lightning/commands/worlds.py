@@ -1,6 +1,5 @@
 """`worlds`: the shipped worlds, one line each. Other commands find and build their world with it, too."""
 
-import difflib
 import re
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from typing import Any
 from cod_lightning.commands.config_files import config_folders
 from cod_lightning.commands.parser import OneLine, own_refusals, program, refuse_absurd
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, did_you_mean, some_of
 
 _KEYS = "(?:env|context)"
 _PACKAGE_LINE = re.compile(r"^# @package .*\n")
@@ -103,7 +102,6 @@ def _file(flag: str, name: str) -> str:
         return str(path)
     if "." in name or name[:1] in ("{", "[") or name == "null" or Path(name).is_file():
         return name
-    (close, *_) = [*difflib.get_close_matches(name, shipped, n=1), ""]
-    meant = f"Did you mean {close}? " if close else ""
-    expected = f"one of {', '.join(shipped)}, a YAML file or a class path"
-    raise ConfigError(flag, name, expected, f"{meant}{'See `worlds`.' if group == 'env' else 'Check the spelling.'}")
+    expected = f"one of {some_of([*shipped], name)}, a YAML file or a class path"
+    listed = "See `worlds`." if group == "env" else "Check the spelling."
+    raise ConfigError(flag, name, expected, f"{did_you_mean(name, [*shipped])}{listed}")
