@@ -6,7 +6,7 @@ becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition com
 `--print_config` shows (and reloads as) the result.
 
 Short forms are spelled out first: `env=levers`, `--env levers` and `--data.env levers` choose the shipped world, `env=shop.Shop`
-the class, and `data.env.max_turns=3` is `--data.env.max_turns 3`.
+the class, and `env.max_turns=3`, `data.env.max_turns=3` are `--data.env.max_turns 3`.
 
 `in_domain` among `data.suites` stands for the contents of `configs/suite/in_domain.yaml`. Such a file holds one suite, or a list of
 them. Its `env` may be the name of a shipped world; a suite without a `name` has that of its file.
@@ -152,7 +152,9 @@ def spelled_out(argv: Sequence[str]) -> list[str]:
     while rest:
         arg = rest.pop(0)
         name, is_assigned, value = arg.partition("=")
-        key = name.removeprefix("--")
+        key = full_key(name.removeprefix("--"))
+        name = f"{'--' * name.startswith('--')}{key}"
+        arg = f"{name}{is_assigned}{value}"
         group = key if key in CLASS_KEYS else of_key.get(key)
         has_value = is_assigned or (
             name.startswith("-") and name not in _FLAGS_WITHOUT_VALUE and rest[:1] and rest[0][:2] != "--"
@@ -167,6 +169,16 @@ def spelled_out(argv: Sequence[str]) -> list[str]:
             own = re.fullmatch(r"[A-Za-z_][\w.]*", name) and name not in groups and not name.startswith("hydra.")
             out.append(f"--{arg}" if own else arg)
     return out
+
+
+def full_key(key: str) -> str:
+    """The key with the name of a class's group spelled out.
+
+    >>> full_key("env.max_turns")
+    'data.env.max_turns'
+    """
+    group, dot, rest = key.partition(".")
+    return f"{CLASS_KEYS[group]}.{rest}" if dot and group in CLASS_KEYS else key
 
 
 def _choice(group: str, value: str, name: str) -> str:

@@ -74,6 +74,10 @@ def world_parser(command: str, description: str, *, required: bool = True) -> On
 
 def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     """Parsed arguments with shipped names replaced by their files; the world itself is built."""
+    argv = [
+        f"--{arg}" if re.match(r"[A-Za-z_][\w.]*=", arg) and not re.fullmatch(r"--[\w.]+", before) else arg
+        for before, arg in zip(["", *argv], argv, strict=False)
+    ]
     argv = [re.sub(rf"^(?:--)?(?:data\.)?({_KEYS}(?:\.[\w.]+)?)(?==)|^--data\.({_KEYS})\b", _flag, arg) for arg in argv]
     spelled: list[str] = []
     for before, arg in zip(["", *argv], argv, strict=False):
