@@ -47,7 +47,6 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/rank_stops.py --out docs/results/rank_stops.json
 	PYTHONPATH=. .venv/bin/python tests/soak/faults.py --out docs/results/faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/attacks.py --out docs/results/attacks.json
-	PYTHONPATH=. .venv/bin/python tests/soak/wrong_usages.py --out docs/results/wrong_usages.json
 	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
 	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
 	PYTHONPATH=. .venv/bin/python tests/soak/distillation.py --out docs/results/distillation.json

@@ -4,7 +4,6 @@ Nothing heavy is imported before a command needs it. With `commands/` this is th
 Lightning-facing packages beside `cod_lightning`; because their names are generic, a guard first checks that they are ours.
 """
 
-import difflib
 import errno
 import faulthandler
 import importlib
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from cod_lightning import __version__
 from cod_lightning.commands import COMMANDS, LIGHTNING
-from cod_lightning.errors import CodLightningError, ConfigError, DataError, Stopped
+from cod_lightning.errors import CodLightningError, ConfigError, DataError, Stopped, did_you_mean
 
 _HELP = f"""cod_lightning {__version__}: train and deploy LLMs as long-lifecycle agents.
 
@@ -72,8 +71,7 @@ def _answered(args: list[str]) -> int:
         guard_packages()
         command, rest = args[0], args[1:]
         if command not in COMMANDS:
-            nearest = difflib.get_close_matches(command, COMMANDS, n=1, cutoff=0.5)
-            meant = f"Did you mean {nearest[0]}? " if nearest else ""
+            meant = did_you_mean(command, [*COMMANDS], cutoff=0.5)
             raise ConfigError("command", command, f"one of {', '.join(COMMANDS)}", f"{meant}See --help.")
         watching = command == "play" and any(arg.partition("=")[0] == "--ckpt_path" for arg in rest)
         module = importlib.import_module(f"cod_lightning.commands.{'watch' if watching else COMMANDS[command]}")

@@ -7,8 +7,10 @@ into an episode's status, counts them by the name of their class, and the run go
 
 import asyncio
 import contextlib
+import difflib
 import logging
 import signal
+from collections.abc import Sequence
 
 FAULT_LOG = logging.getLogger("cod_lightning.faults")
 """What cost a lifecycle, with its traceback; it goes nowhere by itself."""
@@ -136,6 +138,30 @@ class Stopped(SystemExit):
         self.number = number
         self.message = f"Stopped by {signal.Signals(number).name}."
         """The run's last line: how to go on, where that is known."""
+
+
+def did_you_mean(wrong: str, names: Sequence[str], cutoff: float = 0.6) -> str:
+    """The sentence that names the nearest of the names, with a space behind it; empty where none is near.
+
+    >>> did_you_mean("levrs", ["doors", "levers"])
+    'Did you mean levers? '
+    """
+    close = difflib.get_close_matches(wrong, names, n=1, cutoff=cutoff)
+    return f"Did you mean {close[0]}? " if close else ""
+
+
+def some_of(names: Sequence[str], wrong: str, most: int = 12) -> str:
+    """The names; where there are more than `most`, and something was typed, the four nearest to that and the number of the others.
+
+    >>> some_of(["doors", "levers"], "levrs")
+    'doors, levers'
+    >>> some_of([f"env_{letter}" for letter in "abcdefgh"], "env_a1", most=6)
+    'env_a, env_h, env_g, env_f and 4 more'
+    """
+    if len(names) <= most or not wrong:
+        return ", ".join(names)
+    near = difflib.get_close_matches(wrong, names, n=4, cutoff=0.0)
+    return f"{', '.join(near)} and {len(names) - len(near)} more"
 
 
 _LONGEST_MESSAGE = 1_000

@@ -137,7 +137,7 @@ class GRPOModule(PolicyModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW with a linear warm-up and a linear fall."""
-        total = float(self.trainer.estimated_stepping_batches)  # infinite where the run has no end
+        total = float(self.trainer.estimated_stepping_batches) or 1.0  # infinite where the run has no end
 
         def factor(update: int) -> float:
             done = min(1.0, update / total if self.progress is None else self.progress())

@@ -78,10 +78,13 @@ def check_same_policy(
         {key: at[key.split(".")[0]][key.split(".")[1]] for key in _PLAYED} for at in (kept["config"], config)
     )
     changed = [(key, said) for key, said in differences(before, after) if not key.startswith(_HOW_BUILT)]
-    listed = "; ".join(f"{key}: {said}" for key, said in changed) or "the same settings"
+    listed = "; ".join(f"{key}: {said}" for key, said in changed)
     if "vocabulary" in kept and kept["vocabulary"] != derive_seed("vocabulary", *words):
-        expected = f"a checkpoint of this vocabulary; its run had other words ({listed})"
-        raise ConfigError("ckpt_path", checkpoint.path, expected, "Use the config of its own run.")
+        expected = "a checkpoint of this vocabulary; its run had other words"
+        if changed:
+            raise ConfigError("ckpt_path", checkpoint.path, f"{expected} ({listed})", "Use the config of its own run.")
+        remedy = "The code of its environment or context has changed since: restore it, or train again."
+        raise ConfigError("ckpt_path", checkpoint.path, expected, remedy)
     if changed and not accepted:
         expected = f"a checkpoint of a policy that was trained so; between its run and this command changed {listed}"
         remedy = "Undo the changes, or add --accept_changes true to play it all the same."

@@ -6,13 +6,12 @@ becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition com
 `--print_config` shows (and reloads as) the result.
 
 Short forms are spelled out first: `env=levers`, `--env levers` and `--data.env levers` choose the shipped world, `env=shop.Shop`
-the class, and `data.env.max_turns=3` is `--data.env.max_turns 3`.
+the class, and `env.max_turns=3`, `data.env.max_turns=3` are `--data.env.max_turns 3`.
 
 `in_domain` among `data.suites` stands for the contents of `configs/suite/in_domain.yaml`. Such a file holds one suite, or a list of
 them. Its `env` may be the name of a shipped world; a suite without a `name` has that of its file.
 """
 
-import difflib
 import re
 import sys
 import sysconfig
@@ -24,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
@@ -91,9 +90,10 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     for folder in config_folders():
         if (path := folder / f"{group}{stem}.yaml").is_file():
             return path
-    close = difflib.get_close_matches(stem, names, n=1, cutoff=0.3)
-    nearest = f"Did you mean {close[0]}? " if close else ""
-    raise ConfigError(key, name or "empty", f"{kind}, or one of {', '.join(names)}", f"{nearest}Check the spelling.")
+    expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
+    meant = did_you_mean(stem, names, cutoff=0.3)
+    listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
+    raise ConfigError(key, name or "empty", expected, f"{meant}{listed}")
 
 
 def _content(path: Path, key: str, name: object) -> Any:
@@ -152,7 +152,9 @@ def spelled_out(argv: Sequence[str]) -> list[str]:
     while rest:
         arg = rest.pop(0)
         name, is_assigned, value = arg.partition("=")
-        key = name.removeprefix("--")
+        key = full_key(name.removeprefix("--"))
+        name = f"{'--' * name.startswith('--')}{key}"
+        arg = f"{name}{is_assigned}{value}"
         group = key if key in CLASS_KEYS else of_key.get(key)
         has_value = is_assigned or (
             name.startswith("-") and name not in _FLAGS_WITHOUT_VALUE and rest[:1] and rest[0][:2] != "--"
@@ -169,6 +171,16 @@ def spelled_out(argv: Sequence[str]) -> list[str]:
     return out
 
 
+def full_key(key: str) -> str:
+    """The key with the name of a class's group spelled out.
+
+    >>> full_key("env.max_turns")
+    'data.env.max_turns'
+    """
+    group, dot, rest = key.partition(".")
+    return f"{CLASS_KEYS[group]}.{rest}" if dot and group in CLASS_KEYS else key
+
+
 def _choice(group: str, value: str, name: str) -> str:
     shipped = choices_of(group)
     if value in shipped:
@@ -181,11 +193,9 @@ def _choice(group: str, value: str, name: str) -> str:
         or f"{group}/{value}" in shipped
     ):
         return f"--{CLASS_KEYS[group]}={value}"
-    close = difflib.get_close_matches(value, shipped, n=1)
-    meant = f"Did you mean {close[0]}? " if close else ""
-    raise ConfigError(
-        name, value, f"one of {', '.join(shipped)}, a YAML file or a class path", f"{meant}Check the spelling."
-    )
+    expected = f"one of {some_of(shipped, value, most=20)}, a YAML file or a class path"
+    listed = "See `worlds`." if group == "env" else "Check the spelling."
+    raise ConfigError(name, value, expected, f"{did_you_mean(value, shipped)}{listed}")
 
 
 def line_of(key: str) -> str:
@@ -209,17 +219,29 @@ def split_choices(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return choices, others
 
 
-def chosen(argv: Sequence[str], flag: str = "--suites") -> list[str]:
-    """The command line with `--suites '[in_domain, mine.yaml]'` as a config of its own, which replaces earlier suites."""
+def chosen(argv: Sequence[str], flags: Sequence[str] = ("--suites", "--data.suites")) -> list[str]:
+    """The command line with `--suites '[in_domain, mine.yaml]'` as a config of its own, which replaces earlier suites.
+
+    Names may stand without brackets. `--data.suites` may also hold suites that are spelled out, or null.
+    """
     out: list[str] = []
     rest = iter(argv)
     for arg in rest:
-        name, is_assigned, value = arg.partition("=")
-        if name != flag:
+        flag, is_assigned, value = arg.partition("=")
+        if flag not in flags:
             out.append(arg)
             continue
-        named = yaml.safe_load(value if is_assigned else next(rest, ""))
+        typed = value if is_assigned else next(rest, "")
+        try:
+            named = yaml.safe_load(typed)
+        except yaml.YAMLError:
+            named = typed
         names = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
+        if flag != flags[0] and (
+            names is None or (isinstance(names, list) and any(isinstance(n, dict) for n in names))
+        ):
+            out.append(f"{flag}={typed}")
+            continue
         if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
             remedy = f"Write --suites '[{suite_names()[0]}]', for example."
             raise ConfigError(flag, named, "names of suites or of YAML files", remedy)
@@ -292,9 +314,27 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
             hydra = config.pop("hydra")
         plain: Any = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError("--config", path, "a config that Hydra can compose", " ".join(str(error).split())) from error
+        raise _not_composed(path, " ".join(str(error).split())) from error
     chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
     return Composed(plain, chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
+
+
+def _not_composed(path: Path, reason: str) -> ConfigError:
+    """What Hydra cannot compose, in the words of this project: a choice that does not ship, or a default that is not there."""
+    if choice := re.search(
+        r"Could not find '([\w/]+)/([^'/]+)' Available options in '\1': (.*?) Config search path", reason
+    ):
+        group, value, shipped = choice[1], choice[2], choice[3].split()
+        return ConfigError(
+            group,
+            value,
+            f"one of {some_of(shipped, value, most=20)}",
+            f"{did_you_mean(value, shipped)}See configs/{group}.",
+        )
+    remedy = reason.partition(" Config search path")[0].rstrip(".") + "."
+    if absent := re.search(r"Could not load '([^']*)'", remedy):
+        remedy += f" {did_you_mean(absent[1], config_names(), cutoff=0.3)}".rstrip()
+    return ConfigError("--config", path, "a config that Hydra can compose", remedy)
 
 
 _typed: dict[str, str] = {}

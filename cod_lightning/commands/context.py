@@ -35,6 +35,7 @@ def run(argv: Sequence[str]) -> int:
             )
             action.add_argument("--new", type=int | None, default=None, help="Newer version; null: the newest.")
         actions.add_subcommand(name, action, help=does)
+        action.prog = f"{program()} context {name}"
     options = parser.parse_args(list(argv))
     chosen = options[options.subcommand]
     store = ContextStore(chosen.state, create=False)

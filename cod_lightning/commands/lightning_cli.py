@@ -1,9 +1,9 @@
 """LightningCLI with the keys and folders of this project; `fit` and its siblings and the warm start build on it."""
 
-import difflib
 import gc
 import logging
 import os
+import re
 import textwrap
 import warnings
 from argparse import SUPPRESS, Action
@@ -29,18 +29,19 @@ from callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
-from cod_lightning.commands.config_files import CLASS_KEYS
-from cod_lightning.commands.parser import OneLine, check_seed, program, refuse_absurd
+from cod_lightning.commands.config_files import CLASS_KEYS, config_names
+from cod_lightning.commands.parser import OneLine, check_seed, own_refusals, program, refuse_absurd
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.trainer_settings import (
     check_devices,
+    check_intervals,
     check_shards,
     ending_together,
     on_loopback,
     refuse_trainer_flags,
     settle_strategy,
 )
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, did_you_mean
 from cod_lightning.folder_lock import check_folder, held, locked
 
 _NOISE = (
@@ -83,8 +84,7 @@ class OneLineParser(OneLine, LightningArgumentParser):
         chosen = [a for a, name in zip(keys, names, strict=True) if f"{name}.".startswith(f"{self.about}.")]
         if not chosen:
             expected = "a group of keys or a key of this command"
-            close = difflib.get_close_matches(self.about, [*names, *(name.partition(".")[0] for name in names)], n=1)
-            meant = f"Did you mean {close[0]}? " if close else ""
+            meant = did_you_mean(self.about, [*names, *(name.partition(".")[0] for name in names)])
             raise ConfigError("--help", self.about, expected, f"{meant}{self.prog} --help lists them.")
         formatter = self._get_formatter()
         formatter.add_arguments(chosen)
@@ -100,8 +100,14 @@ class CodCLI(LightningCLI):
     """What the person types where Lightning would say `fit`; None where they type Lightning's own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._typed = next(iter(kwargs.get("args") or []), None)
         with ExitStack() as self._held:
             super().__init__(*args, **kwargs)
+
+    def subcommands(self) -> dict[str, set[str]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The one that was typed: each takes a fifth of a second to set up."""
+        every = super().subcommands()
+        return {name: skipped for name, skipped in every.items() if name == self._typed} or every
 
     def setup_parser(self, *args: Any, **kwargs: Any) -> None:
         """Parsers go by the names that the person typed."""
@@ -109,6 +115,13 @@ class CodCLI(LightningCLI):
         self.parser.prog = f"{program()} {self.command or ''}".strip()
         for name, parser in getattr(self, "_subcommand_parsers", {}).items():
             parser.prog = f"{program()} {self.command or name}"
+
+    def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
+        """As ever; the help of `--config` lists the names."""
+        parser = super().init_parser(**kwargs)
+        text = f"A file, or a shipped config by its name. Names: {', '.join(config_names())}."
+        parser._option_string_actions["--config"].help = text
+        return parser
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Keys beside `model`, `data` and `trainer`."""
@@ -142,6 +155,7 @@ class CodCLI(LightningCLI):
         config = self._own()
         self.resuming = bool(config.get("ckpt_path"))  # `auto` becomes null where there is no checkpoint yet
         refuse_trainer_flags(config.trainer)
+        check_intervals(config.trainer)
         check_devices(config.trainer)
         settle_strategy(config.trainer)
         self._held.enter_context(on_loopback(config.trainer))
@@ -150,8 +164,10 @@ class CodCLI(LightningCLI):
         if (keep := config.keep_checkpoints) is not None and keep < 1:
             raise ConfigError("keep_checkpoints", keep, "at least 1", "2 keeps one before the newest; null keeps all.")
         if (threads := config.torch_threads) is not None:
-            if threads < 1:
-                raise ConfigError("torch_threads", threads, "at least 1", "Null leaves torch's choice.")
+            most = max(64, 8 * (os.cpu_count() or 1))  # far more, and torch runs out of memory for their stacks
+            if not 1 <= threads <= most:
+                expected = f"from 1 to {most} on this machine"
+                raise ConfigError("torch_threads", threads, expected, "Null leaves torch's choice.")
             torch.set_num_threads(threads)
         self.root = _run_folder(config, self.run_name, fitting=self.subcommand == "fit")
         check_folder(self.root, "trainer.default_root_dir")
@@ -159,6 +175,11 @@ class CodCLI(LightningCLI):
         if (wanted := config.get("ckpt_path")) in (LAST, AUTO):
             found = newest(self.root / "checkpoints", needed=wanted == LAST)
             config.ckpt_path = found and str(found)
+
+    def instantiate_classes(self) -> None:
+        """As ever; a class that refuses its values does so in its own words."""
+        with own_refusals():
+            super().instantiate_classes()
 
     def instantiate_trainer(self, **kwargs: Any) -> Any:
         """Loggers, checkpoints and callbacks that every run has."""
@@ -200,11 +221,15 @@ class CodCLI(LightningCLI):
         """Lightning's Trainer; what it refuses is answered in one line."""
         try:
             return super().instantiate_trainer(**kwargs)
-        except (MisconfigurationException, ValueError) as error:
+        except (MisconfigurationException, TypeError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            refused = " ".join(str(error).split())[:400]
-            raise ConfigError("trainer", "refused by Lightning", refused, "See fit --help trainer.") from error
+            refused, asked = " ".join(str(error).split())[:300].rstrip("."), self._get(self.config, "trainer")
+            keys = [key for key, value in vars(asked).items() if re.search(rf"\b{key}\b|='{value}'", refused)]
+            key = f"trainer.{keys[0]}" if keys else "trainer"
+            expected = f"what Lightning's Trainer takes ({refused})"
+            remedy = f"See fit --help {key}."
+            raise ConfigError(key, asked[keys[0]] if keys else "refused", expected, remedy) from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""

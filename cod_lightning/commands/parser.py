@@ -1,23 +1,43 @@
 """How the command line answers a mistake in an option: in one line, by the name that the person typed."""
 
 import contextlib
-import difflib
 import inspect
 import re
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
-from cod_lightning.commands.config_files import line_of
-from cod_lightning.errors import CodLightningError, ConfigError
+from cod_lightning.commands.config_files import config_names, line_of
+from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean
 
 _ABSURD = 2**64
 _UNKNOWN = re.compile(
     r"[Uu]nrecognized arguments: --([\w.]+)|does not accept option '([\w.]+)'|Option '([\w.]+)' is not accepted"
 )
+
+_PLAIN = tuple(
+    (re.compile(pattern), plain)
+    for pattern, plain in (
+        (r"- Expected a path but .*? either not accessible or invalid; - ", ""),
+        (r"Does not validate against any of the Union subtypes; Subtypes: \[.*?\]; Errors: (?:- )?", ""),
+        (r"(?:; )?- Expected a NoneType(?=;|$)", ""),
+        (r"; Given value type: \S+; Given value: ", ". Got value: "),
+        (r"(?<=[;:] )- |; - ", "; or: "),
+        (r"Expected a typing\.Literal\[(.*?)\]", r"Expected one of \1"),
+        (r"(?:Expected a dot import path string: ([^;]*); or: )+(?=Expected a dot import path string: \1;)", ""),
+        (r"Expected a dot import path string: .*?(?=[.;]|$)", "Expected a class path"),
+        (r"Expected a member of <enum '\w+'>: \{(.*?)\}", r"Expected one of \1"),
+        (r"NestedArg\(key='(.*?)', val='(.*?)'\)", r"\1=\2"),
+        (r"Expected a (?=[aeiou])", "Expected an "),
+        (r"Got value: None\b", "Got value: null"),
+        (r"; Subclass types expect one of: .*$", "; expected a class path, or class_path and init_args"),
+    )
+)
+"""What jsonargparse says of types, and what of it helps a person."""
 
 
 class OneLine(ArgumentParser):
@@ -46,27 +66,59 @@ class OneLine(ArgumentParser):
             remedy = "Add --trust if you trust the run as you would a program."
             raise ConfigError("class_path", denied[1], expected, remedy)
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
-        self.exit(2, f"{parser.prog}: error: {one_line(message)} ({_remedy(parser, message)}{parser.prog} --help)\n")
+        self.exit(2, f"{parser.prog}: error: {one_line(message)} ({_remedy(parser, message)})\n")
+
+
+@contextlib.contextmanager
+def own_refusals() -> Iterator[None]:
+    """Raise the `ConfigError` of a class's own check by itself: jsonargparse wraps it where a key has several types."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except ValueError as error:
+        seen: BaseException | None = error
+        while seen is not None and not isinstance(seen, ConfigError):
+            seen = seen.__cause__ or seen.__context__
+        raise seen or error from error
 
 
 def _remedy(parser: ArgumentParser, message: str) -> str:
-    """What may have been meant by a key that is not there, and where a file sets it."""
+    """What to type in its place, as far as the message shows it, and where the options are listed."""
+    key = match[1] if (match := re.match(r'Parser key "([^"]*)":', message)) else ""
+    topic = f" {key}" if key and hasattr(parser, "about") else ""
+    listed = f"For {'this key' if topic else 'all options'}: {parser.prog} --help{topic}"
+    if missing := re.search(r"given class_path .* required: ([\w, ]+)", message, re.DOTALL):
+        return f"Add --{key}.{missing[1].partition(',')[0].strip()}. {listed}"
     if "required: " in message and "model.policy" in message:
-        return "Name a config, as in --config quickstart. For all options: "
+        return f"Name a config, as in --config quickstart. {listed}"
+    if "No module named" in message:
+        return f"Is it in this folder, or on PYTHONPATH? {listed}"
     if "is abstract" in message:
-        return f"{_unfinished(message)}For all options: "
+        return f"{_unfinished(message)}{listed}"
+    known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
+    if alone := re.search(r"[Uu]nrecognized arguments: ([^-\s]\S*)", message):
+        return f"{_behind_its_key(parser, alone[1])}{listed}"
     if not (found := _UNKNOWN.search(message)):
-        return "For all options: "
+        return listed
     wrong = next(filter(None, found.groups()))
-    known = [option.removeprefix("--") for option in parser._option_string_actions]
     if named := re.search(r"given class_path '([^']+)'", message):
         module, _, name = named[1].rpartition(".")
         with contextlib.suppress(TypeError, ValueError):
             known = list(inspect.signature(getattr(sys.modules.get(module), name, None)).parameters)  # pyright: ignore
-    close = difflib.get_close_matches(wrong, known, n=1)
-    meant = f"Did you mean {close[0]}? " if close else ""
     at = line_of(wrong)
-    return f"{meant}{f'It stands in {at}. ' if at else ''}For all options: "
+    return f"{did_you_mean(wrong, known)}{f'It stands in {at}. ' if at else ''}{listed}"
+
+
+def _behind_its_key(parser: ArgumentParser, word: str) -> str:
+    """Which key a word that stands alone may belong to."""
+    if "--config" in parser._option_string_actions and word in config_names():
+        return f"Did you mean --config {word}? "
+    flags = [a.option_strings[-1] for a in parser._actions if a.option_strings and a.dest != "help"]
+    example = " ".join(
+        f"{flag} {word if flag == '--version' else flag[2:].upper()}" for flag in flags[:3] * (len(flags) < 4)
+    )
+    return f"A value stands behind its key{f', as in {example}' if example else ''}. "
 
 
 def _unfinished(message: str) -> str:
@@ -88,7 +140,8 @@ def refuse_absurd(config: Any, key: str = "") -> None:
     for name, value in items:
         refuse_absurd(value, f"{key}.{name}".lstrip("."))
     if isinstance(config, int) and abs(config) >= _ABSURD:
-        raise ConfigError(key, f"a number of {config.bit_length()} bits", "one between -2**64 and 2**64", "Correct it.")
+        shown = config if config.bit_length() < 256 else f"a number of {config.bit_length()} bits"
+        raise ConfigError(key, shown, "a number between -2**64 and 2**64", "Correct it.")
 
 
 def check_seed(seed: object) -> None:
@@ -98,14 +151,26 @@ def check_seed(seed: object) -> None:
 
 
 def one_line(message: str) -> str:
-    """The message without line breaks and without Python's notation of types.
+    r'''The message without line breaks and without Python's notation of types.
 
-    >>> one_line('Parser key "model.lr":\\n  Expected a <class \\'float\\'>. Got value: abc')
+    >>> one_line('Parser key "model.lr":\n  Expected a <class \'float\'>. Got value: abc')
     'model.lr: Expected a float. Got value: abc'
-    """
+    >>> one_line("""Parser key "seed_everything":
+    ...   Does not validate against any of the Union subtypes
+    ...   Subtypes: [<class 'bool'>, <class 'int'>]
+    ...   Errors:
+    ...     - Expected a <class 'bool'>
+    ...     - Expected a <class 'int'>
+    ...   Given value type: <class 'str'>
+    ...   Given value: x""")
+    'seed_everything: Expected a bool; or: Expected an int. Got value: x'
+    '''
     named = re.sub(r'Parser key "([^"]*)":', r"\1:", re.sub(r"<class '([^']*)'>", r"\1", message))
     lines = [line.strip() for line in named.splitlines() if line.strip()]
-    return "".join(line + (" " if line.endswith(":") else "; ") for line in lines).rstrip(" ;")
+    joined = "".join(line + (" " if line.endswith(":") else "; ") for line in lines).rstrip(" ;")
+    for pattern, plain in _PLAIN:
+        joined = pattern.sub(plain, joined)
+    return joined
 
 
 def program() -> str:

@@ -37,6 +37,8 @@ def run(argv: Sequence[str]) -> int:
     options = parse_world(parser, argv)
     if options.num_tasks < 1:
         raise ConfigError("--num_tasks", options.num_tasks, "at least 1", "4 is the default.")
+    if options.index is not None and options.index < 0:
+        raise ConfigError("--index", options.index, "at least 0", "Null draws one.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
     pack = options.env.sample_pack(split=options.split, index=index, num_tasks=options.num_tasks)
     console = Screen()

@@ -14,7 +14,7 @@ from rich.table import Table
 from cod_lightning.commands.worlds import own_worlds, parse_world, shipped_worlds, world_parser
 from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.evaluation.condition_kinds import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
@@ -106,7 +106,10 @@ def _worlds(options: Any) -> dict[str, TextEnv]:
     known = shipped_worlds()
     names = own_worlds() if options.worlds is None else options.worlds
     if unknown := [name for name in names if name not in known]:
-        raise ConfigError("--worlds", ", ".join(unknown), f"names out of {', '.join(known)}", "See `worlds`.")
+        expected = f"names out of {some_of([*known], unknown[0])}"
+        raise ConfigError(
+            "--worlds", ", ".join(unknown), expected, f"{did_you_mean(unknown[0], [*known])}See `worlds`."
+        )
     return {name: parse_world(world_parser("references", ""), ["--env", name]).env for name in names}
 
 

@@ -19,6 +19,7 @@ from cod_lightning.commands.config_files import (
     composed,
     config_folders,
     find_config,
+    full_key,
     inline,
 )
 from cod_lightning.errors import ConfigError
@@ -123,7 +124,7 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
 def _with_short_keys(line: str) -> str:
     """An axis without `init_args`, and with the group, or the key of the class, where the values are classes."""
     key, _, values = line.partition("=")
-    key = key.replace(".init_args.", ".")
+    key = full_key(key.replace(".init_args.", "."))
     for group, path in CLASS_KEYS.items():
         if key in (group, path):
             named = values.split(",")

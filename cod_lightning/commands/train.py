@@ -25,7 +25,7 @@ from callbacks import (
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands import memory, report, warm_start
 from cod_lightning.commands.changes import check_same_policy
-from cod_lightning.commands.config_files import chosen, expand, find_config, suite_names
+from cod_lightning.commands.config_files import chosen, expand, find_config, spelled_out, suite_names
 from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
 from cod_lightning.commands.resume import checkpoints_of
@@ -146,7 +146,7 @@ class TrainCLI(CodCLI):
 def run(argv: Sequence[str]) -> int:
     """Parse, build, run."""
     quieten()
-    expanded = expand(chosen(argv))
+    expanded = expand(chosen(spelled_out(argv)))
     TrainCLI.run_name = expanded.names[0] if expanded.names else "run"
     start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv)
     return 0

@@ -1,6 +1,7 @@
 """Keys of `trainer`, settled and checked before anything is built: flags, devices, and how a run is spread over processes."""
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,10 +11,11 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
+from lightning.pytorch.accelerators import AcceleratorRegistry
 from lightning.pytorch.strategies import FSDPStrategy, ModelParallelStrategy
 from torch.distributed import DistNetworkError, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
-from cod_lightning.errors import ConfigError, Stopped
+from cod_lightning.errors import ConfigError, Stopped, did_you_mean
 
 _SIZES = "trainer.strategy.init_args"
 _LAST_WORDS_S = 5.0
@@ -35,8 +37,20 @@ def refuse_trainer_flags(trainer: Any) -> None:
         raise ConfigError("trainer.accumulate_grad_batches", value, expected, remedy)
 
 
+def check_intervals(trainer: Any) -> None:
+    """Refuse intervals of zero, which Lightning divides by."""
+    for key in ("val_check_interval", "check_val_every_n_epoch", "log_every_n_steps"):
+        if (value := trainer[key]) == 0 or (key != "val_check_interval" and value is not None and value < 0):
+            raise ConfigError(f"trainer.{key}", value, "above 0", "trainer.limit_val_batches=0 leaves validation out.")
+
+
 def check_devices(trainer: Any) -> None:
-    """Refuse GPUs that are not there, by the keys of `trainer`."""
+    """Refuse accelerators that are not known, fewer than one device, and GPUs that are not there, by the keys of `trainer`."""
+    if isinstance(name := trainer.accelerator, str) and name not in (known := _accelerators()):
+        expected, meant = f"one of {', '.join(known)}", did_you_mean(name, known)
+        raise ConfigError("trainer.accelerator", name, expected, f"{meant}auto takes what is there.")
+    if str(trainer.devices) == "0" or re.fullmatch(r"-([2-9]|1\d+)", str(trainer.devices)):
+        raise ConfigError("trainer.devices", trainer.devices, "at least 1, -1 or auto", "1 is the default.")
     if trainer.accelerator not in ("gpu", "cuda"):
         return
     there = torch.cuda.device_count()
@@ -47,6 +61,10 @@ def check_devices(trainer: Any) -> None:
     wanted = num_processes(trainer)
     if wanted is not None and wanted // trainer.num_nodes > there:
         raise ConfigError("trainer.devices", trainer.devices, f"at most {there}, the GPUs of this node", "Lower it.")
+
+
+def _accelerators() -> list[str]:
+    return sorted({"auto", "gpu", *AcceleratorRegistry.available_accelerators()})
 
 
 def settle_strategy(trainer: Any) -> None:

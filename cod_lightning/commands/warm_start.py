@@ -8,10 +8,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 import transformers
+import yaml
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from cod_lightning import __version__
@@ -19,6 +21,7 @@ from cod_lightning.adapters import has_adapter
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
 from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.errors import ConfigError
 from cod_lightning.models.lora import merged
 from cod_lightning.trusted import OWN
 from datamodules import DemonstrationDataModule
@@ -37,12 +40,23 @@ def run(argv: Sequence[str]) -> int:
     if any(arg.partition("=")[0] == "--cached" for arg in argv):
         return _fill_cache(argv)
     expanded = expand(argv)
+    _check_supervised(expanded.argv)
     WarmStartCLI.run_name = expanded.names[0] if expanded.names else "warm_start"
     cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *expanded.argv])
     _save(cli, folder := cli.root / "policy")
     if cli.trainer.is_global_zero:
         print(f"wrote {folder}")
     return 0
+
+
+def _check_supervised(argv: Sequence[str]) -> None:
+    """Raise `ConfigError` for a config of `fit`, whose keys this command does not have."""
+    for path in [path for flag, path in pairwise(argv) if flag == "--config"]:
+        content = yaml.safe_load(Path(path).read_text())
+        if "engine" in (content.get("data") or {}):
+            names = content.get("warm_start") or "warm_start/levers"
+            expected = "a config of demonstrations, without an engine"
+            raise ConfigError("--config", Path(path).stem, expected, f"Did you mean --config {names}?")
 
 
 def ensure_warm_start(config: str, seed: int, torch_threads: int | None) -> Path:

@@ -1,6 +1,5 @@
 """`worlds`: the shipped worlds, one line each. Other commands find and build their world with it, too."""
 
-import difflib
 import re
 import sys
 from collections.abc import Sequence
@@ -8,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from cod_lightning.commands.config_files import config_folders
-from cod_lightning.commands.parser import OneLine, program, refuse_absurd
+from cod_lightning.commands.parser import OneLine, own_refusals, program, refuse_absurd
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, did_you_mean, some_of
 
 _KEYS = "(?:env|context)"
 _PACKAGE_LINE = re.compile(r"^# @package .*\n")
@@ -75,6 +74,10 @@ def world_parser(command: str, description: str, *, required: bool = True) -> On
 
 def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
     """Parsed arguments with shipped names replaced by their files; the world itself is built."""
+    argv = [
+        f"--{arg}" if re.match(r"[A-Za-z_][\w.]*=", arg) and not re.fullmatch(r"--[\w.]+", before) else arg
+        for before, arg in zip(["", *argv], argv, strict=False)
+    ]
     argv = [re.sub(rf"^(?:--)?(?:data\.)?({_KEYS}(?:\.[\w.]+)?)(?==)|^--data\.({_KEYS})\b", _flag, arg) for arg in argv]
     spelled: list[str] = []
     for before, arg in zip(["", *argv], argv, strict=False):
@@ -86,13 +89,8 @@ def parse_world(parser: OneLine, argv: Sequence[str]) -> Any:
             spelled.append(arg)
     config = parser.parse_args(spelled)
     refuse_absurd(config)
-    try:
+    with own_refusals():
         return parser.instantiate_classes(config)
-    except ValueError as error:  # a world's own check is somewhere in what jsonargparse wraps around it
-        seen: BaseException | None = error
-        while seen is not None and not isinstance(seen, ConfigError):
-            seen = seen.__cause__ or seen.__context__
-        raise seen or error from error
 
 
 def _flag(found: re.Match[str]) -> str:
@@ -108,7 +106,6 @@ def _file(flag: str, name: str) -> str:
         return str(path)
     if "." in name or name[:1] in ("{", "[") or name == "null" or Path(name).is_file():
         return name
-    (close, *_) = [*difflib.get_close_matches(name, shipped, n=1), ""]
-    meant = f"Did you mean {close}? " if close else ""
-    expected = f"one of {', '.join(shipped)}, a YAML file or a class path"
-    raise ConfigError(flag, name, expected, f"{meant}{'See `worlds`.' if group == 'env' else 'Check the spelling.'}")
+    expected = f"one of {some_of([*shipped], name)}, a YAML file or a class path"
+    listed = "See `worlds`." if group == "env" else "Check the spelling."
+    raise ConfigError(flag, name, expected, f"{did_you_mean(name, [*shipped])}{listed}")

@@ -31,6 +31,11 @@ class FactTable:
     names: tuple[str, ...] = NUMBERS
     """Of the codes in sentences, as in `- Move B: up` or `Move B moved you up`."""
 
+    def __post_init__(self) -> None:
+        if len(self.names) != len(self.values):
+            expected = f"as many as there are values, {len(self.values)}, since each code has one of its own"
+            raise ConfigError("FactTable.names", self.names, expected, "Name every code, or leave out values.")
+
     @property
     def codes(self) -> tuple[int, ...]:
         """1, 2, ..."""

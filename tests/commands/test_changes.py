@@ -132,5 +132,13 @@ def test_another_environment_context_or_policy_is_refused_unless_it_is_accepted(
 
 @pytest.mark.parametrize("words", [("b", "a"), ("a", "c"), ("a",), ()])
 def test_another_vocabulary_is_refused_in_any_case(words, tmp_path):
-    with pytest.raises(ConfigError, match=r"its run had other words .* Use the config of its own run"):
+    with pytest.raises(
+        ConfigError, match=r"its run had other words\. The code of its environment .* has changed since"
+    ):
         played(tmp_path, words, accepted=True)
+
+
+def test_another_vocabulary_is_refused_with_what_the_config_changed(tmp_path):
+    env = {"class_path": "b.FrozenLake", "init_args": {}}
+    with pytest.raises(ConfigError, match=r"\(data.env: Levers -> FrozenLake\). Use the config of its own run"):
+        played(tmp_path, ("c",), data__env=env)

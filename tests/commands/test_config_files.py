@@ -125,3 +125,11 @@ def test_the_line_that_sets_a_key_is_found_in_the_file_that_was_typed(tmp_path):
     assert line_of("model.lrr") == "own.yaml:3"
     assert line_of("trainer.max_epocs") == "own.yaml:4"
     assert line_of("nowhere") == ""
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [["env.max_turns=3"], ["--env.max_turns", "3"], ["--env.max_turns=3"], ["data.env.max_turns=3"], ["--data.env.max_turns", "3"]],
+)  # fmt: skip
+def test_a_key_of_a_class_may_begin_with_its_group_or_with_its_full_key(typed):
+    assert " ".join(expand(["fit", *typed]).argv).replace("=", " ") == "fit --data.env.max_turns 3"

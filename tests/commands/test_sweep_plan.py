@@ -197,3 +197,11 @@ def test_a_method_is_a_loss_with_the_baseline_that_belongs_to_it(method, loss, b
     assert model["loss"]["class_path"].endswith(f".{loss}")
     assert model["baseline"]["class_path"].endswith(f".{baseline}")
     assert (model["reweight"] is not None) == reweighted
+
+
+@pytest.mark.parametrize("key", ["env.max_turns", "data.env.max_turns", "data.env.init_args.max_turns"])
+def test_a_job_has_the_same_folder_however_its_key_was_typed(key, tmp_path):
+    folders = [job.folder for job in plan("smoke", [f"{key}=3", "credit=episode,task"], tmp_path, 1)]
+    assert folders == [
+        job.folder for job in plan("smoke", ["++data.env.init_args.max_turns=3", "credit=episode,task"], tmp_path, 1)
+    ]

@@ -70,3 +70,11 @@ def test_worlds_and_play_start_without_torch_and_fast(command):
     done = subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert time.perf_counter() - begun < 5, "about 0.4 s on a quiet machine"
+
+
+def test_every_key_may_be_an_assignment_and_a_value_may_look_like_one():
+    parser = world_parser("play", "")
+    parser.add_argument("--index", type=int)
+    parser.add_argument("--note")
+    parsed = parse_world(parser, ["env=levers", "env.max_turns=4", "index=3", "--note", "epoch=3.ckpt"])
+    assert (parsed.env.max_turns, parsed.index, parsed.note) == (4, 3, "epoch=3.ckpt")

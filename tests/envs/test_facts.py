@@ -144,3 +144,8 @@ def test_an_impossible_dial_is_named(dials, key):
         TeacherDials(**dials)
     assert caught.value.key == f"data.env.teacher.{key}"
     assert caught.value.remedy
+
+
+def test_a_table_with_fewer_names_than_values_is_refused():
+    with pytest.raises(ConfigError, match=r"FactTable.names is \('1', '2'\); expected as many as there are values, 3"):
+        FactTable("Pot", ("rose", "fern", "ivy"), compact=True, names=("1", "2"))

@@ -91,6 +91,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path):
     assert not torch.equal(first, other)
 
 
+def test_a_run_of_no_updates_ends_before_its_first(tmp_path):
+    *_, recorder, trainer = fit(tmp_path, max_steps=0)
+    assert trainer.global_step == 0
+    assert recorder.batches == []
+
+
 def test_the_token_budget_changes_memory_and_not_the_result(tmp_path):
     whole, split = (weights(fit(tmp_path, token_budget=b)[0]) for b in (100_000, 60))
     torch.testing.assert_close(whole, split, atol=1e-5, rtol=0)

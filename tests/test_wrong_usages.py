@@ -1,0 +1,44 @@
+"""Every answer to a wrong usage is short, names the key, the value and a remedy, and is no traceback."""
+
+import functools
+import inspect
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+from lightning.pytorch import Trainer
+
+from cod_lightning.commands import sweep
+from tests.wrong_usages import BUILT, QUICK, findings, lay_out, usages
+
+SOURCES_READ_ONCE = functools.cache(inspect.getsource)
+
+
+@pytest.fixture(autouse=True)
+def _beside_files_and_without_work(tmp_path, monkeypatch):
+    def accepted(*_, **__):
+        raise SystemExit(0)
+
+    lay_out(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(Trainer, "_run_stage", accepted)
+    monkeypatch.setattr(sweep, "launch", accepted)
+    monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda *_, **__: nullcontext(SimpleNamespace(map=map)))
+    monkeypatch.setattr(inspect, "getsource", SOURCES_READ_ONCE)
+
+
+@pytest.mark.parametrize(("usage", "names"), usages(QUICK), ids=str)
+def test_a_wrong_usage_is_answered_with_its_key_its_value_and_a_remedy(usage, names):
+    assert findings(usage, names) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("usage", "names"), usages(BUILT), ids=str)
+def test_a_wrong_usage_of_a_training_is_answered_likewise(usage, names):
+    assert findings(usage, names) == []
+
+
+def test_wrong_usages_are_hundreds_and_each_is_there_once():
+    every = [usage for usage, _ in usages(QUICK) + usages(BUILT)]
+    assert len(set(every)) == len(every) >= 300

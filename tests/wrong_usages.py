@@ -1,0 +1,424 @@
+"""What newcomers type by mistake, and what an answer to it must hold: an exit code that is not 0, at most three lines that a screen
+shows, the key, the value, a remedy, and no traceback.
+"""
+
+import contextlib
+import io
+import re
+import traceback
+from pathlib import Path
+
+from cod_lightning.cli import main
+
+FILES = {
+    "afile": "",
+    "empty.yaml": "",
+    "list.yaml": "- 1\n- 2\n",
+    "broken.yaml": "model: {lr: 1\n",
+    "binary.yaml": "\x00\x01\x02",
+    "wrong_key.yaml": "model:\n  lrr: 3\n",
+    "wrong_group.yaml": "modle:\n  lr: 3\n",
+    "wrong_value.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  lr: fast\n",
+    "wrong_class.yaml": "defaults: [/smoke@_global_, _self_]\ndata:\n  env: {class_path: shop.Shop}\n",
+    "no_such_default.yaml": "defaults: [/smokke@_global_, _self_]\n",
+    "damaged.ckpt": "not a checkpoint",
+    "suite.yaml": "name: mine\nnum_packs: many\n",
+    "not_a_world.py": "class Shop: pass\n",
+    "half.py": "from cod_lightning.envs.base import TextEnv\n\n\nclass Half(TextEnv):\n    rules = success = status = ''\n",
+    "unknown_tag.yaml": "model: !!python/name:os.system\n",
+    "duplicate.yaml": "defaults: [/smoke@_global_, _self_]\nmodel: {policy: {init_args: {hidden_size: 3}}}\n",
+    "raises.py": "raise RuntimeError('no database')\n",
+}
+
+QUICK = """
+--confg
+context
+context revert 1 ## 1 | --version 1 | --state
+context log
+context log --state nowhere
+context log --state afile
+context show --state nowhere --version 3 ## --state | nowhere
+context forget --state ada ## forget | revert
+play
+play --env levrs
+play --env shop.Shop
+play --env levers --num_tasks 0
+play --env levers --policy robot
+play --env levers --index x
+play --env levers --split tst
+play --env levers --env.max_trns 3
+play --ckpt_path nowhere.ckpt
+check ## --env | missing
+check --env levrs
+check --env levers --num_packs 1
+check --env levers --pack_size 1
+check --context nowhere.Notes
+check --config nowhere
+references --worlds levrs
+references --worlds levers --num_packs 1
+references --num_packs x
+references --worlds levers --pack_size 0
+worlds levers
+report
+report nowhere
+report afile
+report .
+sweep ## --config | missing
+sweep --config nowhere credit=a,b ## --config | nowhere
+sweep --config smoke credit=episode,nosuch --print_jobs ## credit | nosuch
+sweep --config smoke credit=episode,task --launcher slurm
+sweep --config smoke credit=episode,task --jobs 0
+sweep --table nowhere
+context show
+context show --state nowhere --version one
+context diff --state nowhere
+context diff --state nowhere --old x
+context revert --state nowhere --version 1 ## --state | nowhere
+context revert --state nowhere ## version
+context revert one --state nowhere ## one
+context logg --state ada ## logg | log
+play levers
+play --env
+play --env levers --num_tasks x
+play --env levers --num_tasks -2
+play --env levers --nun_tasks 2
+play --env levers --index -1
+play --env levers --env.protocol loud
+play --env levers --env.max_turns 0
+play --env levers --context nowhere.Notes
+play --env levers --context notebok
+play --env.max_turns 3
+play --ckpt_path damaged.ckpt
+play --ckpt_path nowhere.ckpt --trust ## --ckpt_path | nowhere.ckpt
+play --env not_a_world.Shop
+play --env raises.World
+play --env broken.yaml
+play --env half.Half
+play --world levers
+check levers
+check --env shop.Shop
+check --env half.Half
+check --env levers --num_packs x
+check --env levers --pack_size zero
+check --env levers --env.max_turns 0
+check --env levers --packs 3
+check --context notebok
+check --context not_a_world.Shop
+references --worlds
+references --worlds levers,levrs --num_packs 2 ## --worlds | levrs
+references --worlds [levers,levrs] --num_packs 2 ## --worlds | levrs
+references --worlds levers --pack_size x
+references --world levers ## --world
+worlds --env levers
+report nowhere afile ## nowhere
+report --plots ## runs
+report nowhere --plot ## nowhere
+completion zsh
+sweep --config smoke credit=episode,task --launcher basic --jobs x
+sweep --config smoke credit=episode,task --outt x
+sweep credit=episode,task
+sweep --config smoke credt=episode,task ## credt
+sweep --config smoke model.lrr=1,2 ## model.lrr
+sweep --config smoke model.lr=abc,def ## model.lr | abc
+sweep --config smoke env=levers,levrs --print_jobs ## env | levrs
+sweep --config smoke method=grpo,nosuch --print_jobs ## method
+sweep --config smoke seed_everything=1,-1 ## seed_everything | -1
+sweep --table
+sweep --table afile
+"""
+"""Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
+BUILT = """
+fitt
+fit
+fit --config
+fit --config smokke
+fit --config afile
+fit --config list.yaml
+fit --config broken.yaml
+fit --config binary.yaml
+fit --config .
+fit --config nowhere/x.yaml
+fit --config smoke --config wrong_key.yaml ## model.lrr | wrong_key.yaml:2 | model.lr?
+fit --config smoke --config wrong_group.yaml ## modle.lr | wrong_group.yaml:2 | model.lr?
+fit --config wrong_value.yaml ## model.lr | fast
+fit --config wrong_class.yaml ## data.env | shop.Shop
+fit --config no_such_default.yaml
+fit smoke
+fit quickstart --config
+fit --help modle
+SMOKE --model.lrr 3
+SMOKE --model.lr abc
+SMOKE --model.lr -1
+SMOKE --model.lr 0
+SMOKE --model.lr nan
+SMOKE model.lrr=3
+SMOKE model.lr
+SMOKE --data.pack_size 0
+SMOKE --data.pack_size 1
+SMOKE --data.pack_size 1000000
+SMOKE --data.pack_size 2.5
+SMOKE --data.group_size 1
+SMOKE --data.packs_per_rollout 5 --data.updates_per_rollout 4
+SMOKE --data.val_packs 0
+SMOKE --data.max_new_tokens 0
+SMOKE --data.max_new_tokens 1000000000000000000000000000000
+SMOKE --seed_everything -3
+SMOKE --seed_everything 99999999999
+SMOKE --torch_threads 0
+SMOKE --torch_threads -2
+SMOKE --checkpoint_every 0
+SMOKE --keep_checkpoints 0
+SMOKE --sampled_token_budget 0
+SMOKE --sampled_token_budget -5
+SMOKE --model.betas [1,2] ## model.betas | 1.0, 2.0
+SMOKE --model.scale big
+SMOKE --model.token_budget 0
+SMOKE --model.gradient_clip_val -1
+SMOKE --model.policy.hidden_size 63
+SMOKE --model.policy.num_heads 0
+SMOKE --model.policy.window 0
+SMOKE --model.policy.hidden 64
+SMOKE --model.optimizer sgd
+SMOKE --data.max_staleness 2 ## data.max_staleness | 2
+SMOKE --data.deadlines.turn_s -1
+SMOKE --data.deadlines.turns 3
+SMOKE --data.max_failed_fraction 2
+SMOKE --data.temperature -1
+SMOKE --data.top_p 0
+SMOKE --data.suites nosuch
+SMOKE --data.suites [nosuch]
+SMOKE --data.suites [suite.yaml] ## data.suites | num_packs | many
+SMOKE --overwrite perhaps
+SMOKE --env levrs
+SMOKE env=levrs
+SMOKE --data.env levrs
+SMOKE env=shop.Shop
+SMOKE env=not_a_world.Shop
+SMOKE env=raises.World ## raises.py:1 | no database
+SMOKE --data.env.max_trns 3
+SMOKE data.env.max_turns=0
+SMOKE data.env.max_turns=x
+SMOKE data.env.protocol=compackt
+SMOKE --data.context nowhere.Notes
+SMOKE context=notebok_compact
+SMOKE credit=discont
+SMOKE loss=ciscpo
+SMOKE --model.loss.clip_lo 3
+SMOKE strategy=ddpp
+SMOKE colour=red
+SMOKE --data.engine vlm
+SMOKE plan=sometimes
+SMOKE env=terminal_hard ## data.env | Terminal | 'Local' | words()
+SMOKE --trainer.max_epochs x
+SMOKE --trainer.max_epochs 0.5
+SMOKE --trainer.devices 0
+SMOKE --trainer.devices 7 ## data.packs_per_rollout | 7 ranks
+SMOKE --trainer.accelerator cuda
+SMOKE --trainer.accelerator tpuu
+SMOKE --trainer.precision 7
+SMOKE --trainer.accumulate_grad_batches 2
+SMOKE --trainer.gradient_clip_val 1
+SMOKE --trainer.default_root_dir afile
+SMOKE --trainer.default_root_dir afile/run
+SMOKE --trainer.default_root_dir /proc/x
+SMOKE --ckpt_path nowhere.ckpt
+SMOKE --ckpt_path afile
+SMOKE --ckpt_path damaged.ckpt
+SMOKE --ckpt_path last
+fit --config smoke --warm_start nowhere
+fit --config smoke --warm_start afile ## afile
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Qwen/Nowhere-0.6B
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile
+SMOKE --model.policy cod_lightning.models.PretrainedPolicy ## model.policy | --model.policy.path
+fit --config experiment/endpoint ## data.engine | OpenAIEngine
+test --config smoke --warm_start null --ckpt_path nowhere.ckpt
+test --config smoke --warm_start null --ckpt_path damaged.ckpt
+test --config smoke --warm_start null --suites nosuch
+test --ckpt_paths [a.ckpt,b.ckpt] --config smoke ## ckpt_path | a.ckpt
+predict --config smoke --ckpt_path nowhere.ckpt
+validate --config smoke --ckpt_path nowhere.ckpt
+plan --config smoke --gpu_gb -1 ## model.policy | TinyPolicy
+plan --config nowhere
+warm_start --config smoke
+warm_start --config warm_start/nowhere
+export ## --ckpt_path | missing
+export --ckpt_path nowhere.ckpt --out x ## --ckpt_path | nowhere.ckpt
+export --ckpt_path damaged.ckpt --out x ## --ckpt_path | damaged.ckpt
+deploy
+deploy --config smoke ## --state | missing
+DEPLOY --num_tasks -1
+DEPLOY --num_tasks x
+DEPLOY --split tset
+DEPLOY --sampling_temperature -1
+deploy --config smoke --warm_start null --state afile
+deploy --config smoke --warm_start null --state /proc/x
+deploy --ckpt_path damaged.ckpt --state ada ## --ckpt_path | damaged.ckpt
+SMOKE --trainer.max_epochs -5
+SMOKE --trainer.max_steps -5
+SMOKE --trainer.max_time soon
+SMOKE --trainer.limit_val_batches -1
+SMOKE --trainer.val_check_interval -1
+SMOKE --trainer.val_check_interval 0
+SMOKE --trainer.val_check_interval x
+SMOKE --trainer.check_val_every_n_epoch 0
+SMOKE --trainer.log_every_n_steps -1
+SMOKE --trainer.profiler x
+SMOKE --trainer.logger x
+SMOKE --trainer.callbacks x
+SMOKE --trainer.strategy nosuch
+SMOKE --trainer.num_nodes 0
+SMOKE --trainer.fast_dev_run x
+SMOKE --trainer.overfit_batches -1
+SMOKE --trainer.devices -3
+SMOKE --torch_threads 100000
+SMOKE --torch_threads many
+SMOKE --data.suites longer_packs,nosuch ## data.suites | nosuch
+SMOKE --data.suites {
+SMOKE suites=nosuch
+SMOKE --data.suites ''
+SMOKE --data.env.num_levers 0
+SMOKE data.env.num_levers=100
+SMOKE --data.env.init_args.max_trns 3
+SMOKE --data.env null
+SMOKE --data.context null
+SMOKE --data.engine.max_slots 0
+SMOKE --data.engine.max_dialogues 0
+SMOKE --data.packs_per_rollout 0
+SMOKE --data.updates_per_rollout 0
+SMOKE --data.pack_sise 3
+SMOKE --data.group_size x
+SMOKE --data.group_size -1
+SMOKE --data.seed 3 ## data.seed | seed_everything
+SMOKE --data.rewards.length nowhere.R
+SMOKE --data.source nowhere.S
+SMOKE --data.source.class_path nowhere.S
+SMOKE --data.plan nowhere.P
+SMOKE --data.val_packs -2
+SMOKE --data.min_groups 3
+SMOKE --model.warmup_updates -1
+SMOKE --model.weight_decay -1
+SMOKE --model.weight_decay x
+SMOKE --model.terms 3
+SMOKE --model.terms [x]
+SMOKE --model.baseline nowhere.B
+SMOKE --model.mismatch nowhere.M
+SMOKE --model.loss.clip_low -1
+SMOKE --model.loss nowhere.Loss
+SMOKE --model.credit nowhere.Credit
+SMOKE --model.betas 3
+SMOKE --model.betas [0.9,0.9,0.9] ## model.betas | 0.9, 0.9, 0.9
+SMOKE --model.policy nowhere.P
+SMOKE --model.policy.num_layers 0
+SMOKE --model.policy.num_layers two
+SMOKE --model.policy.init_args.num_layrs 3
+SMOKE --model.token_budget x
+SMOKE --model null
+SMOKE --model.lr
+SMOKE --model.lr=
+SMOKE model.lr=abc
+SMOKE seed_everything=-1
+SMOKE --seed_everything x
+SMOKE --seed_everything 1.5
+SMOKE --accept_changes maybe
+SMOKE --keep_checkpoints two
+SMOKE --checkpoint_every -2
+SMOKE baseline=nosuch
+SMOKE engine=nosuch
+SMOKE source=nosuch
+SMOKE env=
+SMOKE --env.max_turns x
+SMOKE context=notebook ## data.context | NotebookContext | words()
+SMOKE --data.env.protocol natural ## data.env | Levers | 'Pull' | words()
+SMOKE --warm_start
+fit --config smoke --trainer.default_root_dir
+fit --config smoke,quickstart
+fit --conifg smoke
+fit --smoke
+fit -c nowhere
+fit --help nosuchkey
+fit --config unknown_tag.yaml
+fit --config duplicate.yaml ## model.policy.hidden_size | 3
+fit --config experiment/frozen_lake_8b --model.policy.path nowhere/Model
+fit --config experiment/lora_single_gpu --model.policy.path /nowhere
+validate --config smoke --warm_start null --data.val_packs x
+predict
+test
+test --config nowhere
+test --config smoke --warm_start null --suites
+test --config smoke --warm_start null --suites 3
+test --config smoke --warm_start null --suites [in_domain
+test --config smoke --warm_start null --ckpt_path .
+test --config smoke --warm_start null --ckpt_paths nowhere.ckpt
+plan
+plan --config experiment/frozen_lake_8b --gpu_gb 0
+plan --config experiment/frozen_lake_8b --gpu_gb big
+warm_start
+warm_start --config warm_start/levers --data.num_updates 0
+warm_start --config warm_start/levers --data.num_packs x
+warm_start --config warm_start/levers --model.lr -1
+warm_start --cached nowhere
+export --ckpt_path damaged.ckpt
+export --config smoke ## --ckpt_path | missing
+deploy --config nowhere --state ada ## --config | nowhere
+deploy --state ada --ckpt_path nowhere.ckpt
+DEPLOY --num_taks 3
+DEPLOY --first_task x
+"""
+"""Commands that build parsers of Lightning, or more."""
+_SHORT = {
+    "SMOKE": "fit --config smoke --warm_start null",
+    "DEPLOY": "deploy --config smoke --warm_start null --state ada",
+}
+_LINES, _COLUMNS = 3, 160
+
+
+def usages(table: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Each command of the table, with what its answer must name."""
+    out = []
+    for row in table.strip().splitlines():
+        typed, _, names = row.partition(" ## ")
+        out.append((typed, tuple(names.split(" | ")) if names else _key_and_value(typed)))
+    return out
+
+
+def _key_and_value(typed: str) -> tuple[str, ...]:
+    """The last key that was typed, by its last part, and its value."""
+    words = typed.split()
+    for place in range(len(words) - 1, 0, -1):
+        key, is_assigned, value = words[place].partition("=")
+        if re.match(r"--?[A-Za-z]", words[place]) or is_assigned:
+            value = value if is_assigned else " ".join(words[place + 1 : place + 2])
+            return tuple(name for name in (key.strip("-").rpartition(".")[2], value.strip("[]'")) if name)
+    return tuple(words[-1:])
+
+
+def findings(usage: str, names: tuple[str, ...]) -> list[str]:
+    """What is wrong with the answer to a command, in the current folder, which holds `FILES`."""
+    for short, long in _SHORT.items():
+        usage = usage.replace(short, long)
+    out, err, code, trace = io.StringIO(), io.StringIO(), 0, ""
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main([word.strip("'") for word in usage.split()])
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+        except BaseException:
+            trace = traceback.format_exc()
+    answer = err.getvalue().strip() or trace
+    lines = sum(-(-len(line) // _COLUMNS) for line in answer.splitlines())
+    if "not accept" in answer:
+        names = names[:1]  # of a key that is not there the value may be right
+    checks = {
+        "a traceback": bool(trace) or "Traceback" in answer,
+        "exit code 0": code == 0 and not trace,
+        f"{lines} lines": not 0 < lines <= _LINES,
+        "no remedy": re.search(r"; (expected|it) .*[.?)] .*[.?]$|--help[^)]*\)$", answer) is None,
+        **{f"does not name {name}": name not in answer for name in names},
+    }
+    return [f"{finding}: {answer[-600:]}" for finding, found in checks.items() if found]
+
+
+def lay_out(folder: Path) -> None:
+    """Write `FILES` into the folder."""
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
