@@ -8,6 +8,7 @@ _OLDEST = {
     "peft": ("0.18", "qlora"),
     "bitsandbytes": ("0.50", "qlora"),
     "reasoning-gym": ("0.1.25", "reasoning-gym"),
+    "textworld": ("1.7.0", "textworld"),
 }
 """Oldest version that works, and the extra that installs it."""
 

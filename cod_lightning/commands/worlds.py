@@ -14,7 +14,7 @@ from cod_lightning.errors import ConfigError
 
 _KEYS = "(?:env|context)"
 _PACKAGE_LINE = re.compile(r"^# @package .*\n")
-_OF_OTHERS = ("cod_lightning.envs.dataset.", "cod_lightning.envs.reasoning_gym_world.")
+_OF_OTHERS = ("cod_lightning.envs.dataset.", "cod_lightning.envs.reasoning_gym_world.", "cod_lightning.envs.textworld.")
 """Where classes of worlds are whose questions come from elsewhere."""
 
 
