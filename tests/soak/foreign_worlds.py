@@ -128,10 +128,10 @@ def page(found: dict[str, Any]) -> str:
         f"({found['machine']}, Python {found['python']}). [How to use these environments](../guides/environments_of_others.md).",
         "## TextWorld, fused words",
         f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on demonstrations, "
-        "then 240 by reward, in houses that TextWorld generates (`textworld_compact`: a room with four others around it, four things, four "
-        f"commands a task). Success, which is TextWorld's score here, by position on {runs[0]['packs']:,} held-out houses; their "
-        "maps and places were never trained on. Means over seeds with 95 % intervals over seeds (Student's t); the last four rows are "
-        "policies without a model.",
+        "then 240 by reward, in houses that TextWorld generates (`textworld_compact`: a room with four others around it, four "
+        "things, four commands a task). Success, which is TextWorld's score here, by position on "
+        f"{runs[0]['packs']:,} held-out houses; their maps and places were never trained on. Means over seeds with 95 % intervals "
+        "over seeds (Student's t); the last four rows are policies without a model.",
     ]
     rows = [
         [label, *(over_seeds([run["success"][key][n] for run in runs]) for n in range(4))]
