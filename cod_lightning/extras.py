@@ -9,6 +9,7 @@ _OLDEST = {
     "bitsandbytes": ("0.50", "qlora"),
     "reasoning-gym": ("0.1.25", "reasoning-gym"),
     "textworld": ("1.7.0", "textworld"),
+    "openenv": ("0.10.0", "openenv"),
 }
 """Oldest version that works, and the extra that installs it."""
 
