@@ -2,11 +2,6 @@
 
 import copy
 import json
-import os
-import re
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,40 +12,14 @@ from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
 from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 from examples.hidden_number.hidden_number import HiddenNumber, Secret
+from tests.openenv_server import SOURCE, Served
 
 pytest.importorskip("openenv", reason="pip install 'cod-lightning[openenv]'")
 
 from cod_lightning.envs.openenv_world import OpenEnvWorld
 
 pytestmark = pytest.mark.slow  # a server takes seconds to start
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "environments_of_others.md"
-SOURCE = next(
-    b for b in re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.DOTALL | re.MULTILINE) if "uvicorn" in b
-)
 TASKS = [{"hidden": number} for number in range(1, 31)]
-
-
-class Served:
-    """A server in a process of its own."""
-
-    def __init__(self, folder, source=SOURCE, port=None, name="numbers_server.py"):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = port or free.getsockname()[1]
-        (folder / name).write_text(source)
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.process = subprocess.Popen([sys.executable, name, str(self.port)], cwd=folder, env=dict(os.environ))
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            assert self.process.poll() is None, "the server ended"
-            time.sleep(0.1)
-        raise AssertionError("the server did not start")
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")
