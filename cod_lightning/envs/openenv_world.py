@@ -62,6 +62,8 @@ class OpenEnvSession(gymnasium.Env[str, str]):
         self.action_field, self.observation_field = action_field, observation_field
         self.schema = self._schema()
         self.malformed = False
+        self.sent_options: tuple[str, ...] | None = None
+        """Options of `reset` that are sent; None: all."""
         self._client: Any = None
         self._arguments: dict[str, Any] = {}
         self._sent: list[dict[str, Any]] = []
@@ -77,7 +79,9 @@ class OpenEnvSession(gymnasium.Env[str, str]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin the task whose arguments of `reset` are the options."""
-        self.malformed, self._sent, self._arguments = False, [], {"seed": seed, **(options or {})}
+        given = options or {}
+        sent = given if self.sent_options is None else {name: given[name] for name in self.sent_options}
+        self.malformed, self._sent, self._arguments = False, [], {"seed": seed, **sent}
         self._shown = self._text(self._reset().observation)
         return self._shown, {}
 
@@ -127,6 +131,30 @@ class OpenEnvSession(gymnasium.Env[str, str]):
         finally:
             near.close()
             far.close()
+
+    def provided_tasks(self, group_key: str | None) -> list[dict[str, Any]]:
+        """The tasks of the server's own provider, by split and index, with what `group_key` says of each."""
+        import httpx2
+
+        remedy = "Give data.env.tasks, or a server whose environment has list_splits, num_tasks and get_task."
+        found: list[dict[str, Any]] = []
+        try:
+            with httpx2.Client(base_url=self.base_url, timeout=self.timeout_s) as http:
+                (name,) = http.get("/list_environments").raise_for_status().json()
+
+                def asked(what: str, **about: Any) -> Any:
+                    return http.post(f"/{name}/{what}", json=about).raise_for_status().json()[what]
+
+                for split in http.get(f"/{name}/splits").raise_for_status().json():
+                    for index in range(asked("num_tasks", split=split["name"])):
+                        task = {"split": split["name"], "index": index}
+                        record = asked("task", **task) if group_key is not None else {}
+                        found.append(task | ({group_key: record[group_key]} if group_key is not None else {}))
+        except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+            expected = f"a list, since {self.base_url} provides no tasks with what group_key names ({described(error)})"
+            raise ConfigError("data.env.tasks", None, expected, remedy) from error
+        self.sent_options = ("split", "index")
+        return found
 
     def described_action(self) -> str:
         """How an answer becomes an action, for the rules."""
@@ -260,12 +288,12 @@ class OpenEnvWorld(GymnasiumWorld):
 
     Args:
         base_url: Of the server, such as http://localhost:8000.
-        tasks: Arguments of `reset`, or the path of a JSON Lines file of them.
+        tasks: Arguments of `reset`, or the path of a JSON Lines file of them; null: those of the server's own task provider.
         rules: System text: what the world is. How to answer is added from the server's schema of actions.
         action_field: Field of the action that the text between the answer tags goes into; null: that text is the action, as JSON.
         observation_field: Field of the observation that is shown; null shows all of it, as JSON.
         max_turns: Turns per task.
-        group_key: Key of the arguments that says which tasks share a hidden rule; null: all do.
+        group_key: Key of the arguments, or of a provided task, that says which tasks share a hidden rule; null: all do.
         success_at: Sum of rewards from which a task counts as solved.
         min_reward: Smallest sum of a task.
         max_reward: Largest sum of a task.
@@ -279,7 +307,7 @@ class OpenEnvWorld(GymnasiumWorld):
     def __init__(
         self,
         base_url: str,
-        tasks: list[dict[str, Any]] | str,
+        tasks: list[dict[str, Any]] | str | None,
         rules: str,
         action_field: str | None = None,
         observation_field: str | None = None,
@@ -295,11 +323,12 @@ class OpenEnvWorld(GymnasiumWorld):
         if not 0 < timeout_s < math.inf:
             raise ConfigError("data.env.timeout_s", timeout_s, "seconds above 0, and finite", "60 is the default.")
         session = OpenEnvSession(base_url, action_field, observation_field, timeout_s)
+        listed = session.provided_tasks(group_key) if tasks is None else listed_tasks(tasks)
         super().__init__(
-            session, tasks, f"{rules}\n\n{session.described_action()}", max_turns, group_key, success_at,
+            session, listed, f"{rules}\n\n{session.described_action()}", max_turns, group_key, success_at,
             min_reward, max_reward, sum_rewards=True, world_name=world_name,
         )  # fmt: skip
-        session.check(listed_tasks(tasks))
+        session.check(listed)
 
     @property
     def status(self) -> EpisodeStatus:

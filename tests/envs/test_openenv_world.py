@@ -169,6 +169,42 @@ def test_a_dead_server_raises_at_once_and_a_slow_one_after_its_time(serve):
         begun(env)
 
 
+PROVIDER = (
+    SOURCE.replace(
+        "    def reset(self",
+        "    def list_splits(self):\n        return ['train', 'test']\n\n"
+        "    def num_tasks(self, split):\n        return 12 if split == 'train' else 4\n\n"
+        "    def get_task(self, split, index):\n        return {'secret': index % 4 + (9 if split == 'test' else 1)}\n\n"
+        "    def reset(self",
+    )
+    .replace("hidden=1, **kwargs", "split='', index=0")
+    .replace(
+        "self.hidden, self.turns = hidden, 0", "self.hidden, self.turns = self.get_task(split, index)['secret'], 0"
+    )
+)
+
+
+def test_tasks_come_from_the_server_s_provider_and_only_split_and_index_are_sent(serve):
+    url = serve(source=PROVIDER).url
+    env = OpenEnvWorld(url, None, "Guess.", "number", "text", max_turns=3, group_key="secret")
+    seen = {}
+    for split in Split:
+        for index in range(12):
+            pack = env.sample_pack(split=split, index=index, num_tasks=3)
+            options = [json.loads(task.spec.options) for task in pack.tasks]
+            (secret,) = {one["secret"] for one in options}
+            assert seen.setdefault(secret, split) is split
+            assert {secret} == {one["index"] % 4 + (9 if one["split"] == "test" else 1) for one in options}
+    env.reset(options={"task": pack.tasks[0]})
+    assert env.step(guess(secret))[:2] == (f"{secret} is right.", 1.0)
+    env.close()
+
+
+def test_a_server_without_provider_is_named(served):
+    with pytest.raises(ConfigError, match=r"data\.env\.tasks.*501"):
+        OpenEnvWorld(served.url, None, "Guess.", "number", "text")
+
+
 def test_what_is_no_server_is_named(tmp_path):
     with pytest.raises(ConfigError, match="GET /schema"):
         OpenEnvWorld("http://127.0.0.1:9", TASKS, "rules")

@@ -1,4 +1,4 @@
-"""So many lifecycles of each fault of an OpenEnv server: connection closed, no answer, no JSON, wrong types, an error, a dead server.
+"""So many lifecycles of each fault of an OpenEnv server: closed connection, no answer, no JSON, wrong types, an error, death.
 
     PYTHONPATH=. python tests/soak/openenv_faults.py [--lifecycles 1000] [--out docs/results/openenv_faults.json]
 

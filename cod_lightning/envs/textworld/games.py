@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections import OrderedDict
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,7 +64,8 @@ def compiled(spec: HouseSpec, target: str, most: int) -> Path:
     from textworld.generator import compile_game  # pyright: ignore[reportMissingImports]
     from textworld.generator.game import GameOptions  # pyright: ignore[reportMissingImports]
 
-    root = Path(os.environ.get("COD_LIGHTNING_CACHE", Path.home() / ".cache" / "cod_lightning")) / "textworld"
+    cache = Path(os.environ.get("COD_LIGHTNING_CACHE", Path.home() / ".cache" / "cod_lightning"))
+    root = cache / f"textworld-{version('textworld')}"  # another version draws other houses
     name = f"{spec.layout}-{spec.doors}-{spec.num_rooms}-{spec.num_things}-{spec.num_holders}-{spec.seed}-{target}"
     path = root / f"{name}.z8"
     if path.is_file():

@@ -15,7 +15,9 @@ from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conformance import check_world
-from cod_lightning.evaluation.references import play_reference
+from cod_lightning.evaluation.references import play_reference, scripted_sampler
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeStatus, Split
 from tests.envs.scripted_life import live, success_by_position
 
@@ -224,6 +226,27 @@ def test_in_worker_processes_it_gives_the_same_episodes():
     policy = env.reference(Reference.SCRIPTED, pack)
     remote = ProcessWorld(TextWorldHouse(layout="hub", max_turns=5), num_workers=2)
     assert live(remote, pack, policy, "natural", seed=1) == live(env, pack, policy, "natural", seed=1)
+
+
+@pytest.mark.slow
+def test_many_lifecycles_at_once_in_threads_are_those_that_are_played_one_by_one():
+    env = TextWorldHouse(layout="hub", max_turns=5)
+    packs = [env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2) for index in range(4)]
+    mechanism = HintContext()
+
+    def played(some):
+        policy = env.reference(
+            Reference.SCRIPTED, packs[0]
+        )  # it knows of no pack more than its labels, for random notes
+        setting = Setting(env=env, mechanism=mechanism, sampler=scripted_sampler(policy, mechanism))
+        return [life for group in run_groups(some, 3, setting) for life in group.lifecycles]
+
+    together = played(packs)
+    assert not any(life.failed for life in together)
+    apart = [life for pack in packs for life in played([pack])]
+    assert [[e.turns for e in life.episodes] for life in together] == [
+        [e.turns for e in life.episodes] for life in apart
+    ]
 
 
 @pytest.mark.parametrize(
