@@ -25,7 +25,7 @@ _interpreters: "OrderedDict[tuple[str, tuple[str, ...]], Any]" = OrderedDict()
 _lock = threading.Lock()
 
 
-class Shown(NamedTuple):
+class GameText(NamedTuple):
     """What the interpreter shows after a command."""
 
     text: str
@@ -86,7 +86,7 @@ def compiled(spec: HouseSpec, target: str, most: int) -> Path:
     return path
 
 
-def shown(path: Path, typed: tuple[str, ...]) -> Shown:
+def shown(path: Path, typed: tuple[str, ...]) -> GameText:
     """What the game shows after these commands."""
     if not typed:
         game, state = _started(path)
@@ -106,7 +106,7 @@ def shown(path: Path, typed: tuple[str, ...]) -> Shown:
             idle.append(_interpreters.popitem(last=False)[1])
     for one in filter(None, idle):
         one.close()
-    return Shown(_story(state.feedback), int(state["score"]), int(state["max_score"]), bool(state["won"]))
+    return GameText(_story(state.feedback), int(state["score"]), int(state["max_score"]), bool(state["won"]))
 
 
 def _story(text: str) -> str:

@@ -45,7 +45,7 @@ class _Now(Unchanging):
     """Commands that were carried out."""
     seen: tuple[tuple[str, str], ...]
     """Labels of things, and the routes to where they were seen."""
-    shown: games.Shown | None
+    shown: games.GameText | None
     """What the interpreter shows; None in compact form."""
 
 
