@@ -24,11 +24,14 @@ from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import HintContext
 from cod_lightning.evaluation.condition_kinds import REFERENCES
 from cod_lightning.evaluation.crossed import seed_estimate
+from cod_lightning.evaluation.figures import figures
+from cod_lightning.evaluation.packs_file import read_packs
 from cod_lightning.evaluation.references import play_reference, summarise
 from cod_lightning.markdown import table
 from cod_lightning.types import Split
 
 EXPERIMENT = "experiment/textworld"
+PACKS = "evaluation_packs.parquet"
 NATURAL = ("textworld_easy", "textworld_hard")
 ROWS = {
     "trained": "trained, T=1",
@@ -59,12 +62,16 @@ def measured(run: Path) -> dict[str, Any]:
     """Success by position and condition, gains, what of it is repeated tasks, and three contexts."""
     suite = json.loads((run / "evaluation.json").read_text())["suites"]["held_out"]
     of = {"trained": suite["positions"], **suite["controls"]}
-    gain = suite["figures"]["stateful_gain"]
+    stateful, stateless = (read_packs(run / PACKS, "held_out", one) for one in ("trained", "blanked_context"))
+    assert stateful is not None
+    assert stateless is not None
+    gain = figures(stateful, {"blanked_context": stateless}, r_max=1.0).get("stateful_gain")
+    assert gain is not None
     return {
         "success": {key: [one["success"] for one in of[key]] for key in ROWS},
         "reward": [one["reward"] for one in suite["positions"]],
         "gain_t": [one["mean"] for one in gain["gain_t"]],
-        "gain_norm": gain["gain_norm"] and gain["gain_norm"]["mean"],
+        "gain_norm": None if gain["gain_norm"] is None else gain["gain_norm"]["mean"],
         "packs": suite["packs"],
         **repeated(run),
         "contexts": contexts(run),
@@ -74,7 +81,7 @@ def measured(run: Path) -> dict[str, Any]:
 def repeated(run: Path) -> dict[str, float]:
     """Success from position 1 on, in tasks whose thing was sought before in the pack, and in those whose was not."""
     world = parse_world(world_parser("check", ""), ["--env", "textworld_compact"]).env
-    played = pq.read_table(run / "evaluation_packs.parquet").to_pylist()
+    played = pq.read_table(run / PACKS).to_pylist()
     found: dict[bool, list[float]] = {True: [], False: []}
     packs: dict[str, Any] = {}
     for row in played:
