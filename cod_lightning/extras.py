@@ -8,6 +8,9 @@ _OLDEST = {
     "peft": ("0.18", "qlora"),
     "bitsandbytes": ("0.50", "qlora"),
     "reasoning-gym": ("0.1.25", "reasoning-gym"),
+    "textarena": ("0.7.4", "textarena"),
+    "textworld": ("1.7.0", "textworld"),
+    "openenv": ("0.10.0", "openenv"),
 }
 """Oldest version that works, and the extra that installs it."""
 

@@ -37,6 +37,8 @@ def build(name, *choices):
 
 @pytest.mark.parametrize("name", config_names())
 def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
+    if name.endswith("/textworld"):
+        pytest.importorskip("textworld", reason="pip install 'cod-lightning[textworld]'")
     monkeypatch.chdir(tmp_path)
     cli = build(name)
     assert cli.model.policy.window > 0

@@ -13,7 +13,9 @@ from cod_lightning.errors import ConfigError, did_you_mean, some_of
 
 _KEYS = "(?:env|context)"
 _PACKAGE_LINE = re.compile(r"^# @package .*\n")
-_OF_OTHERS = ("cod_lightning.envs.dataset.", "cod_lightning.envs.reasoning_gym_world.")
+_OF_OTHERS = tuple(
+    f"cod_lightning.envs.{one}." for one in ("dataset", "reasoning_gym_world", "textarena_world", "textworld")
+)
 """Where classes of worlds are whose questions come from elsewhere."""
 
 

@@ -71,8 +71,7 @@ class GymnasiumWorld(TextEnv):
         self.max_turns, self.success_at, self.sum_rewards = max_turns, success_at, sum_rewards
         self.reward_range = (min_reward, max_reward)
         self.name = world_name or type(env.unwrapped).__name__.lower()
-        listed = _read(tasks) if isinstance(tasks, str) else tasks
-        self._tasks = GroupedTasks(_named(listed, group_key))
+        self._tasks = GroupedTasks(_named(listed_tasks(tasks), group_key))
         self._restart()
 
     @property
@@ -129,8 +128,10 @@ class GymnasiumWorld(TextEnv):
         self._turns, self._reward, self._truncated, self._ended = 0, 0.0, False, False
 
 
-def _read(path: str) -> list[dict[str, Any]]:
-    """One JSON object a line."""
+def listed_tasks(path: list[dict[str, Any]] | str) -> list[dict[str, Any]]:
+    """The tasks, or those of a file, one JSON object a line. Raises `ConfigError` with file and line."""
+    if not isinstance(path, str):
+        return path
     if not Path(path).is_file():
         raise ConfigError("data.env.tasks", path, "an existing JSON Lines file", "Correct the path.")
     found: list[dict[str, Any]] = []

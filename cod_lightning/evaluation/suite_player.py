@@ -10,9 +10,10 @@ from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.ranks import gathered
+from cod_lightning.rewards import WorldReward
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Group, Pack
+from cod_lightning.types import EpisodeKind, Group, Pack
 
 
 class SuitePlayer:
@@ -47,11 +48,13 @@ class SuitePlayer:
         if condition.kind is ConditionKind.TRAINED:
             self._trained = groups if ConditionKind.SHUFFLED_CONTEXT in (suite.controls or ()) else []
         changes = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
+        parts = [part for part in setting.rewards.values() if EpisodeKind.SOLVE in part.kinds]
+        own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts)
         return PlayedCondition(
             suite=suite,
             condition=condition,
             env=env.name,
             outcomes=Outcomes.of([lifecycle for group in groups for lifecycle in group.lifecycles]),
             changes=tuple(changes) or None,
-            r_max=None if setting.rewards else float(env.reward_range[1]),
+            r_max=float(env.reward_range[1]) if own else None,
         )

@@ -15,7 +15,7 @@ from cod_lightning.types import Split
 
 ROOT = Path(__file__).parents[2]
 
-NEEDS = {"reasoning_gym": "reasoning_gym"}
+NEEDS = {"reasoning_gym": "reasoning_gym", "textarena": "textarena", "textworld": "textworld"}
 """Modules that worlds of others need, by the beginning of their names."""
 
 

@@ -1,0 +1,257 @@
+"""Things are to be found in a house of TextWorld's; a pack is one house, and what it hides is where things are."""
+
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from cod_lightning.envs.answers import answer_of, quoted
+from cod_lightning.envs.base import Reference, Stepped, TextPolicy
+from cod_lightning.envs.checks import check_choice, check_in, check_turns
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.textworld import games, houses
+from cod_lightning.envs.textworld.houses import Deed, HouseSpec
+from cod_lightning.envs.textworld.policies import HousePlay, Walkthrough
+from cod_lightning.envs.textworld.wording import CompactHouse, HouseView, NaturalHouse
+from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.errors import ConfigError
+from cod_lightning.extras import require
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Pack, Split, Task
+
+_MOST_DRAWS = 2_000
+_LONGEST = 100
+"""Letters of a command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HouseTask(Unchanging):
+    """One thing to be taken in a house."""
+
+    house: HouseSpec
+    target: str
+    """As in `f_0`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Now(Unchanging):
+    """How things stand in a task."""
+
+    state: Any
+    """TextWorld's."""
+    typed: tuple[str, ...]
+    """Commands that were carried out."""
+    seen: tuple[tuple[str, str], ...]
+    """Labels of things, and the routes to where they were seen."""
+    shown: games.GameText | None
+    """What the interpreter shows; None in compact form."""
+
+
+class TextWorldHouse(TaskWorld[HouseTask]):
+    """Take a thing in a house that TextWorld generated. The house is the same for all tasks of a pack; the thing is another.
+
+    In natural words the compiled game is played by TextWorld's interpreter, whose score is the reward. In compact words the same
+    house is played by TextWorld's rules alone, without the interpreter, which is a hundred times as fast. A house belongs to a
+    split by its map and by where its things are.
+
+    Args:
+        layout: One room that connects to all others (hub), or a random map (grid).
+        doors: none; closed, open or closed ones; locked, also locked ones, and then locked containers, with keys.
+        num_rooms: Rooms of a house.
+        num_things: Things that can be sought.
+        num_holders: Containers and supporters that they may be in or on.
+        max_turns: Commands per task.
+        min_commands: A thing is sought only if taking it needs at least so many commands; at most it needs max_turns.
+        protocol: TextWorld's text (natural), or fused words for tiny policies (compact), which know hubs without locks only.
+        teacher: How good the demonstrations of the warm start are.
+    """
+
+    task_type = HouseTask
+
+    def __init__(
+        self,
+        layout: Literal["hub", "grid"] = "grid",
+        doors: Literal["none", "closed", "locked"] = "closed",
+        num_rooms: int = 5,
+        num_things: int = 5,
+        num_holders: int = 4,
+        max_turns: int = 8,
+        min_commands: int = 2,
+        protocol: Literal["natural", "compact"] = "natural",
+        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+    ) -> None:
+        require("textworld", "data.env", type(self).__name__)
+        check_choice("data.env.layout", layout, ("hub", "grid"))
+        check_choice("data.env.doors", doors, ("none", "closed", "locked"))
+        check_choice("data.env.protocol", protocol, ("natural", "compact"))
+        check_turns(max_turns, "8 is the default.")
+        check_in(
+            "data.env.num_rooms", num_rooms, 2, 5 if layout == "hub" else 12, "5 is the default; a hub has at most 5."
+        )
+        check_in("data.env.num_things", num_things, 2, 10, "5 is the default.")
+        check_in("data.env.num_holders", num_holders, 0, 10, "4 is the default.")
+        check_in("data.env.min_commands", min_commands, 1, max_turns, "2 is the default; a task has max_turns.")
+        if protocol == "compact" and (layout != "hub" or doors == "locked"):
+            key, value = ("layout", layout) if layout != "hub" else ("doors", doors)
+            expected = "what the words of data.env.protocol=compact can say: a hub, without locks"
+            raise ConfigError(f"data.env.{key}", value, expected, "Use layout=hub and doors=none, or protocol=natural.")
+        self.house = HouseSpec(
+            seed=0,
+            layout=layout,
+            doors=doors,
+            num_rooms=num_rooms,
+            num_things=num_things,
+            num_holders=num_holders,
+        )
+        self.max_turns, self.min_commands, self.protocol, self.teacher = max_turns, min_commands, protocol, teacher
+        self.blocking = protocol == "natural"
+        things = houses.things_of(self.house)
+        chests = tuple(f"c_{n}" for n in range((num_holders + 1) // 2))
+        self.wording = NaturalHouse() if protocol == "natural" else CompactHouse(things, chests)
+        self.name = (
+            f"textworld-{layout}-{doors}-{num_rooms}-{num_things}-{num_holders}-{min_commands}..{max_turns}-{protocol}"
+        )
+        self._task: HouseTask | None = None
+
+    @property
+    def rules(self) -> str:
+        return self.wording.rules(self.max_turns)
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """A house, and any of its things for each task, drawn with replacement."""
+        world_seed = derive_seed("textworld pack", self.name, str(split), seed, index)
+        rng = random.Random(world_seed)
+        for _ in range(_MOST_DRAWS):
+            house = self._drawn_house(rng)
+            if (targets := self._targets(house)) and split_of_text(houses.identity(house)) is split:
+                break
+        else:
+            remedy = f"None was found in {_MOST_DRAWS} draws; lower min_commands, or raise num_rooms or max_turns."
+            raise ConfigError("data.env", self.name, f"a house of the split {split} with two things to seek", remedy)
+        chosen = rng.choices(targets, k=num_tasks)
+        tasks = tuple(
+            Task(
+                id=str(n),
+                seed=derive_seed(world_seed, n),
+                spec=HouseTask(house=house, target=target),
+                repeat=target in chosen[:n],
+            )
+            for n, target in enumerate(chosen)
+        )
+        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+
+    def step(self, action: str) -> Stepped:
+        """Carry out the command, if it is one that the game knows here; either way it counts."""
+        assert self._task is not None, "call reset()"
+        assert not self._outcome, "the task is over; call reset()"
+        answer, complaint = answer_of(action)
+        command = " ".join(answer.lower().split())
+        if not complaint and (len(command) > _LONGEST or not command.isascii()):
+            complaint = f"{quoted(command)} is no command"
+        elif not complaint and self.protocol == "compact" and command not in self.wording.all_commands:
+            complaint = "unknown word"
+        if complaint:
+            return self._end("malformed", complaint)
+        house, self._turn = self._task.house, self._turn + 1
+        possible = self._commands() if self.protocol == "compact" else games.commands(house, self._now.state)
+        spelled = next((one for one in possible if one.lower() == command), None)  # some names have capitals
+        self._understood = spelled is not None
+        if spelled is not None:
+            self._move(houses.after(self._now.state, possible[spelled]), (*self._now.typed, spelled))
+        if self._won():
+            return self._end("win")
+        if self._turn == self.max_turns:
+            return self._end("late")
+        return self._observed(), 0.0, False, False, {}
+
+    def render(self) -> str:
+        assert self._task is not None, "call reset()"
+        return self.wording.observation(self._view())
+
+    def reference(self, kind: Reference, pack: Pack) -> TextPolicy:
+        """The oracle types TextWorld's shortest solution."""
+        if kind is not Reference.ORACLE:
+            return super().reference(kind, pack)
+        play, truth = self._play(pack)
+        house = self._spec(pack.tasks[0]).house
+        solutions = {
+            self.wording.label(house, target): [self.wording.command(house, deed) for deed in plan]
+            for target, plan in houses.plans(house, self.max_turns).items()
+        }
+        return Walkthrough(solutions, play, truth)
+
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[HousePlay, dict[str, str]]:
+        house = self._spec(pack.tasks[0]).house
+        truth = {self.wording.label(house, thing): route for thing, route in houses.places(house).items()}
+        return HousePlay(self.wording, tuple(truth), tuple(houses.routes(house).values())), truth
+
+    def _targets(self, house: HouseSpec) -> list[str]:
+        """What can be sought in the house; nothing where that is a single thing."""
+        if not houses.fits(house):
+            return []
+        found = [t for t, plan in houses.plans(house, self.max_turns).items() if len(plan) >= self.min_commands]
+        return found if len(found) > 1 else []
+
+    def _drawn_house(self, rng: random.Random) -> HouseSpec:
+        return replace(self.house, seed=rng.randrange(2**31))
+
+    def _drawn(self, seed: int) -> HouseTask:
+        rng = random.Random(seed)
+        while not (targets := self._targets(house := self._drawn_house(rng))):
+            pass
+        return HouseTask(house=house, target=rng.choice(targets))
+
+    def _start(self, task: HouseTask) -> None:
+        self._task, self._outcome, self._turn, self._understood = task, "", 0, True
+        self._now = _Now(state=None, typed=(), seen=(), shown=None)
+        self._move(houses.world_of(task.house).state, ())
+
+    def _move(self, state: Any, typed: tuple[str, ...]) -> None:
+        """How things stand after a command, or at the beginning."""
+        assert self._task is not None
+        house = self._task.house
+        seen = dict(self._now.seen)
+        route = houses.routes(house)[houses.room_of(state)]
+        for deed in houses.deeds(state):
+            if deed.verb == "take":
+                seen.setdefault(self.wording.label(house, deed.what), route)
+        shown = None if self.protocol == "compact" else games.shown(self._game(), typed)
+        self._now = _Now(state=state, typed=typed, seen=tuple(seen.items()), shown=shown)
+
+    def _game(self) -> Path:
+        assert self._task is not None
+        return games.compiled(self._task.house, self._task.target, self.max_turns)
+
+    def _commands(self) -> dict[str, Any]:
+        """What can be done, by how it is spelled."""
+        assert self._task is not None
+        found: list[Deed] = houses.deeds(self._now.state)
+        return {self.wording.command(self._task.house, deed): deed.action for deed in found}
+
+    def _won(self) -> bool:
+        assert self._task is not None
+        return self._now.shown.won if self._now.shown is not None else houses.holds(self._now.state, self._task.target)
+
+    def _view(self) -> HouseView:
+        assert self._task is not None
+        house, shown = self._task.house, self._now.shown
+        return HouseView(
+            wanted=self.wording.label(house, self._task.target),
+            commands=tuple(self._commands()),
+            text="" if shown is None else shown.text,
+            understood=self._understood,
+            turn=self._turn,
+            max_turns=self.max_turns,
+            seen=dict(self._now.seen),
+        )
+
+    def _observed(self) -> str:
+        return self.wording.observation(self._view())
+
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
+        self._outcome = outcome
+        shown = self._now.shown
+        reward = float(outcome == "win") if shown is None else shown.score / shown.max_score
+        return self._ended(self.wording.feedback(outcome, self._view(), complaint), reward)

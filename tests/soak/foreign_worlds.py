@@ -1,0 +1,213 @@
+"""A tiny policy trained on TextWorld's houses, against controls and references; and the references of its natural wording.
+
+    PYTHONPATH=. python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json [--seeds 1 2 3] [--runs FOLDER]
+
+Needs the extra `textworld`. Each seed is one `fit --config experiment/textworld`, about 9 minutes of one core. Runs that are in
+FOLDER already are measured, not trained again. The page is written beside the JSON file.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from cod_lightning.commands.worlds import parse_world, world_parser
+from cod_lightning.contexts import HintContext
+from cod_lightning.evaluation.condition_kinds import REFERENCES
+from cod_lightning.evaluation.crossed import seed_estimate
+from cod_lightning.evaluation.figures import figures
+from cod_lightning.evaluation.packs_file import read_packs
+from cod_lightning.evaluation.references import play_reference, summarise
+from cod_lightning.markdown import table
+from cod_lightning.types import Split
+
+EXPERIMENT = "experiment/textworld"
+PACKS = "evaluation_packs.parquet"
+NATURAL = ("textworld_easy", "textworld_hard")
+ROWS = {
+    "trained": "trained, T=1",
+    "blanked_context": "its context hidden",
+    "shuffled_context": "another pack's context",
+    "oracle_context": "a true context from the first task on",
+    "warm_start": "warm start, T=1",
+    "warm_start_t0.3": "warm start, T=0.3",
+    "random": "random",
+    "memoryless": "scripted, without memory",
+    "scripted": "scripted",
+    "oracle": "walkthrough",
+}
+
+
+def fit(seed: int, run: Path) -> None:
+    """One training with its evaluation."""
+    argv = ["fit", "--config", EXPERIMENT, "--seed_everything", str(seed), "--trainer.default_root_dir", str(run)]
+    command = [sys.executable, "-m", "cod_lightning", *argv]
+    done = subprocess.run(
+        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"seed {seed} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+
+
+def measured(run: Path) -> dict[str, Any]:
+    """Success by position and condition, gains, what of it is repeated tasks, and three contexts."""
+    suite = json.loads((run / "evaluation.json").read_text())["suites"]["held_out"]
+    of = {"trained": suite["positions"], **suite["controls"]}
+    stateful, stateless = (read_packs(run / PACKS, "held_out", one) for one in ("trained", "blanked_context"))
+    assert stateful is not None
+    assert stateless is not None
+    gain = figures(stateful, {"blanked_context": stateless}, r_max=1.0).get("stateful_gain")
+    assert gain is not None
+    return {
+        "success": {key: [one["success"] for one in of[key]] for key in ROWS},
+        "reward": [one["reward"] for one in suite["positions"]],
+        "gain_t": [one["mean"] for one in gain["gain_t"]],
+        "gain_norm": None if gain["gain_norm"] is None else gain["gain_norm"]["mean"],
+        "packs": suite["packs"],
+        **repeated(run),
+        "contexts": contexts(run),
+    }
+
+
+def repeated(run: Path) -> dict[str, float]:
+    """Success from position 1 on, in tasks whose thing was sought before in the pack, and in those whose was not."""
+    world = parse_world(world_parser("check", ""), ["--env", "textworld_compact"]).env
+    played = pq.read_table(run / PACKS).to_pylist()
+    found: dict[bool, list[float]] = {True: [], False: []}
+    packs: dict[str, Any] = {}
+    for row in played:
+        if row["condition"] != "trained" or row["position"] == 0 or row["success"] is None:
+            continue
+        name, _, _, index = row["pack"].rsplit("/", 3)
+        assert name == world.name, f"{row['pack']} is not of {world.name}"
+        if row["pack"] not in packs:
+            packs[row["pack"]] = world.sample_pack(split=Split.TEST, index=int(index), num_tasks=4)
+        found[packs[row["pack"]].tasks[row["position"]].repeat].append(row["success"])
+    return {"sought_before": float(np.mean(found[True])), "sought_first": float(np.mean(found[False]))}
+
+
+def contexts(run: Path) -> list[dict[str, Any]]:
+    """What the trained policy noted after each of the first three tasks of three packs."""
+    with (run / "lifecycles" / "test_held_out_trained.jsonl").open() as file:
+        lives = [json.loads(line) for _, line in zip(range(3), file, strict=False)]
+    return [
+        {
+            "seen": [one["feedback"] for one in life["episodes"] if one["kind"] == "solve"],
+            "noted": [one["context_after"] for one in life["episodes"] if one["kind"] == "update"],
+        }
+        for life in lives
+    ]
+
+
+def references(name: str, num_packs: int) -> dict[str, Any]:
+    """Success by position of the references in natural wording."""
+    world = parse_world(world_parser("check", ""), ["--env", name]).env
+    packs = [world.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(num_packs)]
+    rows = {}
+    for kind in REFERENCES:
+        row = summarise(kind, list(play_reference(world, packs, kind, HintContext())))
+        assert not row.num_failed, f"{row.num_failed} lifecycles of {kind} in {name} failed"
+        rows[str(kind)] = [[one.mean, *(one.ci95 or [one.mean, one.mean])] for one in row.success]
+    return {"num_packs": num_packs, "success": rows}
+
+
+def over_seeds(values: Sequence[float]) -> str:
+    """Mean with its 95 % interval."""
+    one = seed_estimate(np.array(values, dtype=float))
+    return f"{one.mean:.3f}" + (f" [{one.ci95[0]:.3f}, {one.ci95[1]:.3f}]" if one.ci95 else " (one seed)")
+
+
+def page(found: dict[str, Any]) -> str:
+    """The page."""
+    runs, seeds = list(found["seeds"].values()), ", ".join(found["seeds"])
+    lines = [
+        "# Worlds that others wrote, measured",
+        f"`PYTHONPATH=. python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json` writes this page "
+        f"({found['machine']}, Python {found['python']}). [How to use these environments](../guides/environments_of_others.md).",
+        "## TextWorld, fused words",
+        f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on demonstrations, "
+        "then 240 by reward, in houses that TextWorld generates (`textworld_compact`: a room with four others around it, four "
+        "things, four commands a task). Success, which is TextWorld's score here, by position on "
+        f"{runs[0]['packs']:,} held-out houses; their maps and places were never trained on. Means over seeds with 95 % intervals "
+        "over seeds (Student's t); the last four rows are policies without a model.",
+    ]
+    rows = [
+        [label, *(over_seeds([run["success"][key][n] for run in runs]) for n in range(4))]
+        for key, label in ROWS.items()
+    ]
+    rows += [
+        [f"trained, seed {s}", *(f"{v:.3f}" for v in run["success"]["trained"])] for s, run in found["seeds"].items()
+    ]
+    lines += [table(["policy", "0", "1", "2", "3"], rows)]
+    lines += [
+        "A task seeks one of the things that need two commands or more, drawn with replacement, so some seek what an earlier one "
+        "sought. From position 1 on, "
+        f"success is {over_seeds([run['sought_before'] for run in runs])} in those, and "
+        f"{over_seeds([run['sought_first'] for run in runs])} in tasks that seek something for the first time, "
+        "which was seen in passing or not at all."
+    ]
+    gains = [
+        [s, *(f"{v:+.3f}" for v in run["gain_t"]), f"{run['gain_norm']:.3f}" if run["gain_norm"] is not None else "-"]
+        for s, run in found["seeds"].items()
+    ]
+    lines += [
+        "Gain as Continual Learning Bench defines it (arXiv 2606.05661), against the hidden context: `gain_t` by position, "
+        "and `gain_norm`.",
+        table(["seed", "0", "1", "2", "3", "gain_norm"], gains),
+        "### What the contexts say",
+        f"Three held-out packs, seed {next(iter(found['seeds']))}: what each task's feedback says, and what is noted after it.",
+    ]
+    for life in runs[0]["contexts"]:
+        pairs = zip(life["seen"], [*life["noted"], ""], strict=True)
+        lines.append(
+            table(["feedback", "noted"], [[f"`{seen}`", f"`{noted}`" if noted else ""] for seen, noted in pairs])
+        )
+    lines += [
+        "## TextWorld, its own text",
+        "The references in natural wording, played by TextWorld's interpreter, packs of 4, with 95 % intervals over packs. "
+        "No model was trained on it.",
+    ]
+    for name, one in found["natural"].items():
+        cells = [
+            [key, *(f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in row)] for key, row in one["success"].items()
+        ]
+        lines += [f"`{name}`, {one['num_packs']} packs:", table(["policy", "0", "1", "2", "3"], cells)]
+    return "\n\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Train what is missing, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--runs", type=Path, default=None)
+    parser.add_argument("--num_packs", type=int, default=30, help="Packs of the natural wording for each reference.")
+    options = parser.parse_args()
+    root = options.runs or Path(tempfile.mkdtemp(prefix="foreign_worlds_"))
+    found: dict[str, Any] = {
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "python": platform.python_version(),
+        "seeds": {},
+    }
+    for seed in options.seeds:
+        run = root / f"tw{seed}"
+        if not (run / "evaluation.json").exists():
+            fit(seed, run)
+        found["seeds"][str(seed)] = measured(run)
+        print(seed, found["seeds"][str(seed)]["success"]["trained"], flush=True)
+    found["natural"] = {name: references(name, options.num_packs) for name in NATURAL}
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    options.out.with_suffix(".md").write_text(page(found))
+
+
+if __name__ == "__main__":
+    main()
