@@ -1,62 +1,63 @@
-"""How an agent makes calls in text: one JSON object a line, or code; either way the first error stops the rest of the turn."""
+"""How an agent makes calls in text: tool calls, or code; either way the first error stops the rest of the turn."""
 
 import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
-
+from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.apps.agent import Call
 from cod_lightning.envs.apps.api import ApiError
-from cod_lightning.envs.apps.sandbox import Session
+from cod_lightning.envs.apps.sandbox import MOST_LETTERS, Session
 from cod_lightning.envs.apps.server import Server
+from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
 
-MOST_LETTERS = 4_000
 MOST_CALLS = 20
 MOST_SHOWN = 8_000
+FORMS = ("code", *STYLES)
 
 
 class Actions(ABC):
     """A form of action, with what it keeps between turns."""
 
+    about: str
+    """What a turn is."""
     example: str
-    """As the rules show it."""
+    """A response, as the rules show it."""
+
+    @abstractmethod
+    def read(self, response: str) -> tuple[str, str]:
+        """(what is to be carried out, "") or ("", which rule of the form was broken)."""
 
     @abstractmethod
     def run(self, text: str, server: Server) -> str:
-        """Carry out what stands between the answer tags; never raises. Returns what is shown."""
+        """Carry it out; never raises. Returns what is shown."""
 
-    @staticmethod
     @abstractmethod
-    def spelled(calls: Sequence[Call]) -> str:
-        """The text that makes these calls."""
+    def spelled(self, calls: Sequence[Call]) -> str:
+        """The end of a response that makes these calls."""
 
 
-class ToolCall(msgspec.Struct, forbid_unknown_fields=True):
-    """One line of the JSON form."""
+class ToolCalls(Actions):
+    """Calls in a style: `json` between answer tags, others as the family spells them."""
 
-    name: str
-    arguments: dict[str, Any] = {}
+    def __init__(self, style: str) -> None:
+        self.style, self.tagged = STYLES[style], style == "json"
+        self.about = f"calls as JSON: {self.style.whole}"
+        self.example = self.spelled([Call("user.docs", {"app": "mail"}), Call("user.passwords", {})])
 
-
-class JsonCalls(Actions):
-    """One JSON object a line: a name and arguments."""
-
-    example = (
-        '<answer>\n{"name": "user.docs", "arguments": {"app": "mail"}}\n'
-        '{"name": "user.passwords", "arguments": {}}\n</answer>'
-    )
+    def read(self, response: str) -> tuple[str, str]:
+        text, complaint = answer_of(response) if self.tagged else (response, "")
+        text = self.style.begin(text)
+        return text, complaint or ("" if text else f"there is no call; expected {self.style.whole}")
 
     def run(self, text: str, server: Server) -> str:
-        lines = [line for line in text[:MOST_LETTERS].splitlines() if line.strip()]
-        if len(text) > MOST_LETTERS or not 1 <= len(lines) <= MOST_CALLS:
-            return f"refused: expected 1 to {MOST_CALLS} calls, a line each, of {MOST_LETTERS} letters in all"
         try:
-            calls = [msgspec.json.decode(line, type=ToolCall) for line in lines]
-        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
-            return 'refused: a line is no JSON object such as {"name": "user.passwords", "arguments": {}}; nothing was done'
+            calls = self.style.calls(text) if len(text) <= MOST_LETTERS else []
+        except BadCalls:
+            return f"refused: that is no list of calls; expected {self.style.whole}; nothing was done"
+        if not 1 <= len(calls) <= MOST_CALLS:
+            return f"refused: expected 1 to {MOST_CALLS} calls in {MOST_LETTERS} letters; nothing was done"
         shown: list[str] = []
         for call in calls:
             try:
@@ -67,28 +68,35 @@ class JsonCalls(Actions):
                 break
         return "\n".join(shown)
 
-    @staticmethod
-    def spelled(calls: Sequence[Call]) -> str:
-        return "\n".join(json.dumps({"name": call.name, "arguments": call.arguments}) for call in calls)
+    def spelled(self, calls: Sequence[Call]) -> str:
+        text = self.style.spelled(calls)
+        return f"<answer>\n{text}\n</answer>" if self.tagged else text
 
 
 class CodeActions(Actions):
     """Code in the sandbox; variables stay for the task."""
 
+    about = (
+        "Python code in a sandbox: calls take named arguments, print and bare expressions show values, variables stay for the "
+        "task, imports do not exist"
+    )
     example = '<answer>\nfor line in user.docs(app="mail"):\n    print(line)\n</answer>'
 
     def __init__(self, apps: Sequence[str]) -> None:
         self.session = Session(apps)
 
+    def read(self, response: str) -> tuple[str, str]:
+        code, complaint = answer_of(response)
+        return code, complaint or ("" if code else "the answer is empty")
+
     def run(self, text: str, server: Server) -> str:
         return self.session.run(text, server.call, (ApiError,))
 
-    @staticmethod
-    def spelled(calls: Sequence[Call]) -> str:
+    def spelled(self, calls: Sequence[Call]) -> str:
         def line(call: Call) -> str:
             return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
-        return "\n".join(map(line, calls))
+        return "\n".join(["<answer>", *map(line, calls), "</answer>"])
 
 
 _UNSHOWN = re.compile(r"[^ -~\n]|[<>|]")

@@ -63,11 +63,11 @@ class Agent:
         answer = ""
         try:
             yield from self._begin(template.apps)
-            told = dict(parts)
+            known = dict(parts)
             for name in template.withheld:
                 said = yield from self("user.ask", question=QUESTIONS[name])
-                told[name] = re.sub(r"^The \w+ is (.*)\.$", r"\1", said)
-            answer = yield from template.solve(self, told)
+                known[name] = re.sub(r"^The \w+ is (.*)\.$", r"\1", said)
+            answer = yield from template.solve(self, known)
         except GiveUp:
             pass
         yield [Call("user.done", {"answer": str(answer)} if answer not in (None, "") else {})]
@@ -108,12 +108,11 @@ class Agent:
         return page["items"][0]
 
     def fact(self, slot: str) -> Doing:
-        """A habit, asked for where it is not known."""
+        """A habit, asked for where it is not known; guessed where the person does not say."""
         if not getattr(self.believed, slot):
             said = yield from self("user.ask", question=QUESTIONS[slot])
-            value = getattr(read_facts(said), slot) or CHOICES[slot][0]
-            self.believed = replace(self.believed, **{slot: value})
-        return getattr(self.believed, slot)
+            self.believed = replace(self.believed, **{slot: getattr(read_facts(said), slot)})
+        return getattr(self.believed, slot) or CHOICES[slot][0]
 
     def starts(self, day: str, time: str) -> Doing:
         """A time of the person on the calendar's clock, which is looked at where it is not known."""

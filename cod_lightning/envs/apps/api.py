@@ -22,7 +22,7 @@ from msgspec import NODEFAULT
 from msgspec.structs import fields as struct_fields
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.database import Database, R, Row
+from cod_lightning.envs.apps.database import Database, R, Row, noun
 
 MOST_LETTERS, MOST_ITEMS, LARGEST = 2_000, 50, 10**9
 """Bounds of an argument: letters of a text, items of a list, size of a number."""
@@ -85,11 +85,6 @@ def find(desk: Desk, kind: type[R], id: int) -> R:
     if (row := desk.db.get(kind, id)) is None:
         raise ApiError(404, f"no {noun(kind)} has id {id}")
     return row
-
-
-def noun(kind: type[Row]) -> str:
-    """`PaymentRequest` as `payment request`."""
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind.__name__).strip()
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from cod_lightning.envs.apps.database import Change, Database, R, Row
+from cod_lightning.envs.apps.database import Change, Database, R, Row, noun
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,10 @@ class Check:
     about: str
     """As the words after a task name it."""
     passed: bool
-    column: str = ""
+    wrong: tuple[str, ...] = ()
+    """Columns that are not as they should be; `answer` for an answer."""
+    asked: bool = True
+    """Whether the task asks for it; False for what holds of any task: nothing else changes, and it is ended."""
 
 
 @dataclass
@@ -50,22 +53,31 @@ class Expected:
 
 
 def checks(expected: Expected, after: Database, answer: str, finished: bool) -> list[Check]:
-    """One check for every column that has to change, one for nothing else, one for the answer, one for the end."""
+    """One check for every row that has to change, one for the answer, one for nothing else, one for the end."""
     found = after.changes(expected.before)
-    results: list[Check] = []
-    for before, wanted in expected.changes:
-        mine = _closest(before, wanted, found)
-        if mine is not None:
-            found.remove(mine)
-        results += _columns(before, wanted, mine.after if mine else None, done=mine is not None)
+    made: dict[int, Change] = {}
+    for closest in (_same, _closest):  # what is exactly right first, so that it counts for nothing else
+        for n, (before, wanted) in enumerate(expected.changes):
+            if n not in made and (mine := closest(before, wanted, found)) is not None:
+                made[n] = mine
+                found.remove(mine)
+    results = [_check(before, wanted, made.get(n)) for n, (before, wanted) in enumerate(expected.changes)]
     if expected.answer is not None:
-        results.append(
-            Check("the answer is right", " ".join(answer.split()).lower() == expected.answer.lower(), "answer")
-        )
-    others = sorted({type(one.after or one.before).__name__.lower() for one in found})
-    results.append(Check(f"nothing else changed{': ' + ', '.join(others) if others else ''}", not found))
-    results.append(Check("the task was ended with user.done", finished))
+        right = " ".join(answer.split()).lower() == expected.answer.lower()
+        results.append(Check("the answer", right, () if right else ("answer",)))
+    others = sorted({noun(type(one.after or one.before)) for one in found})
+    results.append(Check(f"nothing else changes{': ' + ', '.join(others) if others else ''}", not found, asked=False))
+    results.append(Check("the task is ended with user.done", finished, asked=False))
     return results
+
+
+def _same(before: Row | None, wanted: Row | None, found: Sequence[Change]) -> Change | None:
+    """The change that is just as wanted; the id of a new row does not count."""
+    for one in found:
+        after = one.after if one.after is None or before is not None else replace(one.after, id=0)
+        if one.before == before and after == wanted:
+            return one
+    return None
 
 
 def _closest(before: Row | None, wanted: Row | None, found: Sequence[Change]) -> Change | None:
@@ -73,26 +85,19 @@ def _closest(before: Row | None, wanted: Row | None, found: Sequence[Change]) ->
     if before is not None:
         return next((one for one in found if one.before == before), None)
     news = [one for one in found if one.before is None and type(one.after) is type(wanted)]
-    return max(news, key=lambda one: _alike(one.after, wanted), default=None)
+    return min(news, key=lambda one: len(_wrong(one.after, wanted)), default=None)
 
 
-def _alike(one: Row | None, other: Row | None) -> int:
-    assert one is not None
-    assert other is not None
-    return sum(a == b for a, b in zip(asdict(one).values(), asdict(other).values(), strict=True))
+def _wrong(got: Row | None, wanted: Row | None) -> tuple[str, ...]:
+    """Columns in which a row is not the other; all where there is none."""
+    names = [name for name in (wanted or got).__struct_fields__ if name != "id"]  # pyright: ignore[reportOptionalMemberAccess]
+    return tuple(name for name in names if got is None or wanted is None or getattr(got, name) != getattr(wanted, name))
 
 
-def _columns(before: Row | None, wanted: Row | None, got: Row | None, *, done: bool) -> list[Check]:
-    noun = type(wanted or before).__name__.lower()
+def _check(before: Row | None, wanted: Row | None, made: Change | None) -> Check:
+    what = noun(type(wanted or before))
     if wanted is None:
-        return [Check(f"a {noun} is gone", done and got is None, "gone")]
-    names = [name for name in wanted.__struct_fields__ if name != "id"]
-    old = {} if before is None else asdict(before)
-    changing = [name for name in names if before is None or old[name] != getattr(wanted, name)]
-    rest = [name for name in names if name not in changing]
-    kept = got is not None and all(getattr(got, name) == getattr(wanted, name) for name in rest)
-    verb = "new" if before is None else "changed"
-    return [
-        Check(f"{name} of the {verb} {noun}", kept and getattr(got, name, None) == getattr(wanted, name), name)
-        for name in changing
-    ]
+        return Check(f"a {what} is gone", made is not None and made.after is None)
+    wrong = _wrong(before if made is None else made.after, wanted)
+    how = "new" if before is None else "changed"
+    return Check(f"a {what} is {how}{': ' + ', '.join(wrong) if wrong else ''}", not wrong, wrong)

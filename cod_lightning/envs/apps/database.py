@@ -17,6 +17,11 @@ class Row(Struct, frozen=True, kw_only=True):
 R = TypeVar("R", bound=Row)
 
 
+def noun(kind: type[Row]) -> str:
+    """`PaymentRequest` as `payment request`."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind.__name__).strip()
+
+
 class Change(NamedTuple):
     """What became of one row; at most one of the two is None."""
 

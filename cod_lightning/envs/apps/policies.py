@@ -22,7 +22,7 @@ _OPENING = re.compile(r"for me, (\w+) .*\nTask: (.*)")
 class AppsPlay(Play[Facts]):
     """Follows a template's plan with what it believes; asks, looks and mends where an error shows that it must."""
 
-    actions: type[Actions]
+    actions: Actions
 
     @property
     def nothing(self) -> Facts:
@@ -41,6 +41,9 @@ class AppsPlay(Play[Facts]):
         return self._answer(Facts(), [Call(f"{endpoint.app}.{endpoint.name}", named) if rng.random() < 0.8 else ending])
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Facts:
+        """What the player stated in its first response, else what the context states: a plan keeps to one belief."""
+        if len(messages) > 2:
+            return read_facts(messages[2].content)
         return read_facts(messages[0].content) if trust_context else Facts()
 
     def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
@@ -56,9 +59,7 @@ class AppsPlay(Play[Facts]):
         return self._answer(agent.believed, calls)
 
     def _answer(self, believed: Facts, calls: Sequence[Call]) -> str:
-        return (
-            f"{KNOWN}\n{write_facts(believed) or 'nothing special'}\n<answer>\n{self.actions.spelled(calls)}\n</answer>"
-        )
+        return f"{KNOWN}\n{write_facts(believed) or 'nothing special'}\n{self.actions.spelled(calls)}"
 
     def recorded(self, messages: Sequence[Message]) -> Facts:
         """The old notes, overruled by what the task's last response and the person's last words state."""

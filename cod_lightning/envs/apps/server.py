@@ -14,6 +14,8 @@ from cod_lightning.envs.apps.user import ScriptedUser
 
 PAGE = 10
 """Documented items of a page."""
+FREE = ("user.apps", "user.docs", "user.done")
+"""Calls that do not count."""
 
 
 class Server:
@@ -24,7 +26,7 @@ class Server:
         facts: The quirks of the site.
         person: Whose apps they are.
         user: Who answers questions.
-        budget: Calls that are answered in all; `user.done` always is.
+        budget: Calls that are answered in all, those that are `FREE` aside.
         apps: What is declared.
     """
 
@@ -78,7 +80,7 @@ class Server:
         """The result in plain values. Raises an `ApiError` for whatever is wrong with the call."""
         if self.finished:
             raise ApiError(409, "the task is over")
-        if name != "user.done":
+        if name not in FREE:
             self._count()
         endpoint = self._endpoint(name)
         given = dict(arguments)
@@ -102,7 +104,7 @@ class Server:
 
     def _count(self) -> None:
         if self.calls >= self.budget:
-            raise ApiError(429, "the calls of this task are used up; only user.done is answered")
+            raise ApiError(429, "the calls of this task are used up; user.done ends it")
         self.calls += 1
         if self.facts.rate and self.calls_this_turn >= int(self.facts.rate):
             raise ApiError(429, f"too many calls in a turn; {self.facts.rate} are answered")

@@ -15,20 +15,13 @@ COLUMNS = {
     "zone": ("starts",),
 }
 """Columns in which a wrong belief about a fact shows."""
-FORM = "Expected what you do as <answer>...</answer>, each tag exactly once."
 
 
 class NaturalApps(WorldWording):
     """Full sentences."""
 
-    def rules(self, form: str, example: str, apps: str, max_turns: int, patience: int) -> str:
-        """System text."""
-        how = (
-            "Python code in a sandbox: calls take named arguments, print and bare expressions show values, variables stay for "
-            "the task, imports do not exist"
-            if form == "code"
-            else 'calls as JSON, one {"name": ..., "arguments": {...}} a line'
-        )
+    def rules(self, how: str, example: str, apps: str, max_turns: int, patience: int) -> str:
+        """System text; `how` says what a turn is."""
         return (
             "You work in the apps of a person and do what the person asks for, and nothing else: whatever else is changed "
             "counts against you.\n\n"
@@ -37,10 +30,10 @@ class NaturalApps(WorldWording):
             '{"items": [...], "page": 1, "pages": 2}.\n'
             "A site may have ways of its own that no documentation has, and a person has habits; what holds here may hold in "
             f"related tasks, too. user.ask(question=...) asks the person, who answers {patience} questions of a task and would "
-            "rather not. Calls are counted, and so are turns. user.done() ends the task, user.done(answer=...) where a question "
-            "was asked.\n\n"
+            "rather not. Calls are counted, those of user.apps, user.docs and user.done aside, and so are turns. user.done() ends "
+            "the task, user.done(answer=...) where a question was asked.\n\n"
             f"You have {max_turns} turns. A turn is {how}. The first error stops the rest of the turn.\n\n"
-            f"Answer with brief reasoning, then exactly one block in this form:\n{example}"
+            f"Answer with brief reasoning, then what you do in this form, once:\n{example}"
         )
 
     def opening(self, task: AppsTask) -> str:
@@ -55,20 +48,20 @@ class NaturalApps(WorldWording):
     def feedback(self, task: AppsTask, outcome: str, results: list[Check], shown: str, *, reason: bool) -> str:
         """Words after the task."""
         if outcome == "malformed":
-            return f"Your answer could not be read: {shown}. {FORM} The task is over."
+            return f"Your answer could not be read: {shown}. The task is over."
         if outcome == "win":
             return "The task is done as I wanted it."
         ending = "You have no turns left." if outcome == "late" else "The task is not done as I wanted it."
         failed = [check for check in results if not check.passed]
         if not reason:
             return ending
-        columns = {check.column for check in failed}
+        columns = {name for check in failed for name in check.wrong}
         facts = [
             sentence(slot, getattr(task.facts, slot))
             for slot in task.kind.slots
             if columns & set(COLUMNS.get(slot, ()))
         ]
-        wrong = "; ".join(dict.fromkeys(check.about for check in failed[:6]))
+        wrong = "; ".join(dict.fromkeys(check.about for check in failed))[:400]
         return " ".join(
             [ending, f"{len(results) - len(failed)} of {len(results)} checks passed. Not so: {wrong}.", *facts]
         )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.apps import compact
-from cod_lightning.envs.apps.actions import Actions, CodeActions, JsonCalls, clean
+from cod_lightning.envs.apps.actions import FORMS, Actions, CodeActions, ToolCalls, clean
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.checks import Check, checks
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, Facts, draw_facts
@@ -43,7 +43,8 @@ class Apps(TaskWorld[AppsTask]):
     how mails are signed, how long meetings take). Informed play always finds its task solvable within its calls and turns.
 
     Args:
-        actions: Calls as JSON lines, or code in a sandbox.
+        actions: Code in a sandbox, calls as JSON lines between answer tags, or tool calls as the chat templates of Qwen, Llama,
+            Mistral or GPT-OSS spell them.
         quirks: Quirks of the site that are unusual, 0 to 5.
         max_turns: Turns per task.
         spare_calls: Calls beyond those that informed play takes; what has to be found out costs some.
@@ -63,7 +64,7 @@ class Apps(TaskWorld[AppsTask]):
 
     def __init__(
         self,
-        actions: Literal["code", "json"] = "code",
+        actions: Literal["code", "json", "qwen", "llama", "mistral", "gpt_oss"] = "code",
         quirks: int = 2,
         max_turns: int = 16,
         spare_calls: int = 1,
@@ -90,7 +91,7 @@ class Apps(TaskWorld[AppsTask]):
         levels = "".join(map(str, self.difficulties))
         self.name = f"apps-{protocol}-q{quirks}-t{max_turns}-s{spare_calls}-d{levels}-{'.'.join(self.split_by)}{drawn}"
         if self.compact:
-            self.name = f"apps-compact-t{max_turns}-m{misses}-{'.'.join(self.slots)}{drawn}"
+            self.name = f"apps-compact-t{max_turns}-m{misses}-{'.'.join(self.slots)}-{'.'.join(self.split_by)}{drawn}"
         self._task: AppsTask | None = None
         self._server: Server | None = None
         self._actions: Actions = self._new_actions()
@@ -103,7 +104,7 @@ class Apps(TaskWorld[AppsTask]):
         if self.compact:
             return "apps"
         apps = ", ".join(app.name for app in APPS)
-        return self.wording.rules(self.form, self._actions.example, apps, self.max_turns, self.patience)
+        return self.wording.rules(self._actions.about, self._actions.example, apps, self.max_turns, self.patience)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One site and one person of the split, and N tasks."""
@@ -166,7 +167,7 @@ class Apps(TaskWorld[AppsTask]):
         self._actions = self._new_actions()
 
     def _new_actions(self) -> Actions:
-        return JsonCalls() if self.form == "json" else CodeActions([app.name for app in APPS])
+        return CodeActions([app.name for app in APPS]) if self.form == "code" else ToolCalls(self.form)
 
     def _drawn(self, seed: int) -> AppsTask:
         rng = random.Random(seed)
@@ -184,11 +185,11 @@ class Apps(TaskWorld[AppsTask]):
         assert self._task is not None, "call reset() first"
         assert not self._outcome, "the task is over; call reset()"
         self._turn += 1
-        said, complaint = answer_of(action)
         if self.compact:
-            return self._spoken(said, complaint)
-        if complaint or not said:
-            self._shown = complaint or "the answer is empty"
+            return self._spoken(*answer_of(action))
+        said, complaint = self._actions.read(action)
+        if complaint:
+            self._shown = complaint
             return self._end("malformed")
         assert self._server is not None
         self._server.begin_turn()
@@ -231,7 +232,7 @@ class Apps(TaskWorld[AppsTask]):
     def _reward(self) -> float:
         """The share of checks passed, less what questions cost; 0 where nothing of what was asked for has come about."""
         assert self._server is not None
-        if not any(check.passed for check in self._results if check.column):
+        if not any(check.passed for check in self._results if check.asked):
             return 0.0
         share = sum(check.passed for check in self._results) / len(self._results)
         return max(0.01 if self.success else 0.0, share - self.question_cost * self._server.user.questions)
@@ -267,7 +268,7 @@ class Apps(TaskWorld[AppsTask]):
         facts = self._spec(pack.tasks[0]).facts
         if self.compact:
             return compact.WordPlay(), compact.truth(facts, self.slots)
-        return AppsPlay(type(self._actions)), facts
+        return AppsPlay(self._actions), facts
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Apps":
         """A snapshot; all but the state of the task is shared."""
@@ -280,7 +281,7 @@ class Apps(TaskWorld[AppsTask]):
         return twin
 
     def _check(self) -> None:
-        check_choice("data.env.actions", self.form, ("code", "json"))
+        check_choice("data.env.actions", self.form, FORMS)
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
         check_turns(self.max_turns, "16 is the default.")
@@ -298,6 +299,11 @@ class Apps(TaskWorld[AppsTask]):
             if not found or not set(found) <= set(known):
                 expected = f"some of {', '.join(map(str, known))}"
                 raise ConfigError(f"data.env.{key}", list(found), expected, "Leave it out for the default.")
+        if "template" in self.split_by and len(self.kinds) < 3:
+            expected = "at least 3 kinds, one for each split, where split_by has template"
+            raise ConfigError(
+                "data.env.templates", list(self.kinds), expected, "Name more, or split by something else."
+            )
         if not self.kinds:
             expected = "a number of apps that some template needs"
             raise ConfigError("data.env.difficulties", list(self.difficulties), expected, "Leave it out for all.")

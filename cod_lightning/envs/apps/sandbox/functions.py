@@ -20,17 +20,11 @@ def _range(program: Any, *ends: int) -> list[int]:
 
 def _sorted(program: Any, values: Any, key: Any = None, reverse: bool = False) -> list[Any]:
     items = program.items(values)
-    keys = items if key is None else [_applied(program, key, item) for item in items]
+    keys = items if key is None else [program.called(key, [item], {}) for item in items]
     program.meter.weigh(keys)
     program.meter.step(len(items))
     order = sorted(range(len(items)), key=keys.__getitem__, reverse=bool(reverse))
     return [items[n] for n in order]
-
-
-def _applied(program: Any, function: Any, *args: Any) -> Any:
-    if not hasattr(function, "body"):
-        raise CodeError("TypeError: expected a function of your own")
-    return program.called(function, list(args), {})
 
 
 def _best(which: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,7 +32,7 @@ def _best(which: Callable[..., Any]) -> Callable[..., Any]:
         items = program.items(values[0]) if len(values) == 1 else list(values)
         if not items:
             raise CodeError("ValueError: there are no items")
-        keys = items if key is None else [_applied(program, key, item) for item in items]
+        keys = items if key is None else [program.called(key, [item], {}) for item in items]
         program.meter.weigh(keys)
         return items[which(range(len(items)), key=keys.__getitem__)]
 
@@ -75,6 +69,12 @@ def _number(of: type) -> Callable[..., Any]:
     return number
 
 
+def _round(program: Any, value: Any, digits: Any = None) -> Any:
+    if digits is not None and not (isinstance(digits, int) and abs(digits) <= 20):
+        raise CodeError("ValueError: round takes at most 20 digits")
+    return checked(round(value, digits))
+
+
 def _zip(program: Any, *lists: Any) -> list[tuple[Any, ...]]:
     return list(zip(*(program.items(one) for one in lists), strict=False))
 
@@ -100,18 +100,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "enumerate": lambda program, values, start=0: [
         (checked(start) + n, v) for n, v in enumerate(program.items(values))
     ],
-    "filter": lambda program, test, values: [v for v in program.items(values) if _applied(program, test, v)],
+    "filter": lambda program, test, values: [v for v in program.items(values) if program.called(test, [v], {})],
     "float": _number(float),
     "int": _number(int),
     "len": _length,
     "list": lambda program, values=(): program.items(values),
-    "map": lambda program, function, values: [_applied(program, function, v) for v in program.items(values)],
+    "map": lambda program, function, values: [program.called(function, [v], {}) for v in program.items(values)],
     "max": _best(max),
     "min": _best(min),
     "print": _print,
     "range": _range,
     "reversed": lambda program, values: program.items(values)[::-1],
-    "round": lambda program, value, digits=None: checked(round(value, digits)),
+    "round": _round,
     "sorted": _sorted,
     "str": _text,
     "sum": _sum,

@@ -34,6 +34,8 @@ def binary(meter: Meter, name: str, left: Any, right: Any) -> Any:
     if isinstance(left, NUMBER) and isinstance(right, NUMBER):
         if name == "Pow" and (not 0 <= right <= 64 or abs(left) > 2**32):
             raise CodeError("OverflowError: a power is too large")
+        if name == "Pow" and left < 0 and not isinstance(right, int):
+            raise CodeError("ValueError: a negative number has no such power")
         return checked(BINARY[name](left, right))
     if name == "Add" and type(left) is type(right) and isinstance(left, (str, list, tuple)):
         meter.made(size(left) + size(right))

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 Doing = Generator[Any, Any, Any]
 """Yields batches of calls, is sent their results."""
 Parts = Mapping[str, str]
+TEXTS = (
+    "The plan is ready",
+    "Please have a look",
+    "It is done",
+    "We start at nine",
+    "I agree",
+    "Numbers follow tomorrow",
+)
+TIMES = ("08:30", "10:00", "11:30", "13:00", "15:00", "16:30")
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from cod_lightning.envs.apps import schema as s
 from cod_lightning.envs.apps.person import DAYS, ERRANDS, FOLDERS, LABELS, NOW, TOPICS
-from cod_lightning.envs.apps.templates.base import Draw, Parts, Template, Truth, by_name, signed
-from cod_lightning.envs.apps.templates.one_app import TEXTS, TIMES
+from cod_lightning.envs.apps.templates.base import TEXTS, TIMES, Draw, Parts, Template, Truth, by_name, signed
 
 
 class MailBoss(Template):
