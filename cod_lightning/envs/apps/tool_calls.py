@@ -7,11 +7,13 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from cod_lightning.envs.apps.agent import Call
+
+T = TypeVar("T")
 
 
 class BadCalls(ValueError):
@@ -48,7 +50,7 @@ class ToolStyle(ABC):
 
     @abstractmethod
     def calls(self, text: str) -> list[Call]:
-        """The calls of a text that begins at a mark. Raises what `decoded` raises."""
+        """The calls of a text that begins at a mark. Raises a `BadCalls`."""
 
     def begin(self, response: str) -> str:
         """What a response holds from the first mark on; empty where there is none."""
@@ -56,12 +58,16 @@ class ToolStyle(ABC):
         return response[found.start() :] if found else ""
 
 
-def decoded(text: str) -> Call:
-    """One call in JSON. Raises a `BadCalls`."""
+def decoded(text: str, kind: type[T]) -> T:
+    """JSON of this type. Raises a `BadCalls`."""
     try:
-        one = msgspec.json.decode(text, type=Spelled)
+        return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise BadCalls from error
+
+
+def _call(text: str) -> Call:
+    one = decoded(text, Spelled)
     return Call(one.name, one.arguments)
 
 
@@ -79,7 +85,7 @@ class Lines(ToolStyle):
         return "\n".join(map(_json, calls))
 
     def calls(self, text: str) -> list[Call]:
-        return [decoded(line) for line in text.splitlines() if line.strip()]
+        return [_call(line) for line in text.splitlines() if line.strip()]
 
 
 class Qwen(ToolStyle):
@@ -95,14 +101,14 @@ class Qwen(ToolStyle):
         *blocks, rest = text.split("</tool_call>")
         if rest.strip() or not all(block.strip().startswith("<tool_call>") for block in blocks):
             raise BadCalls
-        return [decoded(block.strip().removeprefix("<tool_call>")) for block in blocks]
+        return [_call(block.strip().removeprefix("<tool_call>")) for block in blocks]
 
 
 class Llama(ToolStyle):
     """JSON objects with `parameters`, several with semicolons between them."""
 
-    marks = r"<\|python_tag\|>|^\s*\{"
-    whole = '{"name": ..., "parameters": {...}}, several with ; between them, and nothing before'
+    marks = r"<\|python_tag\|>|(?m:^\s*\{)"
+    whole = '{"name": ..., "parameters": {...}} on a line of its own, several with ; between them'
 
     def spelled(self, calls: Sequence[Call]) -> str:
         return "; ".join(_json(call, "parameters") for call in calls)
@@ -113,9 +119,9 @@ class Llama(ToolStyle):
         while rest:
             try:
                 end = decoder.raw_decode(rest)[1]
-                one = msgspec.json.decode(rest[:end], type=SpelledByLlama)
             except (ValueError, RecursionError) as error:
                 raise BadCalls from error
+            one = decoded(rest[:end], SpelledByLlama)
             found.append(Call(one.name, one.parameters))
             rest, more = rest[end:].lstrip(), rest[end:].strip() not in ("", ";")
             if more and not rest.startswith(";"):
@@ -134,10 +140,7 @@ class Mistral(ToolStyle):
         return f"[TOOL_CALLS][{', '.join(map(_json, calls))}]"
 
     def calls(self, text: str) -> list[Call]:
-        try:
-            listed = msgspec.json.decode(text.removeprefix("[TOOL_CALLS]").strip(), type=list[Spelled])
-        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-            raise BadCalls from error
+        listed = decoded(text.removeprefix("[TOOL_CALLS]").strip(), list[Spelled])
         return [Call(one.name, one.arguments) for one in listed]
 
 
@@ -165,7 +168,7 @@ class GptOss(ToolStyle):
             if head is None:
                 raise BadCalls
             name, arguments = head[1] or head[2], block[head.end() :]
-            found.append(decoded(f'{{"name": "{name}", "arguments": {arguments}}}'))
+            found.append(Call(name, decoded(arguments, dict[str, Any])))
         return found
 
 

@@ -84,8 +84,8 @@ class Apps(TaskWorld[AppsTask]):
         self.protocol, self.slots, self.misses, self.teacher = protocol, tuple(slots), misses, teacher
         self.split_by, self.difficulties = tuple(split_by), tuple(difficulties)
         self.compact = protocol == "compact"
-        self.kinds = self._kinds(templates)
         self._check()
+        self.kinds = self._kinds(templates)
         self.wording: Any = compact.CompactApps() if self.compact else NaturalApps()
         drawn = "" if templates is None else "-" + ".".join(sorted(templates))
         levels = "".join(map(str, self.difficulties))
@@ -158,7 +158,14 @@ class Apps(TaskWorld[AppsTask]):
             raise ConfigError(
                 "data.env.templates", list(chosen), f"some of {', '.join(known)}", "Leave it out for all."
             )
-        return chosen if self.compact else tuple(n for n in chosen if TEMPLATES[n].difficulty in self.difficulties)
+        kinds = tuple(n for n in chosen if self.compact or TEMPLATES[n].difficulty in self.difficulties)
+        if not kinds:
+            expected = "a number of apps that some template needs"
+            raise ConfigError("data.env.difficulties", list(self.difficulties), expected, "Leave it out for all.")
+        if "template" in self.split_by and len(kinds) < 3:
+            expected = "at least 3 kinds, one for each split, where split_by has template"
+            raise ConfigError("data.env.templates", list(kinds), expected, "Name more, or split by something else.")
+        return kinds
 
     def _start(self, task: AppsTask) -> None:
         self._task, self._outcome, self._turn, self._shown, self._words = task, "", 0, "", ()
@@ -299,11 +306,3 @@ class Apps(TaskWorld[AppsTask]):
             if not found or not set(found) <= set(known):
                 expected = f"some of {', '.join(map(str, known))}"
                 raise ConfigError(f"data.env.{key}", list(found), expected, "Leave it out for the default.")
-        if "template" in self.split_by and len(self.kinds) < 3:
-            expected = "at least 3 kinds, one for each split, where split_by has template"
-            raise ConfigError(
-                "data.env.templates", list(self.kinds), expected, "Name more, or split by something else."
-            )
-        if not self.kinds:
-            expected = "a number of apps that some template needs"
-            raise ConfigError("data.env.difficulties", list(self.difficulties), expected, "Leave it out for all.")

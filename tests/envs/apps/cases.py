@@ -1,12 +1,12 @@
 """The apps, for the tests of every world."""
 
-import json
-
 from hypothesis import strategies as st
 
 from cod_lightning.envs.apps import Apps
+from cod_lightning.envs.apps.agent import Call
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.compact import SLOT_OF
+from cod_lightning.envs.apps.tool_calls import STYLES
 from tests.envs.case import Case
 
 NAMES = st.sampled_from([f"{app.name}.{name}" for app in APPS for name in app.endpoints])
@@ -16,18 +16,19 @@ VALUES = st.one_of(
 ARGUMENTS = st.dictionaries(
     st.sampled_from(["id", "to", "text", "folder", "page", "token", "app", "question", "card"]), VALUES
 )
-LINES = st.builds(lambda name, given: json.dumps({"name": name, "arguments": given}), NAMES, ARGUMENTS)
-CALLS = st.builds("ok <answer>{}</answer>".format, st.lists(LINES, min_size=1, max_size=4).map("\n".join))
+CALLS = st.lists(st.builds(Call, NAMES, ARGUMENTS), min_size=1, max_size=4)
 CODE = st.builds(
     lambda name, given: (
-        f"ok <answer>x = {name}(**{given!r})\n{name}({', '.join(f'{k}={v!r}' for k, v in given.items())})</answer>"
+        f"ok <answer>x = {name}({', '.join(f'{k}={v!r}' for k, v in given.items())})\n{name}(**x)</answer>"
     ),
     NAMES,
     ARGUMENTS,
 )
 WORDS = st.builds("{}<answer>{}</answer>".format, st.text(max_size=5), st.sampled_from([*SLOT_OF, "x", ""]))
+LINES = CALLS.map(STYLES["json"].spelled).map("ok <answer>{}</answer>".format)
 CASES = {
     "apps-code": Case(lambda: Apps(actions="code", max_turns=8), CODE),
-    "apps-json": Case(lambda: Apps(actions="json", quirks=5, max_turns=16), CALLS),
+    "apps-json": Case(lambda: Apps(actions="json", quirks=5, max_turns=16), LINES),
+    "apps-qwen": Case(lambda: Apps(actions="qwen", split_by=("person", "template")), CALLS.map(STYLES["qwen"].spelled)),
     "apps-compact": Case(lambda: Apps(protocol="compact", max_turns=3), WORDS, "compact"),
 }

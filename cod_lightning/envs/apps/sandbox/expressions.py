@@ -210,11 +210,13 @@ class Expressions(ABC):
             self.meter.made(1)
             take(scope)
             return
+        self.meter.deeper()
         for value in self.items(self.value(loops[0].iter, scope)):
             self.meter.step()
             self.assign(loops[0].target, value, scope)
             if all(self.value(test, scope) for test in loops[0].ifs):
                 self.comprehended(loops[1:], scope, take)
+        self.meter.depth -= 1
 
     def of_call(self, node: ast.Call, scope: Scope) -> Any:
         if any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords):

@@ -75,8 +75,8 @@ def _parsed(code: str) -> list[ast.stmt]:
             warnings.simplefilter("ignore")
             return ast.parse(code).body
     except (SyntaxError, ValueError) as error:
-        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise CodeError(f"SyntaxError{line}") from error
+        line = f"line {error.lineno}" if isinstance(error, SyntaxError) else "not to be read"
+        raise CodeError(f"SyntaxError: {line}") from error
     except (RecursionError, MemoryError) as error:
         raise Refused("too deeply nested") from error
 
@@ -173,7 +173,7 @@ class _Program(Expressions):
         raise Returned(None if node.value is None else self.value(node.value, scope))
 
     def do_raise(self, node: ast.Raise, scope: Scope) -> None:
-        raise CodeError("the code raised an error")
+        raise CodeError("Error: raised by the code")
 
     def do_try(self, node: ast.Try, scope: Scope) -> None:
         if node.finalbody or len(node.handlers) != 1:
