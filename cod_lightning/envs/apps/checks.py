@@ -40,7 +40,7 @@ class Expected:
         edited = (change.after for change in self.changes if change.before == row)
         return cast(R, next(edited, row))
 
-    def edit(self, row: R, **values: Any) -> None:
+    def edit(self, row: Row, **values: Any) -> None:
         """Other values in a row, which may have been edited before."""
         before = self.before.get(type(row), row.id)
         after = replace(self.now(row), **values) if before == row else replace(row, **values)
@@ -65,7 +65,7 @@ def checks(expected: Expected, after: Database, answer: str, finished: bool) -> 
     if expected.answer is not None:
         right = " ".join(answer.split()).lower() == expected.answer.lower()
         results.append(Check("the answer", right, () if right else ("answer",)))
-    others = sorted({noun(type(one.after or one.before)) for one in found})
+    others = sorted({noun(one) for one in found})
     results.append(Check(f"nothing else changes{': ' + ', '.join(others) if others else ''}", not found, asked=False))
     results.append(Check("the task is ended with user.done", finished, asked=False))
     return results
@@ -95,7 +95,7 @@ def _wrong(got: Row | None, wanted: Row | None) -> tuple[str, ...]:
 
 
 def _check(before: Row | None, wanted: Row | None, made: Change | None) -> Check:
-    what = noun(type(wanted or before))
+    what = noun(Change(before, wanted))
     if wanted is None:
         return Check(f"a {what} is gone", made is not None and made.after is None)
     wrong = _wrong(before if made is None else made.after, wanted)

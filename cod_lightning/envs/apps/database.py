@@ -17,16 +17,17 @@ class Row(Struct, frozen=True, kw_only=True):
 R = TypeVar("R", bound=Row)
 
 
-def noun(kind: type[Row]) -> str:
-    """`PaymentRequest` as `payment request`."""
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind.__name__).strip()
-
-
 class Change(NamedTuple):
     """What became of one row; at most one of the two is None."""
 
     before: Row | None
     after: Row | None
+
+
+def noun(one: type[Row] | Change) -> str:
+    """`PaymentRequest` as `payment request`; of a change, its row's."""
+    kind = one if isinstance(one, type) else type(one.before if one.after is None else one.after)
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind.__name__).strip()
 
 
 class Database:

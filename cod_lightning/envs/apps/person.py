@@ -235,18 +235,14 @@ class _Author:
             self.db.add(s.Like(song_id=song.id))
 
     def trips(self) -> None:
-        rng = self.rng
+        rng, last = self.rng, 0
         for city in rng.sample(CITIES, 4):
             for kind in ("flight", "train", "hotel"):
                 for price in rng.sample(range(30, 200), 2):
                     departs = f"{rng.choice(DAYS[:4])} {rng.randint(6, 20):02}:30"
-                    row = s.Offer(
-                        kind=kind,
-                        origin="Home",
-                        destination=city,
-                        departs=departs,
-                        price=price,
-                        seats=rng.randint(3, 9),
+                    seats = rng.randint(3, 9)
+                    offer = s.Offer(
+                        kind=kind, origin="Home", destination=city, departs=departs, price=price, seats=seats
                     )
-                    offer = self.db.add(row)
-            self.db.add(s.Booking(offer_id=offer.id, travellers=1, card=self.facts.card))
+                    last = self.db.add(offer).id
+            self.db.add(s.Booking(offer_id=last, travellers=1, card=self.facts.card))

@@ -67,7 +67,7 @@ class Apps(TaskWorld[AppsTask]):
         actions: Literal["code", "json", "qwen", "llama", "mistral", "gpt_oss"] = "code",
         quirks: int = 2,
         max_turns: int = 16,
-        spare_calls: int = 1,
+        spare_calls: int = 2,
         patience: int = 2,
         question_cost: float = 0.05,
         difficulties: Sequence[int] = (1, 2, 3),
@@ -280,7 +280,7 @@ class Apps(TaskWorld[AppsTask]):
     def __deepcopy__(self, memo: dict[int, Any]) -> "Apps":
         """A snapshot; all but the state of the task is shared."""
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        vars(twin).update(vars(self))
         twin._server, twin._actions = copy.deepcopy(self._server, memo), copy.deepcopy(self._actions, memo)
         twin._results = list(self._results)
         if self._np_random is not None:
@@ -293,7 +293,7 @@ class Apps(TaskWorld[AppsTask]):
         check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
         check_turns(self.max_turns, "16 is the default.")
         check_in("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
-        check_in("data.env.spare_calls", self.spare_calls, 0, 1_000, "1 is the default.")
+        check_in("data.env.spare_calls", self.spare_calls, 0, 1_000, "2 is the default.")
         check_in("data.env.patience", self.patience, 1, 100, "2 is the default; some tasks take a question.")
         check_in("data.env.misses", self.misses, 0, 100, "1 is the default.")
         check_share("data.env.question_cost", self.question_cost, "0.05 is the default.")

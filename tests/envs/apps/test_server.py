@@ -1,6 +1,5 @@
 """The site: log-ins, tokens, pages, quirks, bounds; every endpoint, with right arguments and with hostile ones."""
 
-import contextlib
 import random
 import re
 import time
@@ -15,17 +14,13 @@ from cod_lightning.envs.apps.person import populated
 from cod_lightning.envs.apps.schema import Card, Contact, Mail, Order
 from cod_lightning.envs.apps.server import FREE, Server
 from cod_lightning.envs.apps.tasks import AppsTask
+from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 
 TASK = AppsTask(template="count_mails", parts=(), person=7, facts=Facts(zone="+0", card="gold", boss="head"))
-ENDPOINTS = [endpoint for app in APPS for endpoint in app.endpoints.values()]
 
 
 def site(**facts) -> Server:
     return replace(TASK, facts=replace(TASK.facts, **facts)).server(patience=2)
-
-
-def logged_in(server: Server, app: str) -> str:
-    return server.call(f"{app}.{server.facts.moved or 'login'}", {"password": server.passwords[app]})["token"]
 
 
 def fails(server: Server, name: str, status: int, /, **arguments) -> str:
@@ -146,39 +141,6 @@ def test_a_person_has_the_same_apps_whatever_is_hidden_but_for_what_habits_leave
     assert list(one.all(Mail)) == list(other.all(Mail))
     assert {order.card for order in one.all(Order)} == {"gold"}
     assert {order.card for order in other.all(Order)} == {"blue"}
-
-
-HOSTILE = (
-    "", " ", "x" * 3_000, "\x00", "\ud800", "../../etc/passwd", "'; drop table mail; --", "{0.__class__}", "%s" * 50, -1, 0, 1,
-    10**9, 10**30, 1.5, float("nan"), float("inf"), True, False, None, [], [[]], {}, {"a": {}}, ["x"] * 60, [None], (1, 2),
-    object(), print, b"x", "inbox", "a@home.example", "2026-03-05", "2026-99-99 99:99", "home", "gold", 1 + 2j, {1, 2},
-)  # fmt: skip
-
-
-def hostile_calls(server: Server, rng: random.Random, count: int) -> int:
-    """Calls of every endpoint, most with the right token, with arguments that fit or do not; how many were answered."""
-    answered = 0
-    tokens = {app.name: logged_in(server, app.name) for app in APPS if app.private}
-    for _ in range(count):
-        endpoint = rng.choice(ENDPOINTS)
-        names = [parameter.name for parameter in endpoint.parameters if rng.random() < 0.9]
-        arguments = {name: rng.choice(HOSTILE) for name in names}
-        for parameter in endpoint.parameters:
-            if parameter.kind == "whole number" and rng.random() < 0.7:
-                arguments[parameter.name] = rng.randint(1, 200)
-        if endpoint.app in tokens and rng.random() < 0.9:
-            arguments["token"] = tokens[endpoint.app]
-        if rng.random() < 0.1:
-            arguments[rng.choice(("page", "x", "self", "desk", "__class__"))] = rng.choice(HOSTILE)
-        name = rng.choice(
-            (f"{endpoint.app}.{endpoint.name}",) * 20 + ("", ".", "mail", "mail.", "mail.__class__", "x" * 500)
-        )
-        server.begin_turn()
-        with contextlib.suppress(ApiError):
-            server.call(name, arguments)
-            answered += 1
-        server.finished = False
-    return answered
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])

@@ -183,7 +183,7 @@ def test_a_wrong_option_is_named(options, key):
 
 def test_names_differ_where_packs_do():
     options = [
-        {}, {"quirks": 3}, {"max_turns": 20}, {"spare_calls": 2}, {"difficulties": (1,)}, {"split_by": ("person",)},
+        {}, {"quirks": 3}, {"max_turns": 20}, {"spare_calls": 3}, {"difficulties": (1,)}, {"split_by": ("person",)},
         {"templates": ["send_mail"]}, {"protocol": "compact"}, {"protocol": "compact", "split_by": ("person",)},
         {"protocol": "compact", "slots": ("card",)},
     ]  # fmt: skip

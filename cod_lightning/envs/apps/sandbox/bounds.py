@@ -69,7 +69,7 @@ def weight(values: Any) -> int:
         elif isinstance(value, (list, tuple)):
             inner = value
         else:
-            inner = value.held() if hasattr(value, "held") else ()
+            inner = getattr(value, "held", tuple)()
         if inner:
             if depth > DEEPEST or len(inner) + len(waiting) > MOST_KEPT:
                 raise Refused("a value is too large or too deeply nested")

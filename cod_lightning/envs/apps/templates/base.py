@@ -6,16 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from cod_lightning.envs.apps import schema as s
 from cod_lightning.envs.apps.checks import Expected
 from cod_lightning.envs.apps.database import Database, R
 from cod_lightning.envs.apps.facts import Facts
 from cod_lightning.envs.apps.person import NOW, Person, on_clock
-
-if TYPE_CHECKING:
-    from cod_lightning.envs.apps.agent import Agent
 
 Doing = Generator[Any, Any, Any]
 """Yields batches of calls, is sent their results."""
@@ -142,8 +139,8 @@ class Template(ABC):
         """Parts of a task at this state. Raises `IndexError` where there is no material."""
 
     @abstractmethod
-    def solve(self, do: "Agent", p: Parts) -> Doing:
-        """How to do it through the apps."""
+    def solve(self, do: Any, p: Parts) -> Doing:
+        """How to do it through the apps; `do` is an `agent.Agent`."""
 
     @abstractmethod
     def expected(self, end: Truth, p: Parts) -> None:
