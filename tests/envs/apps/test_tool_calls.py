@@ -57,7 +57,7 @@ def test_what_the_familys_template_writes_is_read(family):
 
 
 @pytest.mark.parametrize("name", STYLES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     calls=st.lists(
         st.builds(Call, NAMES, st.dictionaries(st.text(max_size=5), JSON, max_size=3)), min_size=1, max_size=4

@@ -127,7 +127,7 @@ def test_a_snapshot_takes_microseconds():
 def test_packs_of_different_splits_share_nothing_of_what_they_are_split_by():
     for by, of in (("facts", lambda t: t.facts), ("person", lambda t: t.person), ("template", lambda t: t.template)):
         env = Apps(split_by=(by,), quirks=1)
-        found = [{of(task) for task in specs(env, 120, split)} for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)]
+        found = [{of(task) for task in specs(env, 60, split)} for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)]
         assert not found[0] & found[1]
         assert not found[0] & found[2]
         assert not found[1] & found[2]
