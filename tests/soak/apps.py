@@ -12,6 +12,7 @@ import copy
 import json
 import math
 import random
+import re
 import resource
 import subprocess
 import sys
@@ -190,9 +191,13 @@ def memory() -> dict[str, float]:
     return {"before": round(before), "with_256": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)}
 
 
+def _folder(name: str, seed: int) -> str:
+    return "_".join([*re.findall(r"\w+", name.lower()), str(seed)])
+
+
 def train(name: str, seed: int, runs: Path) -> None:
     """One run; nothing where it is finished."""
-    folder = runs / f"{name.replace(' ', '_').replace(',', '')}_{seed}"
+    folder = runs / _folder(name, seed)
     if not (folder / "evaluation.json").is_file():
         config, *choices = TRAININGS[name]
         command = [
@@ -213,7 +218,7 @@ def learned(runs: Path, seeds: Sequence[int]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in TRAININGS:
         for seed in seeds:
-            file = runs / f"{name.replace(' ', '_').replace(',', '')}_{seed}" / "evaluation.json"
+            file = runs / _folder(name, seed) / "evaluation.json"
             if file.is_file():
                 suite = json.loads(file.read_text())["suites"]["held_out"]
                 curves = {one: [p["success"] for p in curve] for one, curve in suite["controls"].items()}
@@ -316,6 +321,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--trainings", nargs="+", choices=tuple(TRAININGS), default=list(TRAININGS))
     parser.add_argument("--page_only", action="store_true", help="Train nothing.")
+    parser.add_argument("--train_only", action="store_true", help="Write no page.")
     parser.add_argument("--memory", action="store_true", help="Only print MiB of 256 lifecycles.")
     args = parser.parse_args()
     if args.memory:
@@ -324,6 +330,8 @@ def main() -> int:
     for seed in () if args.page_only else args.seeds:
         for name in args.trainings:
             train(name, seed, args.runs)
+    if args.train_only:
+        return 0
     results = {
         "references": references(), "guarded": guarded(), "speed": speed(), "learned": learned(args.runs, args.seeds)
     }  # fmt: skip
