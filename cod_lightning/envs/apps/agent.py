@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cod_lightning.envs.apps.catalog import APPS
+from cod_lightning.envs.apps.api import App
 from cod_lightning.envs.apps.facts import CHOICES, Facts, read_facts
 from cod_lightning.envs.apps.person import NOW, on_clock
 from cod_lightning.envs.apps.templates.base import Doing, Parts, Template
@@ -23,7 +23,6 @@ QUESTIONS = {
     "day": "On which day?",
     "email": "To whom?",
 }
-_WRITES = {app.name: frozenset(name for name, one in app.endpoints.items() if one.writes) for app in APPS}
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,11 @@ class Agent:
     Args:
         believed: What it knows at first.
         first: The person's first name.
+        apps: As they are documented.
     """
 
-    def __init__(self, believed: Facts, first: str) -> None:
-        self.believed, self.first = believed, first
+    def __init__(self, believed: Facts, first: str, apps: Sequence[App]) -> None:
+        self.believed, self.first, self.apps = believed, first, {app.name: app for app in apps}
         self.tokens: dict[str, str] = {}
 
     def work(self, template: Template, parts: Parts) -> Doing:
@@ -128,7 +128,7 @@ class Agent:
         return (yield from self.one("directory.people", title=title))
 
     def _begin(self, apps: Sequence[str]) -> Doing:
-        private = [app for app in apps if app != "directory"]
+        private = [app for app in apps if self.apps[app].private]
         if private:
             passwords = yield from self("user.passwords")
             found = yield from self.batch([(f"{app}.login", {"password": passwords[app]}) for app in private])
@@ -140,7 +140,7 @@ class Agent:
         given = dict(arguments)
         if app in self.tokens:
             given["token"] = self.tokens[app]
-            if self.believed.field and short in _WRITES[app]:
+            if self.believed.field and short in self.apps[app].endpoints and self.apps[app].endpoints[short].writes:
                 field, _, value = self.believed.field.partition("=")
                 given[field] = value
         if short == "login" and self.believed.moved:

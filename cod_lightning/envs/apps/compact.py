@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
-from cod_lightning.envs.apps.agent import Agent
 from cod_lightning.envs.apps.checks import checks
 from cod_lightning.envs.apps.facts import CHOICES, HABITS, USUAL_ZONE, Facts, draw_slots
-from cod_lightning.envs.apps.tasks import AppsTask, play, stated_parts
+from cod_lightning.envs.apps.tasks import AppsTask, play
 from cod_lightning.envs.known_ways import KnownWays, WaysPlay, effect
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
@@ -72,7 +71,7 @@ def _passes(task: AppsTask, slot: str, value: str) -> bool:
     """Whether the final state is right where that is believed, and the truth otherwise."""
     server = task.server(patience=0)
     believed = replace(task.facts, **{slot: value})
-    play(server, Agent(believed, task.whose.first).work(task.kind, stated_parts(task)))
+    play(server, task.plan(believed))
     return all(check.passed for check in checks(task.expected(), server.db, server.answer, server.finished))
 
 

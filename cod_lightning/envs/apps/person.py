@@ -93,9 +93,8 @@ def person_of(seed: int) -> Person:
     return Person(seed, name, address_of(name, "firm.example"))
 
 
-@lru_cache(maxsize=1_024)
 def populated(seed: int, facts: Facts) -> Database:
-    """What the apps hold before a task. The database is shared: copy it before you write."""
+    """What the apps that ship hold before a task."""
     return _Author(person_of(seed), facts, random.Random(derive_seed("apps", seed))).written()
 
 

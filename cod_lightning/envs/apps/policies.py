@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 
 from cod_lightning.envs.apps.actions import Actions
 from cod_lightning.envs.apps.agent import Agent, Call, Result
-from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.facts import CHOICES, HABITS, SLOTS, Facts, draw_slots, read_facts, write_facts
-from cod_lightning.envs.apps.templates import TEMPLATES
+from cod_lightning.envs.apps.site import Site
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message
 
@@ -23,6 +22,7 @@ class AppsPlay(Play[Facts]):
     """Follows a template's plan with what it believes; asks, looks and mends where an error shows that it must."""
 
     actions: Actions
+    site: Site
 
     @property
     def nothing(self) -> Facts:
@@ -30,7 +30,7 @@ class AppsPlay(Play[Facts]):
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Any call with any arguments that fit, or the end."""
-        endpoint = rng.choice([one for app in APPS for one in app.endpoints.values()])
+        endpoint = rng.choice([one for app in self.site.apps for one in app.endpoints.values()])
         values = {
             "whole number": rng.randint(1, 90),
             "text": rng.choice(("inbox", "a@home.example", "2026-03-05")),
@@ -50,8 +50,8 @@ class AppsPlay(Play[Facts]):
         """The next batch of the plan, after all results that the dialogue shows."""
         found = _OPENING.search(messages[1].content)
         assert found is not None, "this is no first observation"
-        template, parts = next((t, p) for t in TEMPLATES.values() if (p := t.read(found[2])) is not None)
-        agent = Agent(known, found[1])
+        template, parts = next((t, p) for t in self.site.templates.values() if (p := t.read(found[2])) is not None)
+        agent = Agent(known, found[1], self.site.apps)
         plan = agent.work(template, parts)
         calls = next(plan)
         for message in messages[3::2]:

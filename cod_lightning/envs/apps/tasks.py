@@ -8,13 +8,16 @@ from typing import Any
 
 from cod_lightning.envs.apps.agent import Agent, Call, Result
 from cod_lightning.envs.apps.api import ApiError
+from cod_lightning.envs.apps.database import Database
 from cod_lightning.envs.apps.facts import Facts
 from cod_lightning.envs.apps.person import Person, person_of, populated
 from cod_lightning.envs.apps.server import Server
-from cod_lightning.envs.apps.templates import TEMPLATES, Template
+from cod_lightning.envs.apps.site import Extension, Site, site_of
+from cod_lightning.envs.apps.templates import Template
 from cod_lightning.envs.apps.templates.base import Draw, Truth
 from cod_lightning.envs.apps.user import ScriptedUser
 from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.seeds import derive_seed
 
 _UNBOUNDED = 1_000
 
@@ -30,11 +33,17 @@ class AppsTask(Unchanging):
     facts: Facts
     budget: int = _UNBOUNDED
     """Calls that are answered."""
+    extensions: tuple[Extension, ...] = ()
+
+    @property
+    def site(self) -> Site:
+        """Apps, and kinds of tasks."""
+        return site_of(self.extensions)
 
     @property
     def kind(self) -> Template:
         """Its template."""
-        return TEMPLATES[self.template]
+        return self.site.templates[self.template]
 
     @property
     def text(self) -> str:
@@ -49,7 +58,12 @@ class AppsTask(Unchanging):
     def server(self, patience: int) -> Server:
         """The site before the task."""
         user = ScriptedUser(self.facts, self.withheld, patience)
-        return Server(populated(self.person, self.facts).copy(), self.facts, self.whose, user, self.budget)
+        db = _filled(self.person, self.facts, self.extensions).copy()
+        return Server(db, self.facts, self.whose, user, self.budget, self.site.apps)
+
+    def plan(self, believed: Facts) -> Generator[Any, Any, Any]:
+        """How a scripted player with these beliefs goes about it."""
+        return Agent(believed, self.whose.first, self.site.apps).work(self.kind, stated_parts(self))
 
     @property
     def whose(self) -> Person:
@@ -61,21 +75,33 @@ class AppsTask(Unchanging):
         return _expected(self)
 
 
+@lru_cache(maxsize=1_024)
+def _filled(person: int, facts: Facts, extensions: tuple[Extension, ...]) -> Database:
+    """What the apps hold before a task. The database is shared: copy it before you write."""
+    db = populated(person, facts)
+    for extension in extensions:
+        rng = random.Random(derive_seed("app", extension.app.name, person))
+        extension.fill(db, person_of(person), rng)
+    return db
+
+
 @lru_cache(maxsize=4_096)
 def _expected(task: AppsTask) -> Truth:
-    truth = Truth(populated(task.person, task.facts), task.facts, task.whose)
+    truth = Truth(_filled(task.person, task.facts, task.extensions), task.facts, task.whose)
     task.kind.expected(truth, dict(task.parts))
     return truth
 
 
-def draw_task(rng: random.Random, person: int, facts: Facts, names: Iterable[str]) -> AppsTask | None:
+def draw_task(
+    rng: random.Random, person: int, facts: Facts, names: Iterable[str], extensions: tuple[Extension, ...] = ()
+) -> AppsTask | None:
     """A task of one of these templates that asks for something; None where this draw found no material."""
     name = rng.choice(sorted(names))
     try:
-        parts = TEMPLATES[name].draw(Draw(populated(person, facts), rng))
+        parts = site_of(extensions).templates[name].draw(Draw(_filled(person, facts, extensions), rng))
     except IndexError:
         return None
-    task = AppsTask(template=name, parts=tuple(parts.items()), person=person, facts=facts)
+    task = AppsTask(template=name, parts=tuple(parts.items()), person=person, facts=facts, extensions=extensions)
     return task if asks_for_something(task) else None
 
 
@@ -94,7 +120,7 @@ def with_budget(task: AppsTask, spare_calls: int, max_turns: int, patience: int)
 def effort(task: AppsTask, believed: Facts, patience: int) -> tuple[int, int]:
     """(turns, calls) that a scripted player with these beliefs takes."""
     server = task.server(patience)
-    return play(server, Agent(believed, task.whose.first).work(task.kind, stated_parts(task))), server.calls
+    return play(server, task.plan(believed)), server.calls
 
 
 def stated_parts(task: AppsTask) -> dict[str, str]:

@@ -13,13 +13,12 @@ from typing import Any, Literal
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.apps import compact
 from cod_lightning.envs.apps.actions import FORMS, Actions, CodeActions, ToolCalls, clean
-from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.checks import Check, checks
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, Facts, draw_facts
 from cod_lightning.envs.apps.policies import AppsPlay
 from cod_lightning.envs.apps.server import Server
+from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
-from cod_lightning.envs.apps.templates import TEMPLATES
 from cod_lightning.envs.apps.wording import NaturalApps
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns
@@ -51,7 +50,8 @@ class Apps(TaskWorld[AppsTask]):
         patience: Questions of a task that the person answers.
         question_cost: What each question takes from the reward.
         difficulties: Numbers of apps that a task may need: 1, 2, and 3 for three or more.
-        templates: Kinds of tasks that may be drawn; null for all 40.
+        templates: Kinds of tasks that may be drawn; null for all.
+        extensions: Apps of your own, beside those that ship.
         split_by: What belongs to one of train, validation and test: the hidden facts, the person, the template.
         feedback: Whether the words after a failed task say which checks failed (reason), or only that it failed (plain).
         protocol: Sentences for language models (natural) or single words for tiny policies (compact).
@@ -72,6 +72,7 @@ class Apps(TaskWorld[AppsTask]):
         question_cost: float = 0.05,
         difficulties: Sequence[int] = (1, 2, 3),
         templates: Sequence[str] | None = None,
+        extensions: Sequence[Extension] = (),
         split_by: Sequence[Literal["facts", "person", "template"]] = ("facts",),
         feedback: Literal["reason", "plain"] = "reason",
         protocol: Literal["natural", "compact"] = "natural",
@@ -84,10 +85,13 @@ class Apps(TaskWorld[AppsTask]):
         self.protocol, self.slots, self.misses, self.teacher = protocol, tuple(slots), misses, teacher
         self.split_by, self.difficulties = tuple(split_by), tuple(difficulties)
         self.compact = protocol == "compact"
+        self.extensions = tuple(extensions)
+        self.site = site_of(self.extensions)
         self._check()
         self.kinds = self._kinds(templates)
         self.wording: Any = compact.CompactApps() if self.compact else NaturalApps()
-        drawn = "" if templates is None else "-" + ".".join(sorted(templates))
+        drawn = "".join(f"+{extension.app.name}" for extension in self.extensions)
+        drawn += "" if templates is None else "-" + ".".join(sorted(templates))
         levels = "".join(map(str, self.difficulties))
         self.name = f"apps-{protocol}-q{quirks}-t{max_turns}-s{spare_calls}-d{levels}-{'.'.join(self.split_by)}{drawn}"
         if self.compact:
@@ -103,7 +107,7 @@ class Apps(TaskWorld[AppsTask]):
     def rules(self) -> str:
         if self.compact:
             return "apps"
-        apps = ", ".join(app.name for app in APPS)
+        apps = ", ".join(app.name for app in self.site.apps)
         return self.wording.rules(self._actions.about, self._actions.example, apps, self.max_turns, self.patience)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
@@ -134,7 +138,7 @@ class Apps(TaskWorld[AppsTask]):
         rng = random.Random(seed)
         kinds = self.kinds if split is None or "template" not in self.split_by else self._of_split(split)
         for _ in range(_MOST_DRAWS):
-            task = draw_task(rng, person, facts, kinds)
+            task = draw_task(rng, person, facts, kinds, self.extensions)
             if task is not None and self.compact:
                 return task
             if task is not None and (fitted := with_budget(task, self.spare_calls, self.max_turns, self.patience)):
@@ -152,13 +156,13 @@ class Apps(TaskWorld[AppsTask]):
         if self.compact:
             known = tuple(name for name, slots in compact.GOALS.items() if set(slots) <= set(self.slots))
         else:
-            known = tuple(TEMPLATES)
+            known = tuple(self.site.templates)
         chosen = known if templates is None else tuple(templates)
         if not chosen or not set(chosen) <= set(known):
             raise ConfigError(
                 "data.env.templates", list(chosen), f"some of {', '.join(known)}", "Leave it out for all."
             )
-        kinds = tuple(n for n in chosen if self.compact or TEMPLATES[n].difficulty in self.difficulties)
+        kinds = tuple(n for n in chosen if self.compact or self.site.templates[n].difficulty in self.difficulties)
         if not kinds:
             expected = "a number of apps that some template needs"
             raise ConfigError("data.env.difficulties", list(self.difficulties), expected, "Leave it out for all.")
@@ -174,7 +178,7 @@ class Apps(TaskWorld[AppsTask]):
         self._actions = self._new_actions()
 
     def _new_actions(self) -> Actions:
-        return CodeActions([app.name for app in APPS]) if self.form == "code" else ToolCalls(self.form)
+        return CodeActions([app.name for app in self.site.apps]) if self.form == "code" else ToolCalls(self.form)
 
     def _drawn(self, seed: int) -> AppsTask:
         rng = random.Random(seed)
@@ -275,7 +279,7 @@ class Apps(TaskWorld[AppsTask]):
         facts = self._spec(pack.tasks[0]).facts
         if self.compact:
             return compact.WordPlay(), compact.truth(facts, self.slots)
-        return AppsPlay(self._actions), facts
+        return AppsPlay(self._actions, self.site), facts
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Apps":
         """A snapshot; all but the state of the task is shared."""

@@ -7,10 +7,9 @@ from typing import Any, get_args, get_type_hints
 from msgspec.structs import replace
 
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.agent import Agent
 from cod_lightning.envs.apps.database import Database, Row
 from cod_lightning.envs.apps.server import Server
-from cod_lightning.envs.apps.tasks import AppsTask, play, stated_parts
+from cod_lightning.envs.apps.tasks import AppsTask, play
 from cod_lightning.envs.base import Reference
 from cod_lightning.types import Split
 from tests.envs.scripted_life import live
@@ -26,7 +25,7 @@ def specs(env: Apps, count: int, split: Split = Split.TRAIN) -> Iterator[AppsTas
 def solved(task: AppsTask) -> Server:
     """The site after informed play."""
     server = task.server(patience=2)
-    play(server, Agent(task.facts, task.whose.first).work(task.kind, stated_parts(task)))
+    play(server, task.plan(task.facts))
     return server
 
 

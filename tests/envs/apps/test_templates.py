@@ -2,13 +2,14 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from cod_lightning.envs.apps.agent import QUESTIONS
 from cod_lightning.envs.apps.checks import checks
-from cod_lightning.envs.apps.facts import HABITS, draw_facts
-from cod_lightning.envs.apps.tasks import draw_task, effort
+from cod_lightning.envs.apps.facts import CHOICES, HABITS, Facts, draw_facts
+from cod_lightning.envs.apps.tasks import draw_task, effort, play
 from cod_lightning.envs.apps.templates import TEMPLATES
 from tests.envs.apps.played import solved
 
@@ -52,17 +53,11 @@ def test_a_kind_can_be_done_and_nothing_is_right_before_it_is(name):
 
 @pytest.mark.parametrize("name", [name for name, template in TEMPLATES.items() if template.slots])
 def test_a_kind_goes_wrong_where_a_fact_that_it_needs_is_believed_to_be_another(name):
-    from dataclasses import replace
-
-    from cod_lightning.envs.apps.agent import Agent
-    from cod_lightning.envs.apps.facts import CHOICES
-    from cod_lightning.envs.apps.tasks import play, stated_parts
-
     for task in drawn(name, 3):
         for slot in (slot for slot in task.kind.slots if slot in HABITS):
             other = next(value for value in CHOICES[slot] if value != getattr(task.facts, slot))
             server, believed = task.server(2), replace(task.facts, **{slot: other})
-            play(server, Agent(believed, task.whose.first).work(task.kind, stated_parts(task)))
+            play(server, task.plan(believed))
             assert not all(c.passed for c in checks(task.expected(), server.db, server.answer, server.finished)), slot
 
 
@@ -71,7 +66,5 @@ def test_what_has_to_be_found_out_costs_calls():
     for _ in range(60):
         task = draw_task(rng, rng.randrange(2**40), draw_facts(rng, 3), TEMPLATES)
         if task is not None:
-            from cod_lightning.envs.apps.facts import Facts
-
             more += effort(task, Facts(), 5)[1] > effort(task, task.facts, 5)[1]
     assert more > 40
