@@ -10,7 +10,7 @@ from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.database import Database
 from cod_lightning.envs.apps.facts import Facts
 from cod_lightning.envs.apps.person import NOW, Person, on_clock
-from cod_lightning.envs.apps.user import ScriptedUser
+from cod_lightning.envs.apps.user import User
 
 PAGE = 10
 """Documented items of a page."""
@@ -31,7 +31,7 @@ class Server:
     """
 
     def __init__(
-        self, db: Database, facts: Facts, person: Person, user: ScriptedUser, budget: int, apps: tuple[App, ...] = APPS
+        self, db: Database, facts: Facts, person: Person, user: User, budget: int, apps: tuple[App, ...] = APPS
     ) -> None:
         self.db, self.facts, self.person, self.user, self.budget, self.apps = db, facts, person, user, budget, apps
         self.calls = self.calls_this_turn = 0
@@ -115,7 +115,7 @@ class Server:
         table = _table(self.apps, self.facts.moved)
         found = table.get((app, short))
         if found is None and short == "login" and (app, self.facts.moved) in table:
-            raise ApiError(410, f"{app}.login has moved; user.endpoints('{app}') lists what there is")
+            raise ApiError(410, f"{app}.login has moved; user.endpoints(app='{app}') lists what there is")
         if found is None:
             raise ApiError(404, "there is no such call; user.docs lists those of an app")
         return found

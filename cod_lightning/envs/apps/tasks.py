@@ -15,11 +15,12 @@ from cod_lightning.envs.apps.server import Server
 from cod_lightning.envs.apps.site import Extension, Site, site_of
 from cod_lightning.envs.apps.templates import Template
 from cod_lightning.envs.apps.templates.base import Draw, Truth
-from cod_lightning.envs.apps.user import ScriptedUser
+from cod_lightning.envs.apps.user import ScriptedVoice, User, Voice
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.seeds import derive_seed
 
 _UNBOUNDED = 1_000
+_SCRIPTED = ScriptedVoice()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +56,9 @@ class AppsTask(Unchanging):
         """What the person says only when asked."""
         return {name: value for name, value in self.parts if name in self.kind.withheld}
 
-    def server(self, patience: int) -> Server:
+    def server(self, patience: int, voice: Voice = _SCRIPTED) -> Server:
         """The site before the task."""
-        user = ScriptedUser(self.facts, self.withheld, patience)
+        user = User(self.facts, self.text, self.withheld, patience, voice)
         db = _filled(self.person, self.facts, self.extensions).copy()
         return Server(db, self.facts, self.whose, user, self.budget, self.site.apps)
 

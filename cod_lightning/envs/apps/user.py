@@ -1,8 +1,10 @@
-"""The person as a scripted user: has a goal, answers only what is asked, and only a few times."""
+"""The person whom an agent can ask: answers only what is asked, and only a few times; by script, or by a model."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from cod_lightning.envs.apps.facts import HABITS, Facts, sentence
+from cod_lightning.envs.unchanging import Unchanging
 
 KEYWORDS = {
     "card": ("card", "pay"),
@@ -18,21 +20,44 @@ NO_ANSWER = "I cannot say more about that."
 IMPATIENT = "I have answered enough questions."
 
 
-class ScriptedUser:
-    """Answers questions about its habits and about what its task left out.
+class Voice(ABC):
+    """Finds the person's words."""
+
+    blocking: bool = False
+    """Whether an answer waits for something outside."""
+
+    @abstractmethod
+    def answer(self, question: str, goal: str, known: Mapping[str, str]) -> str:
+        """The answer of a person with that goal who knows these sentences, by topic."""
+
+
+class ScriptedVoice(Voice, Unchanging):
+    """The sentence of the first topic of which the question has a word."""
+
+    def answer(self, question: str, goal: str, known: Mapping[str, str]) -> str:
+        words = question.lower()
+        found = (topic for topic in known if any(word in words for word in KEYWORDS.get(topic, (topic,))))
+        return next((known[topic] for topic in found), NO_ANSWER)
+
+
+class User:
+    """A person in a task.
 
     Args:
         facts: Its habits.
+        goal: What it asked for.
         withheld: Parts of the task that its text does not state.
         patience: Questions that it answers.
+        voice: Finds its words.
     """
 
-    def __init__(self, facts: Facts, withheld: Mapping[str, str], patience: int) -> None:
-        self.facts, self.withheld, self.patience, self.questions = facts, withheld, patience, 0
+    def __init__(self, facts: Facts, goal: str, withheld: Mapping[str, str], patience: int, voice: Voice) -> None:
+        self.facts, self.goal, self.withheld, self.patience, self.voice = facts, goal, withheld, patience, voice
+        self.questions = 0
 
-    def copy(self) -> "ScriptedUser":
+    def copy(self) -> "User":
         """A user of whom as much has been asked."""
-        twin = ScriptedUser(self.facts, self.withheld, self.patience)
+        twin = User(self.facts, self.goal, self.withheld, self.patience, self.voice)
         twin.questions = self.questions
         return twin
 
@@ -41,12 +66,6 @@ class ScriptedUser:
         self.questions += 1
         if self.questions > self.patience:
             return IMPATIENT
-        words = question.lower()
-        for topic in (*self.withheld, *HABITS):
-            if any(word in words for word in KEYWORDS[topic]):
-                return (
-                    f"The {topic} is {self.withheld[topic]}."
-                    if topic in self.withheld
-                    else sentence(topic, getattr(self.facts, topic))
-                )
-        return NO_ANSWER
+        known = {topic: f"The {topic} is {value}." for topic, value in self.withheld.items()}
+        habits = {habit: sentence(habit, value) for habit in HABITS if (value := getattr(self.facts, habit))}
+        return self.voice.answer(question, self.goal, known | habits)

@@ -19,6 +19,7 @@ from cod_lightning.envs.apps.policies import AppsPlay
 from cod_lightning.envs.apps.server import Server
 from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
+from cod_lightning.envs.apps.user import ScriptedVoice, Voice
 from cod_lightning.envs.apps.wording import NaturalApps
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns
@@ -49,6 +50,7 @@ class Apps(TaskWorld[AppsTask]):
         spare_calls: Calls beyond those that informed play takes; what has to be found out costs some.
         patience: Questions of a task that the person answers.
         question_cost: What each question takes from the reward.
+        voice: Words the person's answers: by script, or a model behind an endpoint.
         difficulties: Numbers of apps that a task may need: 1, 2, and 3 for three or more.
         templates: Kinds of tasks that may be drawn; null for all.
         extensions: Apps of your own, beside those that ship.
@@ -70,6 +72,7 @@ class Apps(TaskWorld[AppsTask]):
         spare_calls: int = 2,
         patience: int = 2,
         question_cost: float = 0.05,
+        voice: Voice = ScriptedVoice(),  # noqa: B008  (unchanging)
         difficulties: Sequence[int] = (1, 2, 3),
         templates: Sequence[str] | None = None,
         extensions: Sequence[Extension] = (),
@@ -85,6 +88,7 @@ class Apps(TaskWorld[AppsTask]):
         self.protocol, self.slots, self.misses, self.teacher = protocol, tuple(slots), misses, teacher
         self.split_by, self.difficulties = tuple(split_by), tuple(difficulties)
         self.compact = protocol == "compact"
+        self.voice, self.blocking = voice, voice.blocking
         self.extensions = tuple(extensions)
         self.site = site_of(self.extensions)
         self._check()
@@ -174,7 +178,7 @@ class Apps(TaskWorld[AppsTask]):
     def _start(self, task: AppsTask) -> None:
         self._task, self._outcome, self._turn, self._shown, self._words = task, "", 0, "", ()
         self._results = []
-        self._server = None if self.compact else task.server(self.patience)
+        self._server = None if self.compact else task.server(self.patience, self.voice)
         self._actions = self._new_actions()
 
     def _new_actions(self) -> Actions:
