@@ -16,7 +16,9 @@ from cod_lightning.envs.apps.server import FREE, Server
 from cod_lightning.envs.apps.tasks import AppsTask
 from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 
-TASK = AppsTask(template="count_mails", parts=(), person=7, facts=Facts(zone="+0", card="gold", boss="head"))
+TASK = AppsTask(
+    template="count_mails", parts=(("email", "a@b"),), person=7, facts=Facts(zone="+0", card="gold", boss="head")
+)
 
 
 def site(**facts) -> Server:
