@@ -223,8 +223,8 @@ def learned(runs: Path, seeds: Sequence[int]) -> dict[str, Any]:
                 suite = json.loads(file.read_text())["suites"]["held_out"]
                 curves = {one: [p["success"] for p in curve] for one, curve in suite["controls"].items()}
                 curves["trained"] = [p["success"] for p in suite["positions"]]
-                for condition, curve in curves.items():
-                    found.setdefault(name, {}).setdefault(condition, {})[str(seed)] = curve
+                for condition in curves.keys() - {"random", "memoryless", "scripted", "oracle"}:
+                    found.setdefault(name, {}).setdefault(condition, {})[str(seed)] = curves[condition]
     return found
 
 
@@ -303,8 +303,8 @@ player that makes no other mistake.
 """.strip().splitlines()
 LEARNED = """
 Compact words, tiny policy (0.2 M parameters), the recipe of the quick start, held-out packs whose hidden facts no training pack
-has. Means with 95 % intervals over seeds (Student's t) where there are several. LOOP without contexts is trained and tested on
-single tasks, as published, so that it has a position 0 only.
+has. Means with 95 % intervals over seeds (Student's t) where there are several. LOOP without contexts, as published, plays packs of
+four, too, and nothing is carried from task to task. All make 60 rollouts of 1,024 tasks; those without contexts sample fewer tokens.
 """.strip().splitlines()
 LIMITS = """
 - The tiny policy chooses beliefs, not calls: a word is carried out by a scripted plan through the same calls and checks.
