@@ -304,7 +304,7 @@ player that makes no other mistake.
 LEARNED = """
 Compact words, tiny policy (0.2 M parameters), the recipe of the quick start, held-out packs whose hidden facts no training pack
 has. Means with 95 % intervals over seeds (Student's t) where there are several. LOOP without contexts, as published, plays packs of
-four, too, and nothing is carried from task to task. All make 60 rollouts of 1,024 tasks; those without contexts sample fewer tokens.
+four, too, and nothing is carried from task to task. All make 60 rollouts of 1,024 tasks; without contexts fewer tokens are sampled.
 """.strip().splitlines()
 LIMITS = """
 - The tiny policy chooses beliefs, not calls: a word is carried out by a scripted plan through the same calls and checks.
