@@ -4,6 +4,7 @@ import contextlib
 import copy
 import io
 import json
+import random
 import time
 import warnings
 
@@ -18,6 +19,7 @@ from cod_lightning.envs.apps.sandbox import Session
 from cod_lightning.envs.apps.world import Apps
 from tests.envs.apps.escapes import ESCAPES
 from tests.envs.apps.played import specs
+from tests.envs.apps.programs import FIRST, statement
 
 
 def ran(code, session=None, call=lambda name, named: None):
@@ -146,3 +148,22 @@ def test_calls_are_made_with_named_arguments_and_their_errors_can_be_caught():
     )
     assert ran("mail.bad()\nprint('never')", call=call) == "error 404: no such call"
     assert [name for name, _ in made] == ["mail.show", "mail.bad", "mail.bad"]
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_programs_at_random_raise_nothing_and_take_no_time(count):
+    rng = random.Random(count)
+
+    def call(name, named):
+        if rng.random() < 0.3:
+            raise ApiError(404, "no such call")
+        return {"items": [{"id": 1}], "pages": 1}
+
+    for n in range(count):
+        if n % 4 == 0:
+            session = Session(["mail", "user"])
+            assert ran(FIRST, session) == ""
+        began = time.process_time()
+        ran("".join(statement(rng, 2) for _ in range(rng.randint(1, 4))), session, call)
+        assert time.process_time() - began < 2
+        session = copy.deepcopy(session)
