@@ -25,10 +25,10 @@ CODE = st.builds(
     ARGUMENTS,
 )
 WORDS = st.builds("{}<answer>{}</answer>".format, st.text(max_size=5), st.sampled_from([*SLOT_OF, "x", ""]))
-LINES = CALLS.map(STYLES["json"].spelled).map("ok <answer>{}</answer>".format)
 CASES = {
     "apps-code": Case(lambda: Apps(actions="code", max_turns=8), CODE),
-    "apps-json": Case(lambda: Apps(actions="json", quirks=5, max_turns=16), LINES),
-    "apps-qwen": Case(lambda: Apps(actions="qwen", split_by=("person", "template")), CALLS.map(STYLES["qwen"].spelled)),
+    "apps-qwen": Case(
+        lambda: Apps(actions="qwen", quirks=5, split_by=("person", "template")), CALLS.map(STYLES["qwen"].spelled)
+    ),
     "apps-compact": Case(lambda: Apps(protocol="compact", max_turns=3), WORDS, "compact"),
 }
