@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -11,6 +12,9 @@ from cod_lightning.envs.apps.sandbox.expressions import ApiCall, Expressions, Re
 from cod_lightning.envs.apps.sandbox.functions import FUNCTIONS
 from cod_lightning.envs.apps.sandbox.operations import binary
 from cod_lightning.envs.apps.sandbox.values import Builtin, Namespace, Scope
+
+
+_PARSING = threading.Lock()
 
 
 class _Break(Exception):
@@ -71,7 +75,7 @@ def _parsed(code: str) -> list[ast.stmt]:
     if len(code) > MOST_LETTERS:
         raise Refused(f"the code is longer than {MOST_LETTERS} letters")
     try:
-        with warnings.catch_warnings():
+        with _PARSING, warnings.catch_warnings():  # which changes the filters of all threads
             warnings.simplefilter("ignore")
             return ast.parse(code).body
     except (SyntaxError, ValueError) as error:
