@@ -13,7 +13,6 @@ from cod_lightning.envs.apps.sandbox.functions import FUNCTIONS
 from cod_lightning.envs.apps.sandbox.operations import binary
 from cod_lightning.envs.apps.sandbox.values import Builtin, Namespace, Scope
 
-
 _PARSING = threading.Lock()
 
 
