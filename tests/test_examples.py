@@ -219,3 +219,73 @@ def test_the_loss_term_of_its_guide_leaves_out_tokens_without_a_score():
     assert (sums.loss.item(), sums.num_missing) == (0.5, 1)
     sums.loss.backward()
     assert policy.grad.tolist() == [[1.0, 0.0, 0.0]]
+
+
+@pytest.fixture
+def parcels(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "parcels"))
+    import parcels
+
+    return parcels
+
+
+def test_an_app_of_ones_own_takes_at_most_80_lines():
+    assert len((ROOT / "examples" / "parcels" / "parcels.py").read_text().splitlines()) <= 80
+
+
+def test_an_app_of_ones_own_has_documents_quirks_and_checks(parcels):
+    from cod_lightning.envs.apps import Apps
+    from cod_lightning.types import Split
+
+    env = Apps(extensions=[parcels.Parcels()], templates=["pay_duty"], quirks=5, spare_calls=20)
+    (task,) = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).tasks
+    spec, facts = task.spec, task.spec.facts
+    assert env.reset(options={"task": task})[0].count("Pay the duty for my parcel from")
+    assert "parcels" in env.rules
+    documents = env.step("<answer>for line in user.docs(app='parcels'):\n    print(line)</answer>")[0]
+    assert (
+        "parcels.pay_duty(id: whole number, card: text, token: text) Pays the duty of a parcel with a card."
+        in documents
+    )
+    login = f"t = parcels.{facts.moved}(password=user.passwords()['parcels'])['token']\n"
+    sender = dict(spec.parts)["sender"]
+    assert env.step(f"<answer>{login}</answer>")[1:4] == (0.0, False, False)
+    found = env.step(f"<answer>x = parcels.list(sender='{sender}', token=t)['items'][0]\nx</answer>")[0]
+    assert '"paid": false' in found
+    field, _, value = facts.field.partition("=")
+    paid = f"parcels.pay_duty(id=x['id'], card='{facts.card}', token=t, {field}='{value}')"
+    words, reward, *_ = env.step(f"<answer>{paid}\nuser.done()</answer>")
+    assert (reward, env.success) == (1.0, True), words
+
+
+@pytest.mark.parametrize("form", ["code", "gpt_oss"])
+def test_an_app_of_ones_own_is_played_by_all_references(parcels, form):
+    from cod_lightning.envs.apps import Apps
+    from cod_lightning.envs.base import Reference
+    from tests.envs.apps.played import successes
+
+    env = Apps(
+        extensions=(parcels.Parcels(),),
+        templates=("redirect_parcel", "pay_duty"),
+        quirks=5,
+        actions=form,
+        spare_calls=1,
+    )
+    assert all(successes(env, Reference.ORACLE, 40))
+    scripted = successes(env, Reference.SCRIPTED, 80)
+    assert sum(scripted[3::4]) > sum(scripted[0::4]) + 10
+    assert sum(successes(env, Reference.RANDOM, 40)) == 0
+
+
+def test_an_app_of_ones_own_travels_with_its_tasks_and_names_no_other(parcels):
+    import pickle
+
+    from cod_lightning.envs.apps import Apps
+    from cod_lightning.errors import ConfigError
+    from cod_lightning.types import Split
+
+    pack = Apps(extensions=[parcels.Parcels()]).sample_pack(split=Split.TEST, index=3, num_tasks=8)
+    assert pickle.loads(pickle.dumps(pack)) == pack
+    assert pack.id.startswith(Apps(extensions=[parcels.Parcels()]).name) != Apps().name
+    with pytest.raises(ConfigError, match=r"data\.env\.extensions is \['parcels'\]"):
+        Apps(extensions=[parcels.Parcels(), parcels.Parcels()])

@@ -36,7 +36,9 @@ def shortened(line: str, folder: Path) -> str:
     return line
 
 
-@pytest.mark.parametrize("page", ["tutorials/levers.md", "tutorials/two_memories.md", "guides/your_own_world.md"])
+@pytest.mark.parametrize(
+    "page", ["tutorials/levers.md", "tutorials/two_memories.md", "guides/your_own_world.md", "guides/your_app.md"]
+)
 def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     own = Path(sys.executable).parent

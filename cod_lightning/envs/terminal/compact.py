@@ -6,11 +6,12 @@ all others are true.
 """
 
 import random
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
+from typing import ClassVar
 
+from cod_lightning.envs.known_ways import KnownWays, effect
 from cod_lightning.envs.terminal.goals import missing
 from cod_lightning.envs.terminal.plans import LOCAL, next_commands
 from cod_lightning.envs.terminal.quirks import Quirks, Site
@@ -127,50 +128,7 @@ def _shown_effect(view: TerminalView, way: str, *, ok: bool) -> str:
     return effect(way, ok=ok) if SLOT_OF_WAY[way] == SLOT_OF[view.task.type] else VOID
 
 
-def effect(way: str, *, ok: bool) -> str:
-    """`scp=ok` or `scp=no`."""
-    return f"{way}={'ok' if ok else 'no'}"
+class Known(KnownWays):
+    """Ways of the three operations known to work or not."""
 
-
-def respond(way: str) -> str:
-    """The operation as a thought, then the answer."""
-    return f"{SLOT_OF_WAY[way]} <answer>{way}</answer>"
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Ways known to work or not to; what is noted is as short as possible."""
-
-    effects: Mapping[str, bool]
-
-    @classmethod
-    def read(cls, texts: Sequence[str]) -> "Known":
-        """From effects in texts; the later statement wins, and a way that works rules out the others of its kind."""
-        found: dict[str, bool] = {}
-        for way, what in re.findall(r"(?<!\S)([\w-]+)=(ok|no)(?!\S)", " ".join(texts), flags=re.ASCII):
-            if way not in SLOT_OF_WAY:
-                continue
-            if what == "ok" or all(found.get(other) is False for other in WAYS[SLOT_OF_WAY[way]] if other != way):
-                for other in WAYS[SLOT_OF_WAY[way]]:
-                    found.pop(other, None)
-            found.pop(way, None)
-            found[way] = what == "ok"
-        return cls(found)
-
-    def works(self, slot: str) -> str:
-        """The way that is known to work, or the only one left."""
-        left = [way for way in WAYS[slot] if self.effects.get(way) is not False]
-        sure = [way for way in WAYS[slot] if self.effects.get(way)]
-        return sure[-1] if sure else left[0] if len(left) == 1 else ""
-
-    def open(self, slot: str) -> list[str]:
-        """Ways that may work."""
-        return [way for way in WAYS[slot] if self.effects.get(way) is not False] or list(WAYS[slot])
-
-    def write(self) -> str:
-        """For each operation the way that works, else those that do not."""
-        shown: list[str] = []
-        for slot, ways in WAYS.items():
-            works = self.works(slot)
-            shown += [effect(works, ok=True)] if works else [effect(w, ok=False) for w in ways if w in self.effects]
-        return " ".join(shown)
+    ways: ClassVar = WAYS

@@ -8,8 +8,9 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
+from cod_lightning.envs.known_ways import WaysPlay
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.terminal import compact
 from cod_lightning.envs.terminal.learning import HOME, Outcome, last_known, learn, look_home, respond, side_after
@@ -93,45 +94,17 @@ class ShellPlay(Play[Quirks]):
         return "- Nothing is known."
 
 
-@dataclass(frozen=True)
-class WordPlay(Play[compact.Known]):
-    """The way that is known to work, else one that may; Bayes-optimal in each task where 3 quirks are drawn."""
+class WordPlay(WaysPlay):
+    """Play in fused words; Bayes-optimal in each task where 3 quirks are drawn."""
 
-    @property
-    def nothing(self) -> compact.Known:
-        return compact.Known({})
+    kind: ClassVar = compact.Known
 
-    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        return compact.respond(rng.choice(compact.WAYS[_slot(messages)]))
+    @staticmethod
+    def slot(messages: Sequence[Message]) -> str:
+        """The operation that the goal needs."""
+        return compact.SLOT_OF[messages[1].content.removeprefix("goal=")]
 
-    def known(self, messages: Sequence[Message], *, trust_context: bool) -> compact.Known:
-        return compact.Known.read([m.content for m in (*(messages[:1] if trust_context else ()), *messages[2:])])
-
-    def answer(self, messages: Sequence[Message], known: compact.Known, rng: random.Random) -> str:
-        slot = _slot(messages)
-        return compact.respond(known.works(slot) or rng.choice(known.open(slot)))
-
-    def recorded(self, messages: Sequence[Message]) -> compact.Known:
-        return compact.Known.read([m.content for m in messages])
-
-    def noisy(self, facts: compact.Known, accuracy: float, rng: random.Random) -> compact.Known:
-        """Each operation as known with that probability, else anything or nothing."""
-        found: dict[str, bool] = {}
-        for slot, ways in compact.WAYS.items():
-            if rng.random() < accuracy:
-                works = facts.works(slot)
-                unusable = {way: False for way in ways if facts.effects.get(way) is False}
-                found.update({works: True} if works else unusable)
-            elif (way := rng.choice((*ways, ""))) != "":
-                found[way] = True
-        return compact.Known(found)
-
-    def junk(self, rng: random.Random) -> compact.Known:
-        return compact.Known({rng.choice(ways): True for ways in compact.WAYS.values()})
-
-    def write(self, facts: compact.Known, messages: Sequence[Message] = ()) -> str:
-        return facts.write()
-
-
-def _slot(messages: Sequence[Message]) -> str:
-    return compact.SLOT_OF[messages[1].content.removeprefix("goal=")]
+    @staticmethod
+    def respond(slot: str, way: str) -> str:
+        """The operation as a thought, then the answer."""
+        return f"{slot} <answer>{way}</answer>"

@@ -1,0 +1,112 @@
+"""How an agent makes calls in text: tool calls, or code; either way the first error stops the rest of the turn."""
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.apps.agent import Call
+from cod_lightning.envs.apps.api import ApiError
+from cod_lightning.envs.apps.sandbox import MOST_LETTERS, Session
+from cod_lightning.envs.apps.server import Server
+from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
+
+MOST_CALLS = 20
+MOST_SHOWN = 8_000
+FORMS = ("code", *STYLES)
+
+
+class Actions(ABC):
+    """A form of action, with what it keeps between turns."""
+
+    about: str
+    """What a turn is."""
+    example: str
+    """A response, as the rules show it."""
+
+    @abstractmethod
+    def read(self, response: str) -> tuple[str, str]:
+        """(what is to be carried out, "") or ("", which rule of the form was broken)."""
+
+    @abstractmethod
+    def run(self, text: str, server: Server) -> str:
+        """Carry it out; never raises. Returns what is shown."""
+
+    @abstractmethod
+    def spelled(self, calls: Sequence[Call]) -> str:
+        """The end of a response that makes these calls."""
+
+
+class ToolCalls(Actions):
+    """Calls in a style: `json` between answer tags, others as the family spells them."""
+
+    def __init__(self, style: str) -> None:
+        self.style, self.tagged = STYLES[style], style == "json"
+        self.about = f"calls as JSON: {self.style.whole}"
+        self.example = self.spelled([Call("user.docs", {"app": "mail"}), Call("user.passwords", {})])
+
+    def read(self, response: str) -> tuple[str, str]:
+        text, complaint = answer_of(response) if self.tagged else (response, "")
+        text = self.style.begin(text)
+        return text, complaint or ("" if text else f"there is no call; expected {self.style.whole}")
+
+    def run(self, text: str, server: Server) -> str:
+        try:
+            calls = self.style.calls(text) if len(text) <= MOST_LETTERS else []
+        except BadCalls:
+            return f"refused: that is no list of calls; expected {self.style.whole}; nothing was done"
+        if not 1 <= len(calls) <= MOST_CALLS:
+            return f"refused: expected 1 to {MOST_CALLS} calls in {MOST_LETTERS} letters; nothing was done"
+        shown: list[str] = []
+        for call in calls:
+            try:
+                shown.append(json.dumps(server.call(call.name, call.arguments)))
+            except ApiError as error:
+                return "\n".join([*shown, str(error)])
+            if server.finished:
+                break
+        return "\n".join(shown)
+
+    def spelled(self, calls: Sequence[Call]) -> str:
+        text = self.style.spelled(calls)
+        return f"<answer>\n{text}\n</answer>" if self.tagged else text
+
+
+class CodeActions(Actions):
+    """Code in the sandbox; variables stay for the task."""
+
+    about = (
+        "Python code in a sandbox: calls take named arguments, print and bare expressions show values, variables stay for the "
+        "task, imports do not exist"
+    )
+    example = '<answer>\nfor line in user.docs(app="mail"):\n    print(line)\n</answer>'
+
+    def __init__(self, apps: Sequence[str]) -> None:
+        self.session = Session(apps)
+
+    def read(self, response: str) -> tuple[str, str]:
+        code, complaint = answer_of(response)
+        return code, complaint or ("" if code else "the answer is empty")
+
+    def run(self, text: str, server: Server) -> str:
+        return self.session.run(text, server.call, (ApiError,))
+
+    def spelled(self, calls: Sequence[Call]) -> str:
+        def line(call: Call) -> str:
+            return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
+
+        return "\n".join(["<answer>", *map(line, calls), "</answer>"])
+
+
+_UNSHOWN = re.compile(r"[^ -~\n]|[<>|]")
+
+
+def clean(text: str) -> str:
+    """Plain ASCII without tags, shortened: what a policy wrote into the apps comes back from them.
+
+    >>> clean("<|end|> caf\\u00e9")
+    '??end?? caf?'
+    """
+    kept = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}\n..."
+    return _UNSHOWN.sub("?", kept)

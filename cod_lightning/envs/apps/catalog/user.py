@@ -1,0 +1,49 @@
+"""The person for whom the agent works, and what the agent may look up."""
+
+from cod_lightning.envs.apps.api import ApiError, App, Desk
+
+user = App(
+    "user", "The person you work for: passwords, documentation, questions, and the end of the task.", private=False
+)
+
+
+@user.reads
+def passwords(desk: Desk) -> dict[str, str]:
+    """My passwords, by app."""
+    return desk.passwords
+
+
+@user.reads
+def apps(desk: Desk) -> dict[str, str]:
+    """What each app is for."""
+    return {app.name: app.about for app in desk.apps}
+
+
+@user.reads
+def docs(desk: Desk, app: str) -> list[str]:
+    """The documentation of an app: its calls, their arguments and defaults."""
+    for one in desk.apps:
+        if one.name == app:
+            return [endpoint.documentation for endpoint in one.endpoints.values()]
+    raise ApiError(404, "there is no such app; user.apps lists them")
+
+
+@user.reads
+def endpoints(desk: Desk, app: str) -> tuple[str, ...]:
+    """Names of the calls that an app really has, without documentation."""
+    if app not in desk.names:
+        raise ApiError(404, "there is no such app; user.apps lists them")
+    return desk.names[app]
+
+
+@user.reads
+def ask(desk: Desk, question: str) -> str:
+    """Asks me a question; every question costs you something, and I answer only a few."""
+    return desk.asked(question)
+
+
+@user.reads
+def done(desk: Desk, answer: str = "") -> str:
+    """Ends the task, with an answer where I asked for one."""
+    desk.finish(answer)
+    return "thank you"

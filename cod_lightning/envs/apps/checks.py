@@ -1,0 +1,103 @@
+"""What a task must have changed, as rows; checks compare the final state with that, and allow nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from cod_lightning.envs.apps.database import Change, Database, R, Row, noun
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition on the final state."""
+
+    about: str
+    """As the words after a task name it."""
+    passed: bool
+    wrong: tuple[str, ...] = ()
+    """Columns that are not as they should be; `answer` for an answer."""
+    asked: bool = True
+    """Whether the task asks for it; False for what holds of any task: nothing else changes, and it is ended."""
+
+
+@dataclass
+class Expected:
+    """The changes that a task asks for, written down with the state before it."""
+
+    before: Database
+    changes: list[Change] = field(default_factory=list)
+    answer: str | None = None
+    """What the person wants to hear; None where nothing was asked."""
+
+    def add(self, row: Row) -> None:
+        """A new row; its id does not count."""
+        self.changes.append(Change(None, row))
+
+    def now(self, row: R) -> R:
+        """The row as it shall be after the edits so far."""
+        edited = (change.after for change in self.changes if change.before == row)
+        return cast(R, next(edited, row))
+
+    def edit(self, row: Row, **values: Any) -> None:
+        """Other values in a row, which may have been edited before."""
+        before = self.before.get(type(row), row.id)
+        after = replace(self.now(row), **values) if before == row else replace(row, **values)
+        self.changes = [change for change in self.changes if change.before is None or change.before != before]
+        self.changes.append(Change(before, after))
+
+    def remove(self, row: Row) -> None:
+        """A row less."""
+        self.changes.append(Change(row, None))
+
+
+def checks(expected: Expected, after: Database, answer: str, finished: bool) -> list[Check]:
+    """One check for every row that has to change, one for the answer, one for nothing else, one for the end."""
+    found = after.changes(expected.before)
+    made: dict[int, Change] = {}
+    for closest in (_same, _closest):  # what is exactly right first, so that it counts for nothing else
+        for n, (before, wanted) in enumerate(expected.changes):
+            if n not in made and (mine := closest(before, wanted, found)) is not None:
+                made[n] = mine
+                found.remove(mine)
+    results = [_check(before, wanted, made.get(n)) for n, (before, wanted) in enumerate(expected.changes)]
+    if expected.answer is not None:
+        right = " ".join(answer.split()).lower() == expected.answer.lower()
+        results.append(Check("the answer", right, () if right else ("answer",)))
+    others = sorted({noun(one) for one in found})
+    results.append(Check(f"nothing else changes{': ' + ', '.join(others) if others else ''}", not found, asked=False))
+    results.append(Check("the task is ended with user.done", finished, asked=False))
+    return results
+
+
+def _same(before: Row | None, wanted: Row | None, found: Sequence[Change]) -> Change | None:
+    """The change that is just as wanted; the id of a new row does not count."""
+    for one in found:
+        after = one.after if one.after is None or before is not None else replace(one.after, id=0)
+        if one.before == before and after == wanted:
+            return one
+    return None
+
+
+def _closest(before: Row | None, wanted: Row | None, found: Sequence[Change]) -> Change | None:
+    """The change of the same row, or, of a new row, the one in which most columns are as wanted."""
+    if before is not None:
+        return next((one for one in found if one.before == before), None)
+    news = [one for one in found if one.before is None and type(one.after) is type(wanted)]
+    return min(news, key=lambda one: len(_wrong(one.after, wanted)), default=None)
+
+
+def _wrong(got: Row | None, wanted: Row | None) -> tuple[str, ...]:
+    """Columns in which a row is not the other; all where there is none."""
+    names = [name for name in (wanted or got).__struct_fields__ if name != "id"]  # pyright: ignore[reportOptionalMemberAccess]
+    return tuple(name for name in names if got is None or wanted is None or getattr(got, name) != getattr(wanted, name))
+
+
+def _check(before: Row | None, wanted: Row | None, made: Change | None) -> Check:
+    what = noun(Change(before, wanted))
+    if wanted is None:
+        return Check(f"a {what} is gone", made is not None and made.after is None)
+    wrong = _wrong(before if made is None else made.after, wanted)
+    how = "new" if before is None else "changed"
+    return Check(f"a {what} is {how}{': ' + ', '.join(wrong) if wrong else ''}", not wrong, wrong)

@@ -1,0 +1,147 @@
+"""The site that answers calls: tokens, quirks, pages, bounds; one for every task."""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from cod_lightning.envs.apps.api import ApiError, App, Endpoint
+from cod_lightning.envs.apps.catalog import APPS
+from cod_lightning.envs.apps.database import Database
+from cod_lightning.envs.apps.facts import Facts
+from cod_lightning.envs.apps.person import NOW, Person, on_clock
+from cod_lightning.envs.apps.user import User
+
+PAGE = 10
+"""Documented items of a page."""
+FREE = ("user.apps", "user.docs", "user.done")
+"""Calls that do not count."""
+
+
+class Server:
+    """Answers calls on a database of its own.
+
+    Args:
+        db: Its database; a copy of it is a copy of all that the apps hold.
+        facts: The quirks of the site.
+        person: Whose apps they are.
+        user: Who answers questions.
+        budget: Calls that are answered in all, those that are `FREE` aside.
+        apps: What is declared.
+    """
+
+    def __init__(
+        self, db: Database, facts: Facts, person: Person, user: User, budget: int, apps: tuple[App, ...] = APPS
+    ) -> None:
+        self.db, self.facts, self.person, self.user, self.budget, self.apps = db, facts, person, user, budget, apps
+        self.calls = self.calls_this_turn = 0
+        self.open: frozenset[str] = frozenset()
+        """Apps with a log-in."""
+        self.finished, self.answer = False, ""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Server":
+        twin = object.__new__(Server)
+        twin.__dict__.update(self.__dict__)
+        twin.db, twin.user = self.db.copy(), self.user.copy()
+        return twin
+
+    @property
+    def now(self) -> str:
+        return NOW
+
+    @property
+    def calendar_now(self) -> str:
+        return on_clock(NOW, self.facts.zone)
+
+    @property
+    def email(self) -> str:
+        return self.person.email
+
+    @property
+    def passwords(self) -> dict[str, str]:
+        return {app.name: self.person.password(app.name) for app in self.apps if app.private}
+
+    @property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        table = _table(self.apps, self.facts.moved)
+        return {app.name: tuple(name for home, name in table if home == app.name) for app in self.apps}
+
+    def asked(self, question: str) -> str:
+        return self.user.asked(question)
+
+    def finish(self, answer: str) -> None:
+        self.finished, self.answer = True, answer
+
+    def begin_turn(self) -> None:
+        """A new turn: calls of the one before no longer count against the rate."""
+        self.calls_this_turn = 0
+
+    def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        """The result in plain values. Raises an `ApiError` for whatever is wrong with the call."""
+        if self.finished:
+            raise ApiError(409, "the task is over")
+        if name not in FREE:
+            self._count()
+        endpoint = self._endpoint(name)
+        given = dict(arguments)
+        if endpoint.private and (given.pop("token", "") != self._token(endpoint.app) or endpoint.app not in self.open):
+            raise ApiError(401, f"{endpoint.app} needs the token that its log-in gives")
+        if endpoint.writes and self.facts.field:
+            field, _, value = self.facts.field.partition("=")
+            if given.pop(field, None) != value:
+                raise ApiError(422, f"an argument is missing; expected {self.facts.field}")
+        page = given.pop("page", 1) if endpoint.paged else 1
+        values = endpoint.checked(given)
+        if endpoint.name == "login":
+            return self._logged_in(endpoint.app, values["password"])
+        before = self.db.copy()
+        try:
+            result = endpoint.run(self, **values)
+            return msgspec.to_builtins(self._page(list(result), page) if endpoint.paged else result)
+        except ApiError:
+            self.db = before
+            raise
+
+    def _count(self) -> None:
+        if self.calls >= self.budget:
+            raise ApiError(429, "the calls of this task are used up; user.done ends it")
+        self.calls += 1
+        if self.facts.rate and self.calls_this_turn >= int(self.facts.rate):
+            raise ApiError(429, f"too many calls in a turn; {self.facts.rate} are answered")
+        self.calls_this_turn += 1
+
+    def _endpoint(self, name: str) -> Endpoint:
+        app, _, short = name.partition(".")
+        table = _table(self.apps, self.facts.moved)
+        found = table.get((app, short))
+        if found is None and short == "login" and (app, self.facts.moved) in table:
+            raise ApiError(410, f"{app}.login has moved; user.endpoints(app='{app}') lists what there is")
+        if found is None:
+            raise ApiError(404, "there is no such call; user.docs lists those of an app")
+        return found
+
+    def _logged_in(self, app: str, password: str) -> dict[str, str]:
+        if password != self.person.password(app):
+            raise ApiError(403, "the password is wrong; user.passwords has it")
+        self.open |= {app}
+        return {"token": self._token(app)}
+
+    def _token(self, app: str) -> str:
+        return f"{app}-{self.person.seed % 9973:04}"
+
+    def _page(self, rows: list[Any], page: Any) -> dict[str, Any]:
+        size = int(self.facts.page or PAGE)
+        pages = max(1, -(-len(rows) // size))
+        if not isinstance(page, int) or isinstance(page, bool) or not 1 <= page <= pages:
+            raise ApiError(422, f"page does not fit; there are {pages}")
+        return {"items": rows[(page - 1) * size : page * size], "page": page, "pages": pages}
+
+
+@lru_cache(maxsize=64)
+def _table(apps: tuple[App, ...], moved: str) -> dict[tuple[str, str], Endpoint]:
+    """Endpoints by app and the name that the site gives them."""
+    return {
+        (app.name, moved if moved and name == "login" else name): endpoint
+        for app in apps
+        for name, endpoint in app.endpoints.items()
+    }

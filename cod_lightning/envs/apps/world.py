@@ -1,0 +1,316 @@
+"""Apps: tasks in the apps of a person, at a site whose quirks and for a person whose habits are hidden and shared by a pack.
+
+Kind of world: AppWorld, as trained on in LOOP (arXiv 2502.01600): stateful apps behind documented calls, code or calls as actions,
+checks on the final state, collateral damage included. People, apps and tasks are our own and drawn from seeds.
+"""
+
+import copy
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.apps import compact
+from cod_lightning.envs.apps.actions import FORMS, Actions, CodeActions, ToolCalls, clean
+from cod_lightning.envs.apps.checks import Check, checks
+from cod_lightning.envs.apps.facts import HABITS, QUIRKS, Facts, draw_facts
+from cod_lightning.envs.apps.policies import AppsPlay
+from cod_lightning.envs.apps.server import Server
+from cod_lightning.envs.apps.site import Extension, site_of
+from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
+from cod_lightning.envs.apps.user import ScriptedVoice, Voice
+from cod_lightning.envs.apps.wording import NaturalApps
+from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.players import Play
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Pack, Split
+
+_MOST_DRAWS = 2_000
+SPLITS = ("facts", "person", "template")
+
+
+class Apps(TaskWorld[AppsTask]):
+    """Do what a person asks for in twelve apps.
+
+    A pack has one person and one site. Hidden are the site's quirks (small pages, a calendar on another clock, a limit of calls a
+    turn, a log-in of another name, an argument that no documentation has) and the person's habits (card, address, who the boss is,
+    how mails are signed, how long meetings take). Informed play always finds its task solvable within its calls and turns.
+
+    Args:
+        actions: Code in a sandbox, calls as JSON lines between answer tags, or tool calls as the chat templates of Qwen, Llama,
+            Mistral or GPT-OSS spell them.
+        quirks: Quirks of the site that are unusual, 0 to 5.
+        max_turns: Turns per task.
+        spare_calls: Calls beyond those that informed play takes; what has to be found out costs some.
+        patience: Questions of a task that the person answers.
+        question_cost: What each question takes from the reward.
+        voice: Words the person's answers: by script, or a model behind an endpoint.
+        difficulties: Numbers of apps that a task may need: 1, 2, and 3 for three or more.
+        templates: Kinds of tasks that may be drawn; null for all.
+        extensions: Apps of your own, beside those that ship.
+        split_by: What belongs to one of train, validation and test: the hidden facts, the person, the template.
+        feedback: Whether the words after a failed task say which checks failed (reason), or only that it failed (plain).
+        protocol: Sentences for language models (natural) or single words for tiny policies (compact).
+        slots: In compact form, which habits tasks are about.
+        misses: In compact form, wrong words that a task forgives.
+        teacher: How good the demonstrations of the warm start are.
+    """
+
+    task_type = AppsTask
+
+    def __init__(
+        self,
+        actions: Literal["code", "json", "qwen", "llama", "mistral", "gpt_oss"] = "code",
+        quirks: int = 2,
+        max_turns: int = 16,
+        spare_calls: int = 2,
+        patience: int = 2,
+        question_cost: float = 0.05,
+        voice: Voice = ScriptedVoice(),  # noqa: B008  (unchanging)
+        difficulties: Sequence[int] = (1, 2, 3),
+        templates: Sequence[str] | None = None,
+        extensions: Sequence[Extension] = (),
+        split_by: Sequence[Literal["facts", "person", "template"]] = ("facts",),
+        feedback: Literal["reason", "plain"] = "reason",
+        protocol: Literal["natural", "compact"] = "natural",
+        slots: Sequence[str] = ("card", "address", "boss"),
+        misses: int = 1,
+        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+    ) -> None:
+        self.form, self.quirks, self.max_turns, self.spare_calls = actions, quirks, max_turns, spare_calls
+        self.patience, self.question_cost, self.feedback = patience, question_cost, feedback
+        self.protocol, self.slots, self.misses, self.teacher = protocol, tuple(slots), misses, teacher
+        self.split_by, self.difficulties = tuple(split_by), tuple(difficulties)
+        self.compact = protocol == "compact"
+        self.voice, self.blocking = voice, voice.blocking
+        self.extensions = tuple(extensions)
+        self.site = site_of(self.extensions)
+        self._check()
+        self.kinds = self._kinds(templates)
+        self.wording: Any = compact.CompactApps() if self.compact else NaturalApps()
+        drawn = "".join(f"+{extension.app.name}" for extension in self.extensions)
+        drawn += "" if templates is None else "-" + ".".join(sorted(templates))
+        levels = "".join(map(str, self.difficulties))
+        self.name = f"apps-{protocol}-q{quirks}-t{max_turns}-s{spare_calls}-d{levels}-{'.'.join(self.split_by)}{drawn}"
+        if self.compact:
+            self.name = f"apps-compact-t{max_turns}-m{misses}-{'.'.join(self.slots)}-{'.'.join(self.split_by)}{drawn}"
+        self._task: AppsTask | None = None
+        self._server: Server | None = None
+        self._actions: Actions = self._new_actions()
+        self._words: tuple[compact.Said, ...] = ()
+        self._turn, self._shown = 0, ""
+        self._results: list[Check] = []
+
+    @property
+    def rules(self) -> str:
+        if self.compact:
+            return "apps"
+        apps = ", ".join(app.name for app in self.site.apps)
+        return self.wording.rules(self._actions.about, self._actions.example, apps, self.max_turns, self.patience)
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """One site and one person of the split, and N tasks."""
+        world_seed = derive_seed("apps pack", self.name, str(split), seed, index)
+        rng = random.Random(world_seed)
+        person, facts = self._person(rng, split), self._facts(rng, split)
+        specs = (self._draw(derive_seed(world_seed, n), split, person, facts) for n in range(num_tasks))
+        return self._pack(split, index, seed, world_seed, specs)
+
+    def _person(self, rng: random.Random, split: Split | None) -> int:
+        for _ in range(_MOST_DRAWS):
+            seed = rng.randrange(2**40)
+            if "person" not in self.split_by or split in (None, split_of_text(f"person {seed}")):
+                return seed
+        raise AssertionError("one of ten persons belongs to any split")
+
+    def _facts(self, rng: random.Random, split: Split | None) -> Facts:
+        for _ in range(_MOST_DRAWS):
+            facts = compact.draw(rng, self.slots) if self.compact else draw_facts(rng, self.quirks)
+            if "facts" not in self.split_by or split in (None, split_of_text(f"facts 1 {facts}")):
+                return facts
+        expected = "slots with facts in every split"
+        raise ConfigError("data.env.slots", list(self.slots), expected, "Name one more.")
+
+    def _draw(self, seed: int, split: Split | None, person: int, facts: Facts) -> AppsTask:
+        """A task of the split that informed play can do in time."""
+        rng = random.Random(seed)
+        kinds = self.kinds if split is None or "template" not in self.split_by else self._of_split(split)
+        for _ in range(_MOST_DRAWS):
+            task = draw_task(rng, person, facts, kinds, self.extensions)
+            if task is not None and self.compact:
+                return task
+            if task is not None and (fitted := with_budget(task, self.spare_calls, self.max_turns, self.patience)):
+                return fitted
+        expected = f"enough for a task of the kinds {', '.join(kinds)}"
+        raise ConfigError("data.env.max_turns", self.max_turns, expected, "Raise it.")
+
+    def _of_split(self, split: Split) -> tuple[str, ...]:
+        """Templates of that split: of ten in the order of a hash, the first is for tests, the second for validation."""
+        ranked = sorted(self.kinds, key=lambda name: derive_seed("template", name))
+        place = {Split.TEST: (0,), Split.VALIDATION: (1,), Split.TRAIN: tuple(range(2, 10))}[split]
+        return tuple(name for n, name in enumerate(ranked) if n % 10 in place)
+
+    def _kinds(self, templates: Sequence[str] | None) -> tuple[str, ...]:
+        if self.compact:
+            known = tuple(name for name, slots in compact.GOALS.items() if set(slots) <= set(self.slots))
+        else:
+            known = tuple(self.site.templates)
+        chosen = known if templates is None else tuple(templates)
+        if not chosen or not set(chosen) <= set(known):
+            raise ConfigError(
+                "data.env.templates", list(chosen), f"some of {', '.join(known)}", "Leave it out for all."
+            )
+        kinds = tuple(n for n in chosen if self.compact or self.site.templates[n].difficulty in self.difficulties)
+        if not kinds:
+            expected = "a number of apps that some template needs"
+            raise ConfigError("data.env.difficulties", list(self.difficulties), expected, "Leave it out for all.")
+        if "template" in self.split_by and len(kinds) < 3:
+            expected = "at least 3 kinds, one for each split, where split_by has template"
+            raise ConfigError("data.env.templates", list(kinds), expected, "Name more, or split by something else.")
+        return kinds
+
+    def _start(self, task: AppsTask) -> None:
+        self._task, self._outcome, self._turn, self._shown, self._words = task, "", 0, "", ()
+        self._results = []
+        self._server = None if self.compact else task.server(self.patience, self.voice)
+        self._actions = self._new_actions()
+
+    def _new_actions(self) -> Actions:
+        return CodeActions([app.name for app in self.site.apps]) if self.form == "code" else ToolCalls(self.form)
+
+    def _drawn(self, seed: int) -> AppsTask:
+        rng = random.Random(seed)
+        return self._draw(seed, None, self._person(rng, None), self._facts(rng, None))
+
+    def _observed(self) -> str:
+        assert self._task is not None
+        if self.compact:
+            return self.wording.observation(self._task, self._words)
+        assert self._server is not None
+        before = clean(self._shown or "(nothing was shown)") if self._turn else self.wording.opening(self._task)
+        return f"{before}\n{self.wording.state(self._server.budget - self._server.calls, self._turn, self.max_turns)}"
+
+    def step(self, action: str) -> Stepped:
+        assert self._task is not None, "call reset() first"
+        assert not self._outcome, "the task is over; call reset()"
+        self._turn += 1
+        if self.compact:
+            return self._spoken(*answer_of(action))
+        said, complaint = self._actions.read(action)
+        if complaint:
+            self._shown = complaint
+            return self._end("malformed")
+        assert self._server is not None
+        self._server.begin_turn()
+        self._shown = self._actions.run(said, self._server)
+        if self._server.finished or self._turn == self.max_turns:
+            self._results = self.checked()
+            late = "late" if not self._server.finished else "lost"
+            return self._end("win" if all(check.passed for check in self._results) else late)
+        return self._observed(), 0.0, False, False, {}
+
+    def _spoken(self, said: str, complaint: str) -> Stepped:
+        """A word of the compact form."""
+        assert self._task is not None
+        if complaint or said not in compact.SLOT_OF:
+            return self._end("malformed")
+        self._words = (*self._words, compact.say(self._task, self._words, said))
+        if compact.is_done(self._task, self._words):
+            return self._end("win")
+        if sum(not word.right for word in self._words) > self.misses:
+            return self._end("lost")
+        if self._turn == self.max_turns:
+            return self._end("late")
+        return self._observed(), 0.0, False, False, {}
+
+    def checked(self) -> list[Check]:
+        """The checks of the present task, at its present state."""
+        assert self._task is not None
+        assert self._server is not None
+        return checks(self._task.expected(), self._server.db, self._server.answer, self._server.finished)
+
+    def _end(self, outcome: str) -> Stepped:
+        assert self._task is not None
+        self._outcome = outcome
+        if self.compact:
+            return self._ended(self.wording.feedback(outcome, self._words), float(outcome == "win"))
+        reason = self.feedback == "reason"
+        words = self.wording.feedback(self._task, outcome, self._results, self._shown, reason=reason)
+        return self._ended(clean(words), self._reward())
+
+    def _reward(self) -> float:
+        """The share of checks passed, less what questions cost; 0 where nothing of what was asked for has come about."""
+        assert self._server is not None
+        if not any(check.passed for check in self._results if check.asked):
+            return 0.0
+        share = sum(check.passed for check in self._results) / len(self._results)
+        return max(0.01 if self.success else 0.0, share - self.question_cost * self._server.user.questions)
+
+    def render(self) -> str:
+        """The task, and what has changed so far."""
+        if self._task is None:
+            return "no task"
+        if self._server is None:
+            return NaturalApps().opening(self._task)
+        changed = self._server.db.changes(self._task.expected().before)
+        lines = [f"{type(one.after or one.before).__name__}: {one.before} -> {one.after}" for one in changed]
+        return "\n".join([NaturalApps().opening(self._task), *lines])
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Other quirks and habits of the same site and person from task `at` on; goals stay where they still ask for something."""
+        old = self._spec(pack.tasks[0]).facts
+        rng = random.Random(derive_seed("apps change", pack.id, at, seed))
+        for _ in range(_MOST_DRAWS):
+            new = self._facts(rng, pack.split)
+            later = [replace(self._spec(task), facts=new) for task in pack.tasks[at:]]
+            fits = all(getattr(new, slot) != getattr(old, slot) for slot in (self.slots if self.compact else HABITS))
+            if not fits or not all(map(asks_for_something, later)):
+                continue
+            if self.compact:
+                return self._with_specs(pack, at, later)
+            fitted = [with_budget(task, self.spare_calls, self.max_turns, self.patience) for task in later]
+            if all(fitted):
+                return self._with_specs(pack, at, [task for task in fitted if task])
+        raise ConfigError("data.env.max_turns", self.max_turns, "enough for the tasks at another site", "Raise it.")
+
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
+        facts = self._spec(pack.tasks[0]).facts
+        if self.compact:
+            return compact.WordPlay(), compact.truth(facts, self.slots)
+        return AppsPlay(self._actions, self.site), facts
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Apps":
+        """A snapshot; all but the state of the task is shared."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin._server, twin._actions = copy.deepcopy(self._server, memo), copy.deepcopy(self._actions, memo)
+        twin._results = list(self._results)
+        if self._np_random is not None:
+            twin._np_random = copy.deepcopy(self._np_random, memo)
+        return twin
+
+    def _check(self) -> None:
+        check_choice("data.env.actions", self.form, FORMS)
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
+        check_turns(self.max_turns, "16 is the default.")
+        check_in("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
+        check_in("data.env.spare_calls", self.spare_calls, 0, 1_000, "2 is the default.")
+        check_in("data.env.patience", self.patience, 1, 100, "2 is the default; some tasks take a question.")
+        check_in("data.env.misses", self.misses, 0, 100, "1 is the default.")
+        check_share("data.env.question_cost", self.question_cost, "0.05 is the default.")
+        for name in self.split_by:
+            check_choice("data.env.split_by", name, SPLITS)
+        for key, found, known in (
+            ("slots", self.slots, HABITS),
+            ("difficulties", self.difficulties, (1, 2, 3)),
+        ):
+            if not found or not set(found) <= set(known):
+                expected = f"some of {', '.join(map(str, known))}"
+                raise ConfigError(f"data.env.{key}", list(found), expected, "Leave it out for the default.")

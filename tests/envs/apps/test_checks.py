@@ -1,0 +1,103 @@
+"""Checks on the final state: what was asked for, and nothing else."""
+
+import random
+
+import pytest
+
+from cod_lightning.envs.apps import Apps
+from cod_lightning.envs.apps.checks import Expected, checks
+from cod_lightning.envs.apps.database import Database
+from cod_lightning.envs.apps.schema import Like, Mail, Note
+from tests.envs.apps.played import damaged, solved, specs
+
+
+def written() -> tuple[Database, Note, Note]:
+    db = Database()
+    return db, db.add(Note(title="a", text="1")), db.add(Note(title="b", text="2"))
+
+
+def passed(expected, after, answer="", finished=True):
+    return {check.about: check.passed for check in checks(expected, after, answer, finished)}
+
+
+def test_a_row_that_is_changed_as_wanted_passes_and_any_other_is_named():
+    before, a, b = written()
+    expected = Expected(before)
+    expected.edit(a, pinned=True)
+    expected.edit(a, text="3")
+    after = before.copy()
+    after.put(Note(id=a.id, title="a", text="3", pinned=True))
+    assert all(passed(expected, after).values())
+    after.put(Note(id=b.id, title="b", text="?"))
+    assert passed(expected, after)["nothing else changes: note"] is False
+    after.put(Note(id=a.id, title="a", text="4", pinned=True))
+    assert passed(expected, after)["a note is changed: text"] is False
+
+
+def test_of_two_new_rows_one_that_is_exactly_right_counts_whatever_the_other_is():
+    before, *_ = written()
+    expected = Expected(before)
+    expected.add(Like(song_id=1))
+    expected.add(Like(song_id=2))
+    after = before.copy()
+    after.add(Like(song_id=2))
+    results = checks(expected, after, "", True)
+    assert [check.passed for check in results] == [False, True, True, True]
+    after.add(Like(song_id=3))
+    assert [check.passed for check in checks(expected, after, "", True)] == [False, True, True, True]
+    after.add(Like(song_id=1))
+    assert [check.passed for check in checks(expected, after, "", True)] == [True, True, False, True]
+
+
+def test_a_row_that_is_deleted_and_made_anew_is_not_the_same():
+    before, a, b = written()
+    expected = Expected(before)
+    expected.edit(b, pinned=True)
+    after = before.copy()
+    after.put(Note(id=b.id, title="b", text="2", pinned=True))
+    after.remove(a)
+    after.add(a)
+    assert passed(expected, after)["nothing else changes: note"] is False
+
+
+def test_a_row_that_should_be_gone_is_gone():
+    before, a, _ = written()
+    expected = Expected(before)
+    expected.remove(a)
+    assert passed(expected, before.copy())["a note is gone"] is False
+    after = before.copy()
+    after.put(Note(id=a.id, title="", text=""))
+    assert passed(expected, after)["a note is gone"] is False
+    after.remove(a)
+    assert all(passed(expected, after).values())
+
+
+def test_an_answer_counts_without_regard_to_case_and_spaces_and_the_task_has_to_be_ended():
+    before, *_ = written()
+    expected = Expected(before, answer="New York")
+    assert passed(expected, before, " new  york ")["the answer"]
+    assert not passed(expected, before, "york")["the answer"]
+    assert not passed(expected, before, "new york", finished=False)["the task is ended with user.done"]
+
+
+def test_a_new_row_of_another_table_is_something_else():
+    before, *_ = written()
+    expected = Expected(before)
+    expected.add(Like(song_id=1))
+    after = before.copy()
+    after.add(Mail(folder="sent", sender="a", to="b", subject="", body="", at=""))
+    assert passed(expected, after) == {
+        "a like is new: song_id": False, "nothing else changes: mail": False, "the task is ended with user.done": True
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.slow)])
+def test_whatever_else_is_damaged_after_perfect_play_is_caught(count):
+    rng, missed = random.Random(1), []
+    for task in specs(Apps(quirks=2), count):
+        server = solved(task)
+        assert all(check.passed for check in checks(task.expected(), server.db, server.answer, server.finished))
+        after, damage = damaged(server.db, rng)
+        if all(check.passed for check in checks(task.expected(), after, server.answer, server.finished)):
+            missed.append((task.text, damage))
+    assert not missed
