@@ -1,0 +1,101 @@
+"""Another mechanism, whose rewrites a list of rules may refuse: what a context may not say, and what it may not lose."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from cod_lightning.contexts.base import (
+    ContextMechanism,
+    ContextUpdate,
+    Intervention,
+    Prepared,
+    TokenView,
+    UpdateDialogue,
+)
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Episode, Message
+
+
+class CheckedContext(ContextMechanism):
+    """Keeps the state of before where a rewrite, as text, breaks a rule; states are those of the mechanism inside.
+
+    Args:
+        inside: The mechanism that keeps, shows and rewrites the context.
+        forbidden: Regular expressions, none of which a rewritten context may contain unless it did before.
+        kept: Regular expressions; what one finds in the context of before, or in the record of the task, has to be in the new one.
+        penalty: Reward of a refused rewrite is minus this.
+    """
+
+    def __init__(
+        self,
+        inside: ContextMechanism,
+        forbidden: list[str] | None = None,
+        kept: list[str] | None = None,
+        penalty: float = 0.1,
+    ) -> None:
+        if not 0 <= penalty < float("inf"):
+            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
+        self.inside, self.penalty = inside, penalty
+        self.forbidden, self.kept = _compiled("forbidden", forbidden), _compiled("kept", kept)
+        self.State = inside.State  # pyright: ignore[reportAttributeAccessIssue]
+
+    def empty(self) -> Any:
+        return self.inside.empty()
+
+    def text(self, state: Any) -> str:
+        return self.inside.text(state)
+
+    def adopt(self, note: str) -> Any:
+        return self.inside.adopt(note)
+
+    def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
+        return self.inside.prepare(state, rules, observation)
+
+    def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
+        """That of the mechanism inside; its result is refused where it breaks a rule."""
+        found = yield from self.inside.update(state, rules, episode, tokens)
+        reason = self._broken(episode, self.text(state), self.text(found.state))
+        if not reason:
+            return found
+        return ContextUpdate(state=state, reward=min(found.reward, -self.penalty), parsed=False, reason=reason)
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return self.inside.asks(messages)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return self.inside.write(note, messages)
+
+    def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
+        return self.inside.on_turn(state, response, tokens)
+
+    def feedback(self, state: Any, episode: Episode) -> Any:
+        return self.inside.feedback(state, episode)
+
+    def words(self) -> tuple[str, ...]:
+        return self.inside.words()
+
+    def dump(self, state: Any) -> str:
+        return self.inside.dump(state)
+
+    def load(self, text: str) -> Any:
+        return self.inside.load(text)
+
+    def _broken(self, episode: Episode, before: str, after: str) -> str:
+        """The rule that the new context breaks; empty for none."""
+        for rule in self.forbidden:
+            if (found := rule.search(after)) and not rule.search(before):
+                return f"the context says '{found[0]}', which data.context.forbidden refuses"
+        record = "\n".join([before, *(turn.observation for turn in episode.turns), episode.feedback])
+        for rule in self.kept:
+            lost = [found for found in (one[0] for one in rule.finditer(record)) if found not in after]
+            if lost:
+                return f"the context loses '{lost[0]}', which data.context.kept keeps"
+        return ""
+
+
+def _compiled(name: str, patterns: list[str] | None) -> list[re.Pattern[str]]:
+    try:
+        return [re.compile(pattern) for pattern in patterns or []]
+    except re.error as error:
+        expected = f"regular expressions ({error})"
+        raise ConfigError(f"data.context.{name}", patterns, expected, "Correct them.") from None
