@@ -5,7 +5,7 @@ import pytest
 from cod_lightning.contexts import CheckedContext, HintContext, NotebookContext
 from cod_lightning.contexts.base import Answer
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conformance import check_context
+from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 
