@@ -14,7 +14,7 @@ from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
-from cod_lightning.trusted import OWN, STRATEGIES, only_from
+from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 
@@ -45,7 +45,8 @@ class FromRunCLI(TrainCLI):
         parser.add_argument(
             "--trust",
             action="store_true",
-            help="Let the run's config name classes of other packages than this project's own; naming one runs its module.",
+            help="Let the run's config name classes of other packages than this project's own (naming one runs its module), "
+            "addresses of other machines, and what runs programs.",
         )
         parser.add_argument(
             "--weights_only",
@@ -57,6 +58,7 @@ class FromRunCLI(TrainCLI):
     def before_instantiate_classes(self) -> None:
         """The plainest Trainer, since this command does not train."""
         self.asked = yaml.safe_load(self.parser.dump(self.config, skip_none=False))
+        check_harmless(self.asked)
         for key, value in _ELSEWHERE.items():
             setattr(self.config.trainer, key, value)
         super().before_instantiate_classes()
