@@ -1,4 +1,4 @@
-"""Another mechanism, whose rewrites a list of rules may refuse: what a context may not say, and what it may not lose."""
+"""Another mechanism, whose changes a list of rules may refuse: what a context may not say, and what it may not lose."""
 
 import re
 from collections.abc import Sequence
@@ -17,12 +17,14 @@ from cod_lightning.types import Episode, Message
 
 
 class CheckedContext(ContextMechanism):
-    """Keeps the state of before where a rewrite, as text, breaks a rule; states are those of the mechanism inside.
+    """Keeps the state of before where a change, as text, breaks a rule; states are those of the mechanism inside.
 
     Args:
         inside: The mechanism that keeps, shows and rewrites the context.
-        forbidden: Regular expressions, none of which a rewritten context may contain unless it did before.
-        kept: Regular expressions; what one finds in the context of before, or in the record of the task, has to be in the new one.
+        forbidden: Regular expressions; a rewrite, and what a task leaves by itself, may say nothing that one finds and that was not
+            there before.
+        kept: Regular expressions; what one finds in the context of before, or in the record of the task, has to be in a rewritten
+            one. Name what the environment alone can say: a text that others plant there is kept as well.
         penalty: Reward of a refused rewrite is minus this.
     """
 
@@ -35,7 +37,7 @@ class CheckedContext(ContextMechanism):
     ) -> None:
         if not 0 <= penalty < float("inf"):
             raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
-        self.inside, self.penalty = inside, penalty
+        self.inside, self.penalty, self.updates = inside, penalty, inside.updates
         self.forbidden, self.kept = _compiled("forbidden", forbidden), _compiled("kept", kept)
         self.State = inside.State  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -69,7 +71,9 @@ class CheckedContext(ContextMechanism):
         return self.inside.on_turn(state, response, tokens)
 
     def feedback(self, state: Any, episode: Episode) -> Any:
-        return self.inside.feedback(state, episode)
+        """That of the mechanism inside, unless it would say what is forbidden."""
+        after = self.inside.feedback(state, episode)
+        return state if self._said(self.text(state), self.text(after)) else after
 
     def words(self) -> tuple[str, ...]:
         return self.inside.words()
@@ -82,14 +86,21 @@ class CheckedContext(ContextMechanism):
 
     def _broken(self, episode: Episode, before: str, after: str) -> str:
         """The rule that the new context breaks; empty for none."""
-        for rule in self.forbidden:
-            if (found := rule.search(after)) and not rule.search(before):
-                return f"the context says '{found[0]}', which data.context.forbidden refuses"
+        if said := self._said(before, after):
+            return f"the context says '{said}', which data.context.forbidden refuses"
         record = "\n".join([before, *(turn.observation for turn in episode.turns), episode.feedback])
         for rule in self.kept:
             lost = [found for found in (one[0] for one in rule.finditer(record)) if found not in after]
             if lost:
                 return f"the context loses '{lost[0]}', which data.context.kept keeps"
+        return ""
+
+    def _said(self, before: str, after: str) -> str:
+        """The first thing in the new context that is forbidden, and was not there before; empty for none."""
+        for rule in self.forbidden:
+            there = {found[0] for found in rule.finditer(before)}
+            if new := next((found[0] for found in rule.finditer(after) if found[0] not in there), ""):
+                return new
         return ""
 
 
