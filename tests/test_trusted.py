@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from cod_lightning.cli import main
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.from_run import with_the_runs_config
 from cod_lightning.trusted import OWN, check_harmless, only_from
 from tests.checkpoints.test_checkpoint import content, model
 from tests.records import group
@@ -133,3 +135,13 @@ def test_a_foreign_run_sends_no_key_away_and_runs_no_program(
         check_harmless({"data": data})
     with only_from(OWN, trust=False):
         check_harmless({"data": judged("http://127.0.0.1:8000/v1")})
+
+
+def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_variable(foreign, monkeypatch):
+    monkeypatch.setenv("SECRET", "sk-1")
+    (foreign / "checkpoints").mkdir()
+    (foreign / "checkpoints" / "last.ckpt").touch()
+    content = {"defaults": ["_self_"], "hydra": {"job": {}}, "warm_start": "${oc.env:SECRET}"}
+    (foreign / "config.yaml").write_text(yaml.safe_dump(content))
+    argv = expand(with_the_runs_config(["--ckpt_path", str(foreign / "checkpoints" / "last.ckpt")])).argv
+    assert yaml.safe_load(Path(argv[argv.index("--config") + 1]).read_text()) == {"warm_start": "${oc.env:SECRET}"}

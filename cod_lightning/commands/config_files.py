@@ -218,7 +218,11 @@ def chosen(argv: Sequence[str], flag: str = "--suites") -> list[str]:
         if name != flag:
             out.append(arg)
             continue
-        named = yaml.safe_load(value if is_assigned else next(rest, ""))
+        typed = value if is_assigned else next(rest, "")
+        try:
+            named = yaml.safe_load(typed)
+        except yaml.YAMLError:
+            named = [typed]  # no file or suite is called so
         names = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
         if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
             remedy = f"Write --suites '[{suite_names()[0]}]', for example."

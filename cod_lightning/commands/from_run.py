@@ -20,6 +20,8 @@ from modules import GRPOModule
 
 _OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
 """Keys of a run's config that are `fit`'s own."""
+_COMPOSED = ("defaults", "hydra")
+"""Keys by which Hydra would compose the config, and put environment variables into it. A run's own is composed already."""
 _ELSEWHERE = {
     "accelerator": "cpu",
     "strategy": "auto",
@@ -100,7 +102,7 @@ def with_the_runs_config(argv: Sequence[str]) -> list[str]:
         expected = f"no other choice than those of {folder / 'config.yaml'}, with which the policy was trained"
         raise ConfigError("command line", choices[0], expected, "Leave it out, or name a --config beside it.")
     kept = yaml.safe_load((folder / "config.yaml").read_text())
-    content = {key: value for key, value in kept.items() if key not in _OF_FIT}
+    content = {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
     return ["--config", str(temporary_config(f"{folder.name}.yaml", content)), *argv]
 
 
