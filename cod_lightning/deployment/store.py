@@ -295,7 +295,8 @@ class ContextStore:
         except (ConfigError, DataError):
             raise
         except sqlite3.OperationalError as error:
-            raise DataError(f"{self.path} cannot be used ({error}). Name another --state if it is not busy.") from error
+            remedy = "Make room" if "full" in str(error) else "Wait if it is busy"
+            raise DataError(f"{self.path} cannot be used ({error}). {remedy}, or name another --state.") from error
         except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError) as error:
             said = " ".join(str(error).split())[:200]
             raise DataError(
