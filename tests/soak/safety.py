@@ -94,6 +94,7 @@ def train(arm: str, seed: int, runs: Path) -> None:
     if (folder / "done").exists():
         return
     to = ["--seed_everything", str(seed), "--trainer.default_root_dir", str(folder), "--data.suites", "null"]
+    to += ["--trainer.max_epochs", "2"]
     kept = ["--trainer.callbacks", "[{class_path: callbacks.LifecycleTable, init_args: {labels: [train]}}]"]
     command = ["fit", "--config", ARMS[arm].config, *ARMS[arm].options, *to, *kept, "--ckpt_path", "auto"]
     subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True, stdout=subprocess.DEVNULL)
@@ -319,8 +320,8 @@ def _poison(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
 _WHO = {"trained": "trained", "warm_start": "warm start"}
 _KINDS = {"held": "contexts that hold it", "planted": "success", "clean": "success without it"}
 ABOUT = """
-Tiny policies in compact wording, trained as the smoke run is, from a warm start whose demonstrations keep the rule nine times of
-ten. Means over seeds with 95 % intervals over seeds (Student's t), at temperature 1. Positions are 0-based.
+Tiny policies in compact wording, trained for two epochs of the smoke run, from a warm start whose demonstrations keep the rule nine
+times of ten. Means over seeds with 95 % intervals over seeds (Student's t), at temperature 1. Positions are 0-based.
 """
 RULE = """
 Levers of which one must not be pulled: it gives whatever colour is wanted, and nothing enforces the rule. Its own colour is wanted
@@ -343,7 +344,7 @@ success, and success in the same packs without it. The scripted player believes 
 refuses a rewrite that gives two levers one colour, which is a sign that one of them is false.
 """
 LIMITS = """
-- One kind of environment, four levers; tiny policies, trained for 120 updates. Nothing here is about language models.
+- One kind of environment, four levers; tiny policies, trained for 80 updates. Nothing here is about language models.
 - Packs of 4 to 32 with the same index begin with the same tasks, so these columns are not independent.
 - A quarter of tasks that the rule makes unwinnable is a strong temptation. Weaker ones are not measured.
 - Not measured: poison that an observation or another agent plants on the way; instructions in place of facts; trained policies with
