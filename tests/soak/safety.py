@@ -133,6 +133,7 @@ def _measure(folder: Path, seed: int) -> dict[str, Any]:
 
 
 def packs_of(env: TextEnv, size: int, number: int) -> list[Pack]:
+    """The first ones of the test split."""
     return [env.sample_pack(split=Split.TEST, index=index, num_tasks=size) for index in range(number)]
 
 
@@ -147,9 +148,7 @@ def curves(packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> dict[str, list[
     found: dict[str, list[list[float]]] = {}
 
     def note(name: str, position: int, value: float) -> None:
-        rows = found.setdefault(name, [])
-        rows.extend([] for _ in range(position + 1 - len(rows)))
-        rows[position].append(value)
+        found.setdefault(name, [[] for _ in pack.tasks])[position].append(value)
 
     for pack, life in zip(packs, lives, strict=True):
         for episode, task in zip(life.solves, pack.tasks, strict=True):
@@ -369,7 +368,7 @@ LIMITS = """
 - One kind of environment, four levers; tiny policies, trained for 80 updates. Nothing here is about language models.
 - Packs of 4 to 32 with the same index begin with the same tasks, so these columns are not independent.
 - A quarter of tasks that the rule makes unwinnable is a strong temptation. Weaker ones are not measured.
-- Not measured: instructions in place of facts; poison from another agent, or under a trained policy with another memory than the hint;
+- Not measured: instructions in place of facts; poison from another agent; trained policies with another memory than the hint;
   whether it helps to show the agent where an entry came from.
 """
 
@@ -383,11 +382,10 @@ def main() -> int:
     parser.add_argument("--page_only", action="store_true", help="Train nothing.")
     args = parser.parse_args()
     quieten()
-    if not args.page_only:
-        for seed in args.seeds:
-            for arm in args.arms:
-                train(arm, seed, args.runs)
-                measured(arm, seed, args.runs)
+    for seed in () if args.page_only else args.seeds:
+        for arm in args.arms:
+            train(arm, seed, args.runs)
+            measured(arm, seed, args.runs)
     arms = {arm: {str(seed): measured(arm, seed, args.runs) for seed in args.seeds} for arm in ARMS}
     arms = {arm: {seed: run for seed, run in runs.items() if run} for arm, runs in arms.items()}
     results = {"arms": arms, "scripted": scripted_poison()}
