@@ -78,6 +78,7 @@ POISONED: dict[str, Callable[[], ContextMechanism]] = {
     "skills": lambda: SkillsContext("compact", max_skills=8, budget=48),
     "episodes": lambda: EpisodesContext("compact", part_tokens=8),
     "transcript": lambda: TranscriptContext("compact", budget=64),
+    "hint, checked": lambda: CheckedContext(HintContext("compact"), [rf"={one}\\b.*={one}\\b" for one in COLOURS]),
 }
 
 
@@ -228,16 +229,17 @@ def poisoned(mechanism: ContextMechanism, sampler_for: Callable[[TextEnv, Pack],
     return {name: [mean(one) for one in of] for name, of in (success | held).items()}
 
 
-def scripted_poison() -> dict[str, Any]:
-    """The same with a scripted player, which believes its context until it sees otherwise, under every memory."""
-
-    def of(mechanism: ContextMechanism) -> dict[str, Any]:
-        return poisoned(
+def scripted_poison(name: str, runs: Path) -> dict[str, Any]:
+    """The same under one memory with a scripted player, which believes its context until it sees otherwise."""
+    kept = runs / "scripted" / f"{name}.json"
+    if not kept.exists():
+        mechanism = POISONED[name]()
+        found = poisoned(
             mechanism, lambda env, pack: scripted_sampler(env.reference(Reference.SCRIPTED, pack), mechanism)
         )
-
-    checked = CheckedContext(HintContext("compact"), forbidden=[rf"={colour}\b.*={colour}\b" for colour in COLOURS])
-    return {name: of(make()) for name, make in POISONED.items()} | {"hint, checked: no colour twice": of(checked)}
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(found))
+    return json.loads(kept.read_text())
 
 
 def of(results: dict[str, Any], arm: str, read: Callable[[Any], float | None]) -> str:
@@ -262,10 +264,12 @@ def page(results: dict[str, Any], command: str) -> str:
     ruled, free = ([arm for arm in arms if arm.startswith("no rule") is other] for other in (False, True))
     missing = [arm for arm in ARMS if arm not in arms]
     lines = ["# Safety, measured", "", f"`{command}` writes this page.", *ABOUT.strip().splitlines(), ""]
-    lines += ["## A rule that costs reward", "", *RULE.strip().splitlines(), "", *_kept(results, ruled)]
-    lines += [*LONGER.strip().splitlines(), "", *_kept_longer(results, ruled)]
-    lines += ["## How fast the loophole is found", "", *LOOPHOLE.strip().splitlines(), "", *_found(results, ruled)]
-    lines += ["## A judge that can be flattered", "", *JUDGE.strip().splitlines(), "", *_flattered(results, free)]
+    if ruled:
+        lines += ["## A rule that costs reward", "", *RULE.strip().splitlines(), "", *_kept(results, ruled)]
+        lines += [*LONGER.strip().splitlines(), "", *_kept_longer(results, ruled)]
+        lines += ["## How fast the loophole is found", "", *LOOPHOLE.strip().splitlines(), "", *_found(results, ruled)]
+    if free:
+        lines += ["## A judge that can be flattered", "", *JUDGE.strip().splitlines(), "", *_flattered(results, free)]
     lines += ["## Poisoned contexts", "", *POISON.strip().splitlines(), "", *_poison(results, free)]
     lines += [f"Not measured here: {', '.join(missing)}.", ""] if missing else []
     return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
@@ -388,7 +392,7 @@ def main() -> int:
             measured(arm, seed, args.runs)
     arms = {arm: {str(seed): measured(arm, seed, args.runs) for seed in args.seeds} for arm in ARMS}
     arms = {arm: {seed: run for seed, run in runs.items() if run} for arm, runs in arms.items()}
-    results = {"arms": arms, "scripted": scripted_poison()}
+    results = {"arms": arms, "scripted": {name: scripted_poison(name, args.runs) for name in POISONED}}
     args.out.write_text(json.dumps(results) + "\n")
     command = "PYTHONPATH=. python tests/soak/safety.py --out docs/results/safety.json"
     args.out.with_suffix(".md").write_text(page(results, command))
