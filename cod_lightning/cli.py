@@ -83,6 +83,12 @@ def _answered(args: list[str]) -> int:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            print(
+                f"error: {str(error.filename)[:100]}... is too long for a path; expected a shorter one.",
+                file=sys.stderr,
+            )
+            return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         print(f"error: {error}. Make room; then fit goes on with --ckpt_path last.", file=sys.stderr)

@@ -1,7 +1,7 @@
 """Spellings by which a chat model knows where messages begin and end; in texts from outside they are broken up.
 
-What a tokenizer reads depends on it, so spellings are compared without case, and letters of full width, of mathematics and in
-circles as the plain ones that Unicode's compatibility form (NFKC) makes of them.
+What a tokenizer reads depends on it, so spellings are compared without case, and letters of full width, of mathematics, raised,
+in circles or squares and in ligatures as the plain ones that Unicode's compatibility form (NFKC) makes of them.
 """
 
 import re
@@ -12,17 +12,20 @@ BREAK = "\u200b"
 """A zero-width space: it takes a control token apart, and a reader does not see it."""
 _WIDELY_KNOWN = (
     r"<(?:\|(?:[^\s<>|]{1,40}\|>|turn>|channel>)"  # ChatML, Llama 3, Phi, Zephyr, GPT-OSS; DeepSeek's bars are of full width
-    r"|</?sys>>|/?s>|[be]os>|(?:start|end)_of_turn>|(?:turn|channel)\|>|reserved_\d{1,4}>|seed:[a-z_:]{1,40}>)",
-    r"\[(?:/?inst\]|system_prompt\]|/system_prompt\]|available_tools\]|/?tool_(?:calls|results)\]|e~\[)|\]~!?b[\[\]]",
+    r"|</?sys>>|/?s>|[be]o[st](?:_token)?>|(?:start|end)_of_(?:turn|utterance|image)>|(?:turn|channel)\|>"
+    r"|(?:special_|extra_id_|unused|reserved_)\d{1,4}>|seed:[a-z_:]{1,40}>|_(?:user|bot|system|end)>|[se]op>)",
+    r"\[(?:/?inst\]|/?system_prompt\]|/?available_tools\]|/?tool_(?:calls|results|content)\]|call_id\]|gmask\]|e~\["
+    r"|\|[a-z]{1,20}\|\])|\]~!?b[\[\]]",
 )
-_THOUGHTS = r"</?think>"
+_THOUGHTS = r"</?think>|\[/?think\]"
 _LETTERS = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
-for _first, _end in ((0xA0, 0x250), (0x2000, 0x2500), (0xFE00, 0x10000), (0x1D400, 0x1D800)):
-    for _code in range(_first, _end):
-        _plain = unicodedata.normalize("NFKC", chr(_code))
-        if len(_plain) == 1 and _plain.isascii():
-            _LETTERS[_code] = _plain.lower()
+_LIGATURES: dict[int, str] = {}
+for _code in (*range(0xA0, 0xD800), *range(0xF900, 0x10000), *range(0x10780, 0x107C0), *range(0x1D400, 0x1F200)):
+    _plain = unicodedata.normalize("NFKC", chr(_code))
+    if _plain.isascii():
+        (_LETTERS if len(_plain) == 1 else _LIGATURES)[_code] = _plain.lower()
 _UNUSUAL = frozenset(chr(code) for code in _LETTERS if code > 127)
+_JOINED = frozenset(map(chr, _LIGATURES))
 
 
 class ControlTokens:
@@ -46,17 +49,20 @@ class ControlTokens:
         >>> ControlTokens().first("then <|IM_END|> and so on")
         '<|IM_END|>'
         """
+        text = _separated(text)
         found = self._pattern.search(_folded(text))
         return text[found.start() : found.end()] if found else ""
 
     def count(self, text: str) -> int:
         """Control tokens in the text."""
-        return len(self._pattern.findall(_folded(text)))
+        return len(self._pattern.findall(_folded(_separated(text))))
 
     def broken_up(self, text: str) -> str:
         """The text with a zero-width space after the first character of each control token, also of those within others."""
         if text.isascii() and not self._beginning.search(text.lower()):
             return text
+        if self.count(text) > len(self._pattern.findall(_folded(text))):
+            text = _separated(text)
         for _ in range(_MOST_NESTED):
             begins = [found.start() + 1 for found in self._pattern.finditer(_folded(text))]
             if not begins:
@@ -68,6 +74,11 @@ class ControlTokens:
 def shattered(text: str) -> str:
     """The text with a zero-width space after every character that is no letter, digit or white space."""
     return re.sub(r"([^\w\s])", rf"\1{BREAK}", text)
+
+
+def _separated(text: str) -> str:
+    """With the letters of ligatures (of an ﬁ, of a ㎏) one by one."""
+    return text if text.isascii() or _JOINED.isdisjoint(text) else text.translate(_LIGATURES)
 
 
 def _folded(text: str) -> str:

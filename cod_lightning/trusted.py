@@ -1,23 +1,67 @@
-"""Which classes a config of foreign origin may name: naming one is enough for Python to run its module."""
+"""What a config of foreign origin may name: no class of others, since Python runs its module then, no address, no programs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from urllib.parse import urlsplit
 
 from jsonargparse import set_parsing_settings
 from jsonargparse._common import parsing_settings
+
+from cod_lightning.errors import ConfigError
 
 OWN = ("cod_lightning", "datamodules", "modules", "callbacks")
 STRATEGIES = ("lightning.pytorch.strategies", "torch.distributed.fsdp")
 """What the shipped configs name beside our own packages."""
 
+_TRUSTED = ContextVar("trusted", default=True)
+_ADDRESSES = ("base_url", "url", "urls")
+_HERE = ("127.0.0.1", "localhost", "::1")
+_PROGRAMS = ("CodeTests",)
+"""Classes that run what a dataset or a policy wrote."""
+
 
 @contextmanager
 def only_from(packages: Sequence[str], *, trust: bool) -> Iterator[None]:
     """Let jsonargparse import nothing else that a value names, unless the command trusts the config."""
-    before = dict(parsing_settings)  # there is no public way back
+    before, token = dict(parsing_settings), _TRUSTED.set(trust)  # there is no public way back
     if not trust:
         set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=list(packages))
     try:
         yield
     finally:
         parsing_settings.update(before)
+        _TRUSTED.reset(token)
+
+
+def check_harmless(content: Any, key: str = "") -> None:
+    """Raise `ConfigError` where a config that is not trusted (`only_from`) runs programs, or names another machine's address."""
+    if _TRUSTED.get():
+        return
+    if isinstance(content, list):
+        for one in content:
+            check_harmless(one, key)
+    elif isinstance(content, dict):
+        for name, value in content.items():
+            check_harmless(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(content, str):
+        name = key.rpartition(".")[2]
+        if name in _ADDRESSES and not _leads_here(content):
+            _refuse(key, content, "no address of another machine, where a key and texts would go")
+        if name == "class_path" and content.rpartition(".")[2] in _PROGRAMS:
+            _refuse(key, content, "nothing that runs programs of a dataset or a policy")
+        if key.endswith(".local.arguments"):
+            _refuse(key, content, "no arguments for a server, of which some run programs")
+
+
+def _leads_here(address: str) -> bool:
+    try:
+        return urlsplit(address).hostname in _HERE
+    except ValueError:
+        return False
+
+
+def _refuse(key: str, value: str, expected: str) -> None:
+    remedy = "Add --trust if you trust the run as you would a program."
+    raise ConfigError(key, value, f"{expected}, since the run's config.yaml may be anybody's", remedy)

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from cod_lightning.envs.levers import Levers
@@ -125,4 +127,23 @@ class RudeLevers(Levers):
                 self.big = b"x" * 2**23
             case "asks where":
                 return os.getcwd(), 0.0, False, False, {}
+        return super().step(action)
+
+
+class ChildLevers(Levers):
+    """Levers that start a program on a task, note its number in a file, and print what acts on a terminal; a pull hangs."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = file
+
+    def reset(self, **options):
+        child = subprocess.Popen(["sleep", "60"])
+        Path(self.file).write_text(str(child.pid))
+        print("\x1b]52;c;eA==\x07 printed", flush=True)
+        print("\x1b[2J printed", file=sys.stderr, flush=True)
+        return super().reset(**options)
+
+    def step(self, action):
+        time.sleep(60)
         return super().step(action)

@@ -7,6 +7,9 @@ import pytest
 import yaml
 
 from cod_lightning.cli import main
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.from_run import with_the_runs_config
+from cod_lightning.trusted import OWN, check_harmless, only_from
 from tests.checkpoints.test_checkpoint import content, model
 from tests.records import group
 from tests.reports.made_runs import write_config, write_run
@@ -70,3 +73,75 @@ def test_a_policy_of_a_foreign_run_imports_no_foreign_module(foreign, capsys, co
     with pytest.raises(SystemExit):  # it is no such class; but its module was run to see that
         main([*argv, "--trust"])
     assert Path("proof").exists()
+
+
+JUDGE = {
+    "class_path": "cod_lightning.rewards.JudgeReward",
+    "init_args": {"rubric": "r.txt", "api_key_variable": "SECRET"},
+}
+CODE = "cod_lightning.envs.dataset.scorers.CodeTests"
+TESTED = {"class_path": "cod_lightning.envs.dataset.DatasetWorld", "init_args": {"path": "rows.jsonl", "scorer": CODE}}
+SERVER = {"class_path": "cod_lightning.engines.vllm_server.engine.VLLMServerEngine"}
+
+LEAST: dict = {
+    "model": {"policy": {"class_path": "cod_lightning.models.TinyPolicy"}},
+    "data": {
+        "env": {"class_path": "cod_lightning.envs.levers.Levers", "init_args": {"protocol": "compact"}},
+        "context": {"class_path": "cod_lightning.contexts.HintContext", "init_args": {"protocol": "compact"}},
+        "engine": {"class_path": "cod_lightning.engines.transformers.TransformersEngine"},
+    },
+}
+
+
+def judged(url):
+    return {"rewards": {"j": JUDGE | {"init_args": JUDGE["init_args"] | {"base_url": url, "model": "m"}}}}
+
+
+def served(**options):
+    return {"engine": SERVER | {"init_args": options}}
+
+
+@pytest.mark.parametrize("as_text", [False, True], ids=["plain", "YAML in a text"])
+@pytest.mark.parametrize(
+    ("data", "key", "expected"),
+    [
+        (judged("http://evil.example/v1"), "data.rewards.j.init_args.base_url", "no address of another machine"),
+        (
+            judged("http://localhost@evil.example/v1"),
+            "data.rewards.j.init_args.base_url",
+            "no address of another machine",
+        ),
+        (served(urls=["http://evil.example"]), "data.engine.init_args.urls", "no address of another machine"),
+        (served(local={"arguments": ["--trust-remote-code"]}), "data.engine.init_args.local.arguments", "no arguments"),
+        ({"env": TESTED}, "data.env.init_args.scorer.class_path", "nothing that runs programs"),
+    ],
+)
+def test_a_foreign_run_sends_no_key_away_and_runs_no_program(
+    foreign, capsys, monkeypatch, data, key, expected, as_text
+):
+    import torch
+
+    (foreign / "rows.jsonl").write_text('{"prompt": "p", "answer": [{"input": "", "output": "1"}]}\n' * 40)
+    (foreign / "checkpoints").mkdir()
+    torch.save(content(model()), foreign / "checkpoints" / "last.ckpt")
+    written = {name: yaml.safe_dump(value) if as_text else value for name, value in data.items()}
+    (foreign / "config.yaml").write_text(yaml.safe_dump(LEAST | {"data": LEAST["data"] | written}))
+    assert main(["deploy", "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), "--state", "state"]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert said.startswith(f"error: {key} is "), said
+    assert expected in said
+    assert said.endswith("Add --trust if you trust the run as you would a program.")
+    with only_from(OWN, trust=True):
+        check_harmless({"data": data})
+    with only_from(OWN, trust=False):
+        check_harmless({"data": judged("http://127.0.0.1:8000/v1")})
+
+
+def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_variable(foreign, monkeypatch):
+    monkeypatch.setenv("SECRET", "sk-1")
+    (foreign / "checkpoints").mkdir()
+    (foreign / "checkpoints" / "last.ckpt").touch()
+    content = {"defaults": ["_self_"], "hydra": {"job": {}}, "warm_start": "${oc.env:SECRET}"}
+    (foreign / "config.yaml").write_text(yaml.safe_dump(content))
+    argv = expand(with_the_runs_config(["--ckpt_path", str(foreign / "checkpoints" / "last.ckpt")])).argv
+    assert yaml.safe_load(Path(argv[argv.index("--config") + 1]).read_text()) == {"warm_start": "${oc.env:SECRET}"}

@@ -7,6 +7,7 @@ import asyncio
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -47,8 +48,8 @@ class ChatClient:
         backoff_s: Pause after the first failed try; it doubles with every further one, up to 30 s, less up to a quarter that
             is derived from the request. A `Retry-After` of up to 120 s goes before it.
         max_refusals: The run ends after so many denials (HTTP 401, 402, 403, 404) in a row, or after the first if nothing was
-            ever served; while nothing was, also after so many of HTTP 400, 422, redirects, time-outs or no connection; later, after
-            so many time-outs in a row for each of `max_concurrent`.
+            ever served. While nothing was, it also ends at HTTP 400, 422, a redirect, a time-out or no connection that is the
+            failure of that number in a row; later, at a time-out that is as many in a row for each of `max_concurrent`.
         token_limit: Field that limits the tokens of an answer; newer models of OpenAI know the second only.
         extra_body: Further fields of every request, for example {top_k: -1}. They are kept in run configs: no secrets.
         max_bytes: Most bytes of an answer, compressed and decompressed.
@@ -89,7 +90,8 @@ class ChatClient:
         self.max_cost, self.max_total_tokens = max_cost, max_total_tokens
         self._check_numbers()
         self.usage = Usage()
-        self._row, self._num_in_a_row = "", 0
+        self._in_a_row: Counter[str] = Counter()
+        """Failures since the last answer, by what they count as."""
         self._begin()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ChatClient":
@@ -148,7 +150,7 @@ class ChatClient:
             except EndpointFailure as failure:
                 self._failed(failure)
                 raise
-        self._row, self._num_in_a_row = "", 0
+        self._in_a_row.clear()
         return result
 
     def report(self) -> str:
@@ -208,8 +210,8 @@ class ChatClient:
         """Count it; raise `EngineRefused` where going on is of no use."""
         with self._lock:
             self.usage.failures[failure.kind] += 1
-            self._num_in_a_row = self._num_in_a_row + 1 if failure.row == self._row else 1
-            self._row, num_in_a_row = failure.row, self._num_in_a_row
+            self._in_a_row[failure.row] += 1
+            num_in_a_row = self._in_a_row[failure.row]
         if failure.ends_the_run(
             ever_served=self.usage.num_served > 0,
             num_in_a_row=num_in_a_row,

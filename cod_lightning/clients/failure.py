@@ -36,8 +36,8 @@ class EndpointFailure(EngineFailure):
 
     @property
     def row(self) -> str:
-        """The name under which failures in a row are counted; time-outs and refused connections count as one kind."""
-        return "no answer" if self.kind in (TIMEOUT, UNREACHABLE) else self.kind
+        """What it counts as: one that is silent now and busy then is as silent as one that is always so."""
+        return "denied" if self.kind in _DENIED else "no answer"
 
     def ends_the_run(self, *, ever_served: bool, num_in_a_row: int, max_refusals: int, max_concurrent: int) -> bool:
         """Whether to give up.

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -9,6 +11,7 @@ from rich.text import Text
 
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.deployment.store import ContextStore
+from cod_lightning.folder_lock import locked
 from cod_lightning.reports.entries import ChangeKind, entry_changes
 from cod_lightning.terminal import Screen
 
@@ -40,8 +43,10 @@ def run(argv: Sequence[str]) -> int:
     chosen = options[options.subcommand]
     store = ContextStore(chosen.state, create=False)
     console = Screen()
+    writes = options.subcommand == "revert"
     try:
-        {"log": _log, "show": _show, "diff": _diff, "revert": _revert}[options.subcommand](store, chosen, console)
+        with locked(Path(chosen.state), "--state", "deploy") if writes else nullcontext():
+            {"log": _log, "show": _show, "diff": _diff, "revert": _revert}[options.subcommand](store, chosen, console)
     finally:
         store.close()
     return 0

@@ -14,12 +14,14 @@ from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
-from cod_lightning.trusted import OWN, STRATEGIES, only_from
+from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 
 _OF_FIT = ("ckpt_path", "weights_only", "overwrite", "accept_changes")
 """Keys of a run's config that are `fit`'s own."""
+_COMPOSED = ("defaults", "hydra")
+"""Keys by which Hydra would compose the config, and put environment variables into it. A run's own is composed already."""
 _ELSEWHERE = {
     "accelerator": "cpu",
     "strategy": "auto",
@@ -45,7 +47,8 @@ class FromRunCLI(TrainCLI):
         parser.add_argument(
             "--trust",
             action="store_true",
-            help="Let the run's config name classes of other packages than this project's own; naming one runs its module.",
+            help="Let the run's config name classes of other packages than this project's own (naming one runs its module), "
+            "addresses of other machines, and what runs programs.",
         )
         parser.add_argument(
             "--weights_only",
@@ -57,6 +60,7 @@ class FromRunCLI(TrainCLI):
     def before_instantiate_classes(self) -> None:
         """The plainest Trainer, since this command does not train."""
         self.asked = yaml.safe_load(self.parser.dump(self.config, skip_none=False))
+        check_harmless(self.asked)
         for key, value in _ELSEWHERE.items():
             setattr(self.config.trainer, key, value)
         super().before_instantiate_classes()
@@ -98,7 +102,7 @@ def with_the_runs_config(argv: Sequence[str]) -> list[str]:
         expected = f"no other choice than those of {folder / 'config.yaml'}, with which the policy was trained"
         raise ConfigError("command line", choices[0], expected, "Leave it out, or name a --config beside it.")
     kept = yaml.safe_load((folder / "config.yaml").read_text())
-    content = {key: value for key, value in kept.items() if key not in _OF_FIT}
+    content = {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
     return ["--config", str(temporary_config(f"{folder.name}.yaml", content)), *argv]
 
 

@@ -2,7 +2,8 @@
 
 A finished episode and the context that it leaves are written in one transaction, so that a kill at any moment loses the
 episode in flight and nothing else. Nothing is ever overwritten: going back is a new version with an old text. Every row has a
-digest, and the number of rows is kept, so that a damaged file is refused and never taken for another life.
+digest, and the number of rows is kept, so that a damaged file is refused and never taken for another life. There is one file: of a
+journal that is written ahead (WAL), SQLite takes a damaged end for none, and a life would lose its last tasks without a word.
 """
 
 import hashlib
@@ -294,7 +295,8 @@ class ContextStore:
         except (ConfigError, DataError):
             raise
         except sqlite3.OperationalError as error:
-            raise DataError(f"{self.path} cannot be used ({error}). Name another --state if it is not busy.") from error
+            remedy = "Make room" if "full" in str(error) else "Wait if it is busy"
+            raise DataError(f"{self.path} cannot be used ({error}). {remedy}, or name another --state.") from error
         except (sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, OverflowError, MemoryError) as error:
             said = " ".join(str(error).split())[:200]
             raise DataError(
@@ -304,7 +306,7 @@ class ContextStore:
 
 def _connected(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, timeout=10)
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cell_size_check=ON"):
+    for setting in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "cell_size_check=ON"):
         db.execute(f"PRAGMA {setting}")
     return db
 

@@ -53,7 +53,12 @@ class Worker:
             raise WorldDied(f"its process ended with exit code {code}") from None
 
     def kill(self) -> None:
-        """End the process, whatever it does; a thread that waits for its answer gets `WorldDied`."""
+        """End the process and what its world has started, whatever they do; who waits for its answer gets `WorldDied`."""
+        with contextlib.suppress(
+            ProcessLookupError, PermissionError
+        ):  # before it leads a group of its own, or after its end
+            if self.process.pid is not None:
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
 
     def close(self) -> None:

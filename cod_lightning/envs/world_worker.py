@@ -11,6 +11,7 @@ import os
 import pickle
 import resource
 import signal
+import sys
 import threading
 import traceback
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import msgspec
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import EnvironmentFailure, described
+from cod_lightning.terminal import CleanStream
 from cod_lightning.types import EpisodeStatus
 
 _MOST_FRAMES, _LONGEST_TRACEBACK = 20, 8000
@@ -87,8 +89,11 @@ def serve(connection: Connection, prototype: bytes) -> None:
     """Answer calls until the other side is gone.
 
     `prototype` is unpickled once, for the modules that it needs: the first call then takes no longer than others. Signals are
-    left to the parent, which finishes its work or kills its workers.
+    left to the parent, which finishes its work or kills its workers, with all that their worlds have started: each leads a group.
+    What a world prints is cleaned, as in the process of the run.
     """
+    os.setsid()
+    sys.stdout, sys.stderr = CleanStream(sys.stdout), CleanStream(sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_die_with_the_parent, daemon=True).start()
@@ -191,4 +196,4 @@ def _die_with_the_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)
+        os.killpg(0, signal.SIGKILL)

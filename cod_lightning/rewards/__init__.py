@@ -1,5 +1,6 @@
 """Parts of an episode's reward: the world's own, the context's own, format, length, a judge."""
 
+from cod_lightning.rewards.answer import BrokenRule as BrokenRule
 from cod_lightning.rewards.answer import FormatReward as FormatReward
 from cod_lightning.rewards.answer import LengthReward as LengthReward
 from cod_lightning.rewards.base import ContextReward as ContextReward

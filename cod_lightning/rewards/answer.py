@@ -1,10 +1,14 @@
 """Rewards of the form of an answer: whether it parsed, and how long it was."""
 
 import math
+import re
+from typing import Literal
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.rewards.base import Reward
-from cod_lightning.types import Episode, EpisodeStatus, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
+
+_FIELD = re.compile(r"\{([a-z_]+)\}")
 
 
 class FormatReward(Reward):
@@ -24,6 +28,40 @@ class FormatReward(Reward):
 
     async def __call__(self, episode: Episode, task: Task) -> float:
         return 0.0 - self.penalties.get(episode.status, 0.0)
+
+
+class BrokenRule(Reward):
+    """Minus a penalty for an episode that breaks a rule: one in whose responses, or rewritten context, a pattern is found.
+
+    Args:
+        pattern: A regular expression. `{NAME}` in it stands for the field NAME of the task's spec, as in `Lever_{forbidden}<`.
+        penalty: What breaking the rule costs; with `weight: 0` it costs nothing.
+        kinds: Episodes that are looked at: of a solve the responses, of an update the context that it leaves.
+        weight: Factor of this part.
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        penalty: float = 1.0,
+        kinds: list[Literal["solve", "update"]] | None = None,
+        weight: float = 1.0,
+    ) -> None:
+        _check_penalty("data.rewards.BrokenRule.penalty", penalty)
+        try:
+            re.compile(_FIELD.sub("x", pattern))
+        except re.error as error:
+            expected = f"a regular expression ({error})"
+            raise ConfigError("data.rewards.BrokenRule.pattern", pattern, expected, "Correct it.") from None
+        self.pattern, self.penalty, self.weight = pattern, penalty, weight
+        self.kinds = frozenset(EpisodeKind(kind) for kind in kinds or ("solve",))
+
+    async def __call__(self, episode: Episode, task: Task) -> float:
+        """Raises `AttributeError` where a task's spec has no such field."""
+        pattern = _FIELD.sub(lambda found: re.escape(str(getattr(task.spec, found[1]))), self.pattern)
+        solved = episode.kind is EpisodeKind.SOLVE
+        texts = [turn.response for turn in episode.turns] if solved else [episode.context_after]
+        return -self.penalty if any(re.search(pattern, text) for text in texts) else 0.0
 
 
 class LengthReward(Reward):

@@ -26,7 +26,9 @@ from cod_lightning.types import Group, Pack
 _LOOK_S, _AWAKE_S = 0.05, 0.5
 _LEAST_GROWTH, _SHARE = 2**27, 0.25
 """Bytes, and share of what the process held after the last collection, by which it grows before the next one."""
-_STATM = Path("/proc/self/statm")
+_MOST_FILES = 0.125
+"""Share of the descriptors that the process may have by which they grow before the next one."""
+_STATM, _FILES = Path("/proc/self/statm"), Path("/proc/self/fd")
 _MOST_THREADS = 64
 """Worlds that wait for something outside at the same time."""
 
@@ -109,15 +111,16 @@ def run_groups(
 
 @contextmanager
 def collected_by_growth() -> Iterator[None]:
-    """Replaces Python's collector, which counts objects, by one that looks at the memory of the process.
+    """Replaces Python's collector, which counts objects, by one that looks at the memory and the open files of the process.
 
-    A rollout makes records by the ten thousand and no cycles worth a pause. A world may leave cycles, though, few and large.
+    A rollout makes records by the ten thousand and no cycles worth a pause. A world may leave cycles, though, few and large, or
+    with files in them.
     """
     if not gc.isenabled():
         yield
         return
     over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(over,), name="collector", daemon=True)
+    watcher = threading.Thread(target=_watch, args=(over, resident(), _num_files()), name="collector", daemon=True)
     gc.disable()
     watcher.start()
     try:
@@ -128,15 +131,26 @@ def collected_by_growth() -> Iterator[None]:
         gc.enable()
 
 
-def _watch(over: threading.Event) -> None:
-    before = resident()
+def _watch(over: threading.Event, before: int, files_before: int) -> None:
+    most_files = _MOST_FILES * resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     while not over.wait(_LOOK_S):
-        if resident() - before > max(_LEAST_GROWTH, _SHARE * before):
+        try:
+            grown = resident() - before > max(_LEAST_GROWTH, _SHARE * before)
+            grown = grown or _num_files() - files_before > most_files
+        except OSError:  # no descriptor is left
+            grown = True
+        if grown:
             gc.collect()
             trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
             if trim is not None:  # glibc keeps memory that is free: else garbage could fill it unseen
                 trim(0)
-            before = resident()
+            with contextlib.suppress(OSError):
+                before, files_before = resident(), _num_files()
+
+
+def _num_files() -> int:
+    """Open descriptors of the process; 0 where the system does not say."""
+    return len(os.listdir(_FILES)) if _FILES.exists() else 0
 
 
 def resident() -> int:

@@ -183,6 +183,16 @@ def test_a_silent_endpoint_is_given_up_and_the_message_says_how_long_it_took():
     assert len(server.requests) <= 6
 
 
+@pytest.mark.parametrize("served_first", [False, True])
+def test_an_endpoint_that_is_silent_and_busy_in_turn_is_given_up_too(served_first):
+    replies = iter([Reply("busy", 503), Reply(after_s=0.4)] * 20)
+    with ChatServer(lambda body: said("up") if served_first and len(server.requests) == 1 else next(replies)) as server:
+        one = client(server.url, timeout_s=0.1, max_refusals=2, max_concurrent=2)
+        assert not served_first or ask(one) == "up"
+        kinds = [type(ask(one)) for _ in range(4)]
+    assert kinds.index(EngineRefused) == (3 if served_first else 1)
+
+
 def test_an_endpoint_that_falls_silent_later_is_given_up_after_as_many_time_outs_as_all_places_have():
     replies = iter([said("up")])
     with ChatServer(lambda content: next(replies, Reply("", after_s=0.3))) as server:

@@ -6,6 +6,7 @@ import pytest
 
 from cod_lightning.cli import main
 from cod_lightning.deployment import ContextStore
+from cod_lightning.folder_lock import locked
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
 
 TEXTS = ("1. red is up\n2. blue is down", "1. red is left\n3. be quick")
@@ -39,3 +40,13 @@ def test_entries_removed_added_and_replaced_are_listed(state: list[str], capsys:
 def test_a_version_has_the_same_entries_as_itself(state: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["context", "diff", *state, "--old", "2", "--new", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "versions 2 and 2 have the same entries"
+
+
+def test_an_agent_that_is_deployed_is_not_reverted_meanwhile(
+    state: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with locked(Path(state[1]), "--state", "deploy"):
+        assert main(["context", "revert", *state, "--version", "1"]) == 2
+        assert main(["context", "show", *state]) == 0
+    assert "expected a folder in which no other deploy runs" in capsys.readouterr().err
+    assert main(["context", "revert", *state, "--version", "1"]) == 0

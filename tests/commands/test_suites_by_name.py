@@ -18,7 +18,7 @@ from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.chat import Chat
 
-SHIPPED = ["cross_domain", "harder", "in_domain", "longer_packs", "non_stationary", "ralph_loop"]
+SHIPPED = ["cross_domain", "harder", "in_domain", "longer_packs", "non_stationary", "ralph_loop", "safety"]
 
 
 def built(suites: list) -> list[Suite]:
@@ -83,7 +83,7 @@ def test_the_command_line_chooses_suites_by_name(argv: list[str]) -> None:
     found = chosen(["test", *argv, "--model.lr", "1"])
     assert found[0] == "test"
     assert found[-2:] == ["--model.lr", "1"]
-    assert [suite["name"] for suite in config_after(found)["data"]["suites"]] == ["in_domain", "ralph_loop"]
+    assert [suite["name"] for suite in config_after(found)["data"]["suites"]] == ["in_domain", "ralph_loop", "safety"]
 
 
 def test_a_single_name_needs_no_brackets() -> None:

@@ -232,3 +232,14 @@ def test_a_commit_that_fails_leaves_the_store_as_it_was_and_usable(tmp_path):
     assert store.num_solved() == 1
     store.add("t1", _solve(1), 0.0, None)
     assert store.num_solved() == 2
+
+
+def test_a_clock_that_goes_back_changes_no_order(tmp_path, monkeypatch):
+    clock = iter(range(10**6, 0, -1000))
+    monkeypatch.setattr("time.time", lambda: float(next(clock)))
+    _lived(tmp_path, 5).close()
+    again = ContextStore(tmp_path, create=False)
+    assert [one.version for one in again.versions()] == list(range(6))
+    assert [one.created for one in again.versions()] == sorted((one.created for one in again.versions()), reverse=True)
+    assert (again.current().text, again.num_solved()) == ("note 4", 5)
+    assert [one.episode.position for one in again.episodes()] == [n // 2 for n in range(10)]

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -31,7 +32,8 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Split
-from tests.faulty_worlds import STEP_S, FaultyLevers, GreedyLevers, RudeLevers, SlowLevers
+from tests.faulty_worlds import STEP_S, ChildLevers, FaultyLevers, GreedyLevers, RudeLevers, SlowLevers
+from tests.hostile_texts import RAW
 from tests.stubs import FunctionEngine
 
 MECHANISM = HintContext(protocol="compact")
@@ -126,6 +128,30 @@ def test_computing_time_is_counted_for_each_call_and_not_for_the_life_of_a_worke
     world.reset(options={"task": first_task(world)})
     for _ in range(5):
         assert copy.deepcopy(world).step("busy")[2]
+
+
+def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cleaned(tmp_path, capfd):
+    world = ProcessWorld(ChildLevers(str(tmp_path / "child")), num_workers=1, step_s=0.3)
+    world.reset(options={"task": first_task(world)})
+    child = int((tmp_path / "child").read_text())
+    os.kill(child, 0)
+    with pytest.raises(WorldHung):
+        world.step("no such answer")
+    until = time.perf_counter() + 10
+    while running(child) and time.perf_counter() < until:
+        time.sleep(0.01)
+    assert not running(child)
+    printed = "".join(capfd.readouterr())
+    assert printed.count("printed") == 2
+    assert not RAW.search(printed)
+
+
+def running(process):
+    """Whether it does anything; one that nobody has waited for counts as ended."""
+    try:
+        return " Z " not in Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
 
 
 def test_a_deadline_of_the_episode_kills_the_worker_that_is_still_at_it():

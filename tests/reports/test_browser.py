@@ -107,6 +107,24 @@ def test_an_update_shows_the_entry_that_it_added(opened: Opened, tmp_path: Path)
     assert page.locator("#episode .context del").count() == 0
 
 
+def test_an_entry_says_where_it_comes_from_and_which_tasks_began_with_it(opened: Opened, tmp_path: Path) -> None:
+    made = group("a", [[True, False, True, True]])
+    texts = ["", "", "up", "up", "up\ndown", "up\ndown", "down"]
+    episodes = tuple(
+        structs.replace(one, context_before=before, context_after=after)
+        for one, before, after in zip(made.lifecycles[0].episodes, texts, [*texts[1:], texts[-1]], strict=True)
+    )
+    lives = (structs.replace(made.lifecycles[0], episodes=episodes),)
+    page = opened(write_run(tmp_path / "run", [structs.replace(made, lifecycles=lives)]))
+    assert page.locator("#episode .origins").count() == 0
+    page.locator(".episode").nth(4).click()
+    said = [" ".join(one.split()) for one in page.locator("#episode .origins li").all_inner_texts()]
+    assert said == ["up from update 0; tasks 1, 2", "down from update 1; tasks 2, 3"]
+    page.locator("#episode .origins button").nth(1).click()
+    assert "update 1" in page.locator("#tab-chosen").inner_text()
+    assert page.locator("#episode .entries li.added").inner_text().split() == ["+", "down"]
+
+
 def test_a_changed_fact_stands_beside_what_it_was(opened: Opened, tmp_path: Path) -> None:
     solve, update, later = GROUPS[0].lifecycles[0].episodes
     episodes = (

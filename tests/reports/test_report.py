@@ -1,6 +1,7 @@
 """The data of a report: what is there is in it, and what is not is said."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,18 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, make):
     with pytest.raises(ConfigError, match="expected the folder of a run") as caught:
         read_runs([tmp_path / "odd"])
     assert caught.value.key == "report RUN_DIR"
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "evaluation.json", "metrics.csv", "lifecycles/train.jsonl"])
+@pytest.mark.parametrize(
+    "make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path)]
+)
+def test_what_is_no_file_is_refused_and_not_read_for_ever(tmp_path, name, make):
+    folder = write_run(tmp_path, [group("a", [[True, False]])])
+    (folder / name).unlink(missing_ok=True)
+    make(folder / name)
+    with pytest.raises(ConfigError, match="expected a file, or nothing at all"):
+        read_runs([folder])
 
 
 def test_runs_side_by_side_share_panels_and_show_what_differs(tmp_path):

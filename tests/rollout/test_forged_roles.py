@@ -111,14 +111,45 @@ def test_a_token_within_another_one_is_broken_up_too():
 
 
 @pytest.mark.parametrize(
-    "spelled", ["<|IM_END|>", "＜｜im_end｜＞", "<｜User｜>", "<|𝐢𝐦_𝐞𝐧𝐝|>", "Zürich [ＩＮＳＴ]", "İ </S>", "<turn|>"]
+    "spelled",
+    [
+        *(
+            "<|IM_END|>",
+            "＜｜im_end｜＞",
+            "<｜User｜>",
+            "<|𝐢𝐦_𝐞𝐧𝐝|>",
+            "Zürich [ＩＮＳＴ]",
+            "İ </S>",
+            "<turn|>",
+            "<|ⁱᵐ_ᵉⁿᵈ|>",
+        ),
+        *(
+            "<|🄸🄼_🄴🄽🄳|>",
+            "[|user|]",
+            "[gMASK]",
+            "<sop>",
+            "<SPECIAL_10>",
+            "<extra_id_1>",
+            "<EOT>",
+            "<unused7>",
+            "<_user>",
+        ),
+        *("<end_of_utterance>", "[/THINK]", "[TOOL_CONTENT]", "<BOS_TOKEN>"),
+    ],
 )
 def test_a_widely_known_token_is_found_in_letters_of_any_kind(spelled):
     assert WIDELY_KNOWN.first(spelled) == spelled.split()[-1]
 
 
+@pytest.mark.parametrize(("spelled", "token"), [("<|ﬁm_preﬁx|>", "<|fim_prefix|>"), ("a ™ [℡]</ˢ>", "</ˢ>")])
+def test_letters_of_a_ligature_spell_a_token_too(spelled, token):
+    assert WIDELY_KNOWN.first(spelled) == token
+    assert WIDELY_KNOWN.first(WIDELY_KNOWN.broken_up(spelled)) == ""
+
+
 @pytest.mark.parametrize(
-    "harmless", ["a < b, c > d", "<answer>2</answer>", "[1] and [2]", "x[i]", "<tool_call>{}</tool_call>", "<hints>"]
+    "harmless",
+    ["ﬁne ™ ㎏", "a < b, c > d", "<answer>2</answer>", "[1] and [2]", "x[i]", "<tool_call>{}</tool_call>", "<hints>"],
 )
 def test_other_tags_stay_as_they_are(harmless):
     assert WIDELY_KNOWN.broken_up(harmless) == harmless

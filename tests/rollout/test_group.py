@@ -4,7 +4,10 @@ import asyncio
 import gc
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +72,29 @@ def test_a_world_that_leaves_cycles_holds_a_fraction_of_them():
     assert Loop.most < made / 2
     assert Loop.most * SIZE < 4 * max(2**27, before / 4)
     assert gc.isenabled()
+
+
+LEAKING = """
+import os, resource, time
+from cod_lightning.rollout.group import collected_by_growth
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+class Loop:
+    def __init__(self): self.itself, self.file = self, open("/dev/null")
+with collected_by_growth():
+    for burst in range(4):
+        try:
+            for _ in range(150 if burst % 2 else 300): Loop()
+        except OSError: pass
+        time.sleep(0.2)
+    print(len(os.listdir("/proc/self/fd")))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system does not say which files are open")
+def test_files_that_an_environment_leaves_in_cycles_are_closed_even_after_none_is_left():
+    done = subprocess.run([sys.executable, "-c", LEAKING], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 60, "of 900"
+    assert not done.stderr
 
 
 def test_a_rollout_that_does_not_grow_is_never_looked_through():

@@ -96,16 +96,17 @@ def damage(path: Path, rng: random.Random) -> None:
 
 
 def damaged_stores(num: int) -> dict[str, int]:
-    """A store's file is damaged; it is then refused in one line, or says exactly what it said."""
+    """One of the files of a killed agent's store is damaged; it is then refused in one line, or says exactly what it said."""
     counts: dict[str, int] = dict.fromkeys(("damages", "refused", "unchanged", "tracebacks", "changed"), 0)
     with tempfile.TemporaryDirectory() as root:
-        store = lived(Path(root) / "whole")
-        expected = content(store)
-        store.close()
+        living = lived(Path(root) / "living")
+        expected = content(living)
+        shutil.copytree(Path(root) / "living", Path(root) / "whole")
+        living.close()
         for number in range(num):
-            folder = Path(root) / str(number)
+            folder, rng = Path(root) / str(number), random.Random(f"stores/{number}")
             shutil.copytree(Path(root) / "whole", folder)
-            damage(folder / "agent.sqlite", random.Random(f"stores/{number}"))
+            damage(rng.choice(sorted(folder.iterdir())), rng)
             counts["damages"] += 1
             try:
                 store = ContextStore(folder, create=number % 2 == 0)

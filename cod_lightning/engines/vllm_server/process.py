@@ -23,6 +23,7 @@ from cod_lightning.errors import ConfigError, EngineFailure
 from cod_lightning.ranks import num_ranks
 
 _LINES_SHOWN = 3
+_SOCKETS, _LISTENING = Path("/proc/net/tcp"), "0A"
 _ERROR = re.compile(r"\w(Error|Exception): |error: ")
 
 
@@ -93,9 +94,9 @@ class ServerProcess:
         atexit.register(self.stop)
 
     def wait(self, healthy: Callable[[], bool]) -> None:
-        """Until it answers. Raises `EngineFailure` where it ended instead, or took too long."""
+        """Until it answers. Raises `EngineFailure` where it ended instead, took too long, or another user has its port."""
         until = time.monotonic() + self.how.start_timeout_s
-        while not healthy():
+        while not (self._listens() and healthy()):
             if not self.alive:
                 raise self.died()
             if time.monotonic() > until:
@@ -104,6 +105,16 @@ class ServerProcess:
                     f"(data.engine.local.start_timeout_s); its log {self.log} ends: {self.last_words()}"
                 )
             time.sleep(0.5)
+
+    def _listens(self) -> bool:
+        """Whether this user listens at its port; another one who took it would get the key. True where the system does not say."""
+        if not _SOCKETS.exists():
+            return True
+        rows = [line.split() for line in _SOCKETS.read_text().splitlines()[1:]]
+        users = {int(row[7]) for row in rows if row[1].endswith(f":{self.port:04X}") and row[3] == _LISTENING}
+        if users - {os.getuid()}:
+            raise EngineFailure(f"another user of this machine listens at {self.url}, the port of a server that starts")
+        return bool(users)
 
     @property
     def alive(self) -> bool:

@@ -8,6 +8,8 @@ function outcomeOf(episode) {
   return episode.u ? (episode.ok ? "noted" : "garbled") : episode.ok ? "solved" : "unsolved";
 }
 
+const MOST_ENTRIES = 200;
+
 // The parts of a reward, where there are several, as a list in brackets.
 function partsOf(episode) {
   const parts = Object.entries(episode.rp || {}).map(([name, value]) => `${name} ${shown(value, 2, true)}`);
@@ -118,7 +120,20 @@ class Details {
       : task ? [h("p", { class: "faint" }, "The task's full specification; the policy does not see all of it."), h("pre", { class: "context" }, task.spec)] : null;
     return h("div", { class: "columns" },
       world ? put(block(lake ? "The lake" : "The task", h("div", { class: lake ? "lake-body" : "" }, world)), { class: lake ? "block drawn" : "block" }, []) : null,
-      block("Context it was solved with", h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)"))));
+      block("Context it was solved with", h("p", { class: "context" }, this.text(one.b) || h("em", {}, "(empty)")), this.histories()));
+  }
+
+  // Where each entry of the context comes from, and which tasks it touched.
+  histories() {
+    const found = entryHistories(this.life.e, this.episode, (number) => this.text(number));
+    const from = (origin) => {
+      const left = this.life.e[origin];
+      return left ? h("button", { type: "button", onclick: () => { this.choose(origin); this.focus(); } }, `${left.u ? "update" : "solve"} ${left.n}`) : "the start";
+    };
+    const item = ({ entry, origin, tasks }) => h("li", {}, h("span", {}, entry), h("span", { class: "faint" }, "from ", from(origin),
+      `; ${tasks.length > 1 ? "tasks" : "task"} ${tasks.join(", ")}`));
+    return found.length ? [h("h4", {}, "Where its entries come from, and the tasks that began with them"), h("ul", { class: "entries origins" }, found.slice(0, MOST_ENTRIES).map(item)),
+      found.length > MOST_ENTRIES ? h("p", { class: "faint" }, `and ${found.length - MOST_ENTRIES} more`) : null] : null;
   }
 
   update(one) {

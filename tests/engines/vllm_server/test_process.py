@@ -1,6 +1,7 @@
 """What is started here ends with the process that started it, and says why it did not start."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import time
@@ -67,6 +68,26 @@ def test_a_server_that_starts_for_ever_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(type(server), "alive", True)
     with pytest.raises(EngineFailure, match=r"0\.05 s after its start \(data\.engine\.local\.start_timeout_s\)"):
         server.wait(lambda: False)
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="looks at /proc")
+def test_the_key_is_sent_to_nobody_before_this_user_listens_at_the_port(tmp_path, monkeypatch):
+    server = process(tmp_path, start_timeout_s=1)
+    monkeypatch.setattr(type(server), "alive", True)
+    asked = []
+    with pytest.raises(EngineFailure, match="does not answer 1 s after its start"):
+        server.wait(lambda: asked.append(1) or True)
+    assert not asked
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", server.port))
+        listener.listen()
+        server.wait(lambda: asked.append(1) or True)
+        assert asked == [1]
+        monkeypatch.setattr("os.getuid", lambda: 12345)
+        with pytest.raises(EngineFailure, match="another user of this machine listens"):
+            server.wait(lambda: asked.append(1) or True)
+    assert asked == [1]
 
 
 def test_each_server_gets_its_gpus_and_the_key_and_no_other_s(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from cod_lightning.envs.code_labels import NAMES
-from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.levers import ForbiddenLever, Levers
 from cod_lightning.envs.levers.wording import NOUNS
 from tests.envs.case import Case
 
@@ -19,4 +19,6 @@ CASES = {
     "levers-natural": Case(Levers, ANSWERS),
     "levers-labels": Case(lambda: Levers(labels="random"), NAMED),
     "levers-compact": Case(lambda: Levers(protocol="compact"), ANSWERS, "compact"),
+    "levers-forbidden": Case(ForbiddenLever, ANSWERS),
+    "levers-forbidden-first": Case(lambda: ForbiddenLever("first", protocol="compact"), ANSWERS, "compact"),
 }

@@ -1,0 +1,128 @@
+"""Another mechanism, whose changes a list of rules may refuse: what a context may not say, and what it may not lose."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from cod_lightning.contexts.base import (
+    ContextMechanism,
+    ContextUpdate,
+    History,
+    Intervention,
+    Prepared,
+    Spoken,
+    TokenView,
+    UpdateDialogue,
+)
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Episode, Message
+
+
+class CheckedContext(ContextMechanism):
+    """Keeps the state of before where a change, as text, breaks a rule; states are those of the mechanism inside.
+
+    Args:
+        inside: The mechanism that keeps, shows and rewrites the context.
+        forbidden: Regular expressions; a rewrite, and what a task leaves by itself, may say nothing that one finds and that was not
+            there before.
+        kept: Regular expressions; what one finds in the context of before, or in the record of the task, has to be in a rewritten
+            one. Name what the environment alone can say: a text that others plant there is kept as well.
+        penalty: Reward of a refused rewrite is minus this.
+    """
+
+    def __init__(
+        self,
+        inside: ContextMechanism,
+        forbidden: list[str] | None = None,
+        kept: list[str] | None = None,
+        penalty: float = 0.1,
+    ) -> None:
+        if not 0 <= penalty < float("inf"):
+            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
+        self.inside, self.penalty, self.updates = inside, penalty, inside.updates
+        self.forbidden, self.kept = _compiled("forbidden", forbidden), _compiled("kept", kept)
+        self.State = inside.State  # pyright: ignore[reportAttributeAccessIssue]
+
+    def empty(self) -> Any:
+        return self.inside.empty()
+
+    def text(self, state: Any) -> str:
+        return self.inside.text(state)
+
+    def adopt(self, note: str) -> Any:
+        return self.inside.adopt(note)
+
+    def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
+        return self.inside.prepare(state, rules, observation)
+
+    def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
+        """That of the mechanism inside; its result is refused where it breaks a rule."""
+        found = yield from self.inside.update(state, rules, episode, tokens)
+        reason = self._broken(episode, self.text(state), self.text(found.state))
+        if not reason:
+            return found
+        return ContextUpdate(state=state, reward=min(found.reward, -self.penalty), parsed=False, reason=reason)
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return self.inside.asks(messages)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return self.inside.write(note, messages)
+
+    def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
+        """That of the mechanism inside; the state stays where it would say what is forbidden."""
+        found = self.inside.on_turn(state, response, tokens)
+        refused = found and self._said(self.text(state), self.text(found.state))
+        return replace(found, state=state) if found and refused else found
+
+    def before_turn(self, state: Any, rules: str, messages: Sequence[Message], tokens: TokenView) -> History | None:
+        return self.inside.before_turn(state, rules, messages, tokens)
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        return self.inside.respond(act, note, messages)
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        self.inside.check(window, max_new_tokens)
+
+    def feedback(self, state: Any, episode: Episode) -> Any:
+        """That of the mechanism inside, unless it would say what is forbidden."""
+        after = self.inside.feedback(state, episode)
+        return state if self._said(self.text(state), self.text(after)) else after
+
+    def words(self) -> tuple[str, ...]:
+        return self.inside.words()
+
+    def dump(self, state: Any) -> str:
+        return self.inside.dump(state)
+
+    def load(self, text: str) -> Any:
+        return self.inside.load(text)
+
+    def _broken(self, episode: Episode, before: str, after: str) -> str:
+        """The rule that the new context breaks; empty for none."""
+        if said := self._said(before, after):
+            return f"the context says '{said}', which data.context.forbidden refuses"
+        record = "\n".join([before, *(turn.observation for turn in episode.turns), episode.feedback])
+        for rule in self.kept:
+            lost = [found for found in (one[0] for one in rule.finditer(record)) if found not in after]
+            if lost:
+                return f"the context loses '{lost[0]}', which data.context.kept keeps"
+        return ""
+
+    def _said(self, before: str, after: str) -> str:
+        """The first thing in the new context that is forbidden, and was not there before; empty for none."""
+        for rule in self.forbidden:
+            there = {found[0] for found in rule.finditer(before)}
+            if new := next((found[0] for found in rule.finditer(after) if found[0] not in there), ""):
+                return new
+        return ""
+
+
+def _compiled(name: str, patterns: list[str] | None) -> list[re.Pattern[str]]:
+    try:
+        return [re.compile(pattern) for pattern in patterns or []]
+    except re.error as error:
+        expected = f"regular expressions ({error})"
+        raise ConfigError(f"data.context.{name}", patterns, expected, "Correct them.") from None
