@@ -34,19 +34,25 @@ class MetricsFile(CSVLogger):
 
 
 class _Writer(ExperimentWriter):
-    """Replaces the file, with its rows of before, where Lightning's removes it or writes over it."""
+    """Replaces the file, with its rows of before, where Lightning's removes it or writes over it.
+
+    The file of before stays until there is a first row, so that a run which is refused at its start loses nothing.
+    """
 
     def __init__(self, log_dir: str, kept: Sequence[Sequence[str]]) -> None:
         super().__init__(log_dir)
-        if kept:
-            _replace(Path(self.metrics_file_path), kept)
-            self.metrics_keys = list(kept[0])
-        else:
-            Path(self.metrics_file_path).unlink(missing_ok=True)
+        self._kept: Sequence[Sequence[str]] | None = kept
+        self.metrics_keys = list(kept[0]) if kept else []
 
     def save(self) -> None:
         """Rows are on disk before the checkpoint that counts on them."""
         written = bool(self.metrics)
+        if written and self._kept is not None:
+            if self._kept:
+                _replace(Path(self.metrics_file_path), self._kept)
+            else:
+                Path(self.metrics_file_path).unlink(missing_ok=True)
+            self._kept = None
         super().save()
         if written:
             sync(Path(self.metrics_file_path))

@@ -330,7 +330,9 @@ def test_a_part_that_cannot_work_ends_in_one_line_that_names_key_value_and_remed
     more, arguments, expected = BAD[name]
     write(tmp_path, judge.url, more)
     TinyPolicy().tokenizer(["another", "vocabulary"]).save_pretrained(tmp_path / "other")
+    metrics = (folder / "whole" / "metrics.csv").read_bytes()
     message = refused(tmp_path, *(argument.replace("WHOLE", str(folder / "whole")) for argument in arguments))
+    assert (folder / "whole" / "metrics.csv").read_bytes() == metrics, "a run that is refused loses no row"
     assert "\n" not in message
     assert all(part in message for part in expected), message
 

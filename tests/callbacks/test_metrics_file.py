@@ -54,3 +54,12 @@ def test_a_new_run_begins_the_file_anew(begun):
     logger.log_metrics({"other": 1.0}, 0)
     logger.save()
     assert rows(begun) == [{"other": "1.0", "step": "0"}]
+
+
+@pytest.mark.parametrize("resumed_at", [None, 1])
+def test_a_run_that_ends_before_its_first_row_leaves_the_file_as_it_was(begun, resumed_at):
+    before = (begun / "metrics.csv").read_bytes()
+    logger = MetricsFile(begun, resumed_at)
+    logger.log_hyperparams({"seed": 1})
+    logger.save()
+    assert (begun / "metrics.csv").read_bytes() == before
