@@ -27,15 +27,16 @@ def main(wheel: str) -> None:
         (own / "dependencies.pth").write_text(f"{dependencies}\n")
         environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
         watching = ["play", "--env", "levers", "--policy", "scripted"]
-        for arguments in (
-            ["--help"],
-            ["fit", "--config", "quickstart", "--print_config"],
-            ["--version"],
-            ["worlds"],
-            watching,
+        module, script = [home / "bin" / "python", "-m", "cod_lightning"], [home / "bin" / "cod-lightning"]
+        for program, arguments in (
+            (module, ["--help"]),
+            (module, ["fit", "--config", "quickstart", "--print_config"]),
+            (script, ["--version"]),
+            (script, ["worlds"]),
+            (script, watching),
         ):
             done = subprocess.run(
-                [home / "bin" / "python", "-m", "cod_lightning", *arguments],
+                [*program, *arguments],
                 cwd=empty,
                 env=environment,
                 capture_output=True,
@@ -43,7 +44,7 @@ def main(wheel: str) -> None:
             )
             assert done.returncode == 0, f"{arguments}: {done.stderr}"
             assert done.stdout.strip(), f"{arguments} printed nothing"
-            print(f"wheel runs {' '.join(arguments)}: {len(done.stdout.splitlines())} lines")
+            print(f"wheel runs {program[0].name} {' '.join(arguments)}: {len(done.stdout.splitlines())} lines")
         where = [home / "bin" / "python", "-c", "import modules, cod_lightning; print(modules.__file__)"]
         found = subprocess.run(where, cwd=empty, env=environment, capture_output=True, text=True, check=True).stdout
         assert str(home) in found, f"the checkout was imported, not the wheel: {found}"

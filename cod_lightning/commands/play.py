@@ -14,7 +14,7 @@ from rich.text import Text
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, some_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
@@ -45,7 +45,10 @@ def run(argv: Sequence[str]) -> int:
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
     mechanism = options.context or default_mechanism(compact=bool(options.env.words()))
     if options.policy == "you":
-        policy: TextPolicy = Person(console, console.input)
+        person = Person(console, console.input, options.env.words())
+        if person.forms:
+            console.print(Text(f"Answers are {some_of(person.forms, person.forms[0])}; the last part will do."))
+        policy: TextPolicy = person
     else:
         policy = Watched(console, options.env.reference(Reference(options.policy), pack))
     Game(options.env, pack, policy, mechanism, console, seed=index).play()
@@ -55,12 +58,13 @@ def run(argv: Sequence[str]) -> int:
 class Person(TextPolicy):
     """Types. Raises EOFError where the input ends."""
 
-    def __init__(self, console: Console, read: Callable[[str], str]) -> None:
+    def __init__(self, console: Console, read: Callable[[str], str], words: Sequence[str] = ()) -> None:
         self.console, self.read = console, read
+        self.forms = [word[8:-9] for word in words if re.fullmatch(r"<answer>.*</answer>", word)]
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
         """One line; put into answer tags if the world asks for them and the person did not type them."""
-        typed = _in_form(self.read("your answer> "), messages[0].content)
+        typed = _one_of(self.forms, _in_form(self.read("your answer> "), messages[0].content))
         wants_tags = "<answer>" in messages[0].content or not messages[0].content.strip().count(" ")
         return f"<answer>{typed.strip()}</answer>" if wants_tags and "<answer>" not in typed else typed
 
@@ -81,6 +85,13 @@ def _in_form(typed: str, rules: str) -> str:
     if not words or free != 1 or not fixed or "<" in typed or fixed & set(words):
         return typed
     return " ".join(word if word in fixed else words[-1] for word in form.split())
+
+
+def _one_of(forms: Sequence[str], typed: str) -> str:
+    """The only answer of a closed vocabulary that ends with what was typed: `2` or `pull 2` where one is `Lever_2`."""
+    last = (typed.lower().split() or [""])[-1]
+    meant = [form for form in forms if last in (form.lower(), re.split("[_=]", form.lower())[-1])]
+    return meant[0] if len(meant) == 1 else typed
 
 
 class Watched(TextPolicy):

@@ -7,17 +7,17 @@ from cod_lightning.evaluation.condition_kinds import REFERENCES, ConditionKind
 from cod_lightning.evaluation.schema import Interval, PositionRecord, SuiteRecord
 
 _NAMES = {
-    ConditionKind.BLANKED_CONTEXT: ("context blanked", "context hidden"),
-    ConditionKind.NO_CONTEXT: ("no context", "no context at all"),
-    ConditionKind.SHUFFLED_CONTEXT: ("another pack's context", "context of another pack"),
-    ConditionKind.ORACLE_CONTEXT: ("the oracle's context", "context of the oracle"),
-    ConditionKind.NO_WORLD_MEMORY: ("no world memory", "no memory in the world"),
-    ConditionKind.RANDOM: ("random reference", "random play"),
-    ConditionKind.MEMORYLESS: ("memoryless reference", "scripted, context hidden"),
-    ConditionKind.SCRIPTED: ("scripted reference", "scripted reference"),
-    ConditionKind.ORACLE: ("oracle reference", "oracle"),
+    ConditionKind.BLANKED_CONTEXT: "blanked context",
+    ConditionKind.NO_CONTEXT: "no context",
+    ConditionKind.SHUFFLED_CONTEXT: "another pack's context",
+    ConditionKind.ORACLE_CONTEXT: "the oracle's context",
+    ConditionKind.NO_WORLD_MEMORY: "no world memory",
+    ConditionKind.RANDOM: "random",
+    ConditionKind.MEMORYLESS: "memoryless",
+    ConditionKind.SCRIPTED: "scripted",
+    ConditionKind.ORACLE: "oracle",
 }
-"""Label of a narrow table, and title beside a curve."""
+"""What tables, curves and pages call a condition."""
 _FOLDED = (ConditionKind.RANDOM, ConditionKind.MEMORYLESS)
 _WARM_START = re.compile(r"warm_start(?:_t([0-9.]+))?")
 
@@ -31,9 +31,6 @@ class Row:
     kind: str
     """trained, context, warm_start, reference or other."""
     label: str
-    """For a narrow table."""
-    title: str
-    """For a report."""
     positions: list[PositionRecord]
     main: bool = True
     """False for rows that a reader needs second."""
@@ -70,20 +67,19 @@ def rows(record: SuiteRecord) -> list[Row]:
 def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
     if key == ConditionKind.TRAINED:
         heat = f"T={record['temperature']:g}"
-        return Row(key=key, kind=key, label=f"trained {heat}", title=f"trained, {heat}", positions=positions)
+        return Row(key=key, kind=key, label=f"trained {heat}", positions=positions)
     if _WARM_START.fullmatch(key):
         difference = (record.get("paired") or {}).get("trained_minus_best_warm_start")
         warm = _warmth(key, record)
         best = difference is not None and warm == difference["best_temperature"]
         heat, main = f"T={warm:g}{' *' if best else ''}", best or warm == record["temperature"]
-        label, title = f"warm start {heat}", f"warm start, {heat}"
-        return Row(key=key, kind="warm_start", label=label, title=title, positions=positions, main=main, best=best)
+        label = f"warm start {heat}"
+        return Row(key=key, kind="warm_start", label=label, positions=positions, main=main, best=best)
     if key not in list(_NAMES):
-        name = key.replace("_", " ")
-        return Row(key=key, kind="other", label=name, title=name, positions=positions)
+        return Row(key=key, kind="other", label=key.replace("_", " "), positions=positions)
     kind = ConditionKind(key)
-    part, (label, title) = "reference" if kind in REFERENCES else "context", _NAMES[kind]
-    return Row(key=key, kind=part, label=label, title=title, positions=positions, main=kind not in _FOLDED)
+    part = "reference" if kind in REFERENCES else "context"
+    return Row(key=key, kind=part, label=_NAMES[kind], positions=positions, main=kind not in _FOLDED)
 
 
 def _warmth(key: str, record: SuiteRecord) -> float:

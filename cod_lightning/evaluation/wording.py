@@ -12,7 +12,7 @@ def sentences(record: SuiteRecord) -> list[str]:
     found = [_gain(record)]
     if paired["blanked_max_deviation"] is not None:
         found.append(
-            f"With the context hidden from it, success is never further than {paired['blanked_max_deviation']:.3f} "
+            f"With a blanked context success is never further than {paired['blanked_max_deviation']:.3f} "
             "from the trained policy's at position 0."
         )
     if (figures := record.get("figures")) is not None:

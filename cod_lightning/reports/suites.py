@@ -49,7 +49,7 @@ def _suite(record: Any) -> dict[str, Any]:
         else {
             "offsets": [int(offset) for offset in recovery["offsets"]],
             "rows": [
-                {"kind": found[key].kind, "label": found[key].title, **_points(figures)}
+                {"kind": found[key].kind, "label": found[key].label, **_points(figures)}
                 for key, figures in recovery["rows"].items()
             ],
             "differences": _points([recovery["drop"], recovery["regained"]]),
@@ -60,7 +60,7 @@ def _suite(record: Any) -> dict[str, Any]:
 def _row(row: Row) -> dict[str, Any]:
     return {
         "kind": row.kind,
-        "label": row.title,
+        "label": row.label,
         "success": [position["success"] for position in row.positions],
         "success_ci95": [position["success_ci95"] for position in row.positions],
         "n": [int(position["n"]) for position in row.positions],

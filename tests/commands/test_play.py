@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from cod_lightning.cli import main
-from cod_lightning.commands.play import Game, Person, Watched, _in_form
+from cod_lightning.commands.play import Game, Person, Watched, _in_form, _one_of
 from cod_lightning.contexts import HintContext, NotebookContext
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.levers import Levers
@@ -105,6 +105,22 @@ def test_a_bare_answer_is_put_into_the_form_that_the_rules_ask_for(typed, meant)
 )
 def test_a_form_without_one_free_place_leaves_answers_as_they_are(rules):
     assert _in_form("2", rules) == "2"
+
+
+@pytest.mark.parametrize("typed", ["2", "pull 2", "Lever_2", "lever_2", "<answer>Lever_2</answer>"])
+def test_a_bare_answer_in_a_closed_vocabulary_is_the_word_that_ends_so(typed):
+    env = Levers(protocol="compact")
+    pack = env.sample_pack(split=Split.TEST, index=3, num_tasks=1)
+    console = Console(file=io.StringIO(), width=100)
+    (episode,) = Game(env, pack, Person(console, lambda _: typed, env.words()), MECHANISM, console).play()
+    assert episode.status is not EpisodeStatus.MALFORMED
+    assert "2=" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_what_no_word_or_several_end_with_is_left_as_it_is():
+    assert _one_of(["Key_red", "Key_gold"], "7") == "7"
+    assert _one_of(["a_1", "b_1"], "1") == "1"
+    assert _one_of([], "") == ""
 
 
 def test_a_person_answers_with_a_number_and_keeps_a_notebook():

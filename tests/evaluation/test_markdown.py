@@ -17,7 +17,7 @@ def test_main_rows_stand_in_the_open_and_the_rest_is_folded() -> None:
     assert "| trained T=1 | 0." in head
     assert "| warm start T=0.5 *" in head
     assert "memoryless" not in head
-    assert "| memoryless reference | 0." in folded
+    assert "| memoryless | 0." in folded
     assert "| warm start T=0.3 | 0." in folded
     assert text.count("<details>") == text.count("</details>") == 1
 

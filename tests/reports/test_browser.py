@@ -247,7 +247,7 @@ def test_charts_read_their_values_to_the_arrow_keys(opened: Opened, tmp_path: Pa
     page.locator(".suite .chart > svg").first.focus()
     page.keyboard.press("ArrowLeft")
     assert "position 1" in page.locator(".suite .readout").first.inner_text()
-    assert "trained, T=1 0.800 [0.70, 0.90]" in page.locator(".suite .readout").first.inner_text()
+    assert "trained T=1 0.800 [0.70, 0.90]" in page.locator(".suite .readout").first.inner_text()
 
 
 def test_runs_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:

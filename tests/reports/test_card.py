@@ -70,9 +70,9 @@ def test_every_suite_is_there_with_its_controls_and_intervals(tmp_path: Path) ->
     card = render(facts(evaluation=evaluation(tmp_path), evaluated=NOON + timedelta(minutes=5)))
     assert "### held\\_out" in card
     assert "### second" in card
-    assert card.count("| trained, T=1 | 0.50 [0.48, 0.52] | 0.80 [0.78, 0.82] | 0.65 | +0.30 |") == 2
-    assert "| context hidden | 0.50 [0.48, 0.52] | - | - | - |" in card
-    assert "| warm start, T=0.3 | 0.40 [0.38, 0.42] | 0.60 [0.58, 0.62] | 0.50 | +0.20 |" in card
+    assert card.count("| trained T=1 | 0.50 [0.48, 0.52] | 0.80 [0.78, 0.82] | 0.65 | +0.30 |") == 2
+    assert "| blanked context | 0.50 [0.48, 0.52] | - | - | - |" in card
+    assert "| warm start T=0.3 | 0.40 [0.38, 0.42] | 0.60 [0.58, 0.62] | 0.50 | +0.20 |" in card
     assert "rises from position 0 to 1" in card
     assert "not evaluated" not in card
     assert "older than the checkpoint" not in card

@@ -26,7 +26,7 @@ def test_a_finished_run_has_everything_and_no_notes(tmp_path):
     assert run["name"] == "one"
     assert run["notes"] == []
     assert [row["label"] for row in run["suites"]["held_out"]["rows"]] == [
-        "trained, T=1", "context hidden", "warm start, T=0.3 *", "warm start, T=1",
+        "trained T=1", "blanked context", "warm start T=0.3 *", "warm start T=1",
     ]  # fmt: skip
     assert run["suites"]["held_out"]["sentences"][0].startswith("Success of the trained policy rises")
     assert overview["files"][0] | {"advantages": "", "gaps": ""} == {
@@ -108,7 +108,7 @@ def test_regret_and_recovery_are_there_with_their_intervals(tmp_path):
     recovery = suite["recovery"]
     assert recovery["offsets"] == [-1, 0, 1]
     assert {row["label"]: row["y"] for row in recovery["rows"]} == {
-        "context hidden": [0.4, 0.4, 0.4], "trained, T=1": [0.8, 0.3, 0.55],
+        "blanked context": [0.4, 0.4, 0.4], "trained T=1": [0.8, 0.3, 0.55],
     }  # fmt: skip
     assert recovery["differences"] == {"y": [-0.5, 0.25], "ci95": [[-0.6, -0.4], [0.15, 0.35]], "n": [50, 50]}
 

@@ -115,15 +115,22 @@ def page(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+GREY = "#6e7781"
+"""Read on white and on black."""
+
+
 def draw(results: dict[str, Any], file: Path) -> None:
     """Success by position of every seed: trained, with its context hidden, and the warm start at temperature 1."""
+    plt.rcParams.update(
+        dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
+    )
     figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
     suites = [
         run["evaluation"]["suites"]["held_out"] for name, run in results["runs"].items() if name.startswith("seed")
     ]
     for number, suite in enumerate(suites):
         controls = suite["controls"]
-        shown = {"trained": suite["positions"], "trained, context hidden": controls["blanked_context"]}
+        shown = {"trained": suite["positions"], "trained, blanked context": controls["blanked_context"]}
         for (label, row), style in zip((shown | {"warm start": controls["warm_start"]}).items(), STYLES, strict=True):
             success = [position["success"] for position in row]
             low, high = zip(*(position["success_ci95"] for position in row), strict=True)
@@ -132,7 +139,7 @@ def draw(results: dict[str, Any], file: Path) -> None:
     axes.set(xlabel="position in the pack", ylabel="success", xticks=range(len(suites[0]["positions"])), ylim=(0.4, 1))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.55))
-    figure.savefig(file)
+    figure.savefig(file, transparent=True)
 
 
 def _cell(position: dict[str, Any]) -> str:

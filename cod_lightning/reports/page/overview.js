@@ -40,7 +40,7 @@ function drawEvaluation(section, runs) {
 
 // With several runs only the trained policies and their hidden contexts are drawn; the tables have all rows.
 function suiteLines({ run, index, suite }, several) {
-  const blanked = suite.rows.findIndex((row) => row.label === "context hidden");
+  const blanked = suite.rows.findIndex((row) => row.label === "blanked context");
   const rows = suite.rows.filter((row, at) => !several || row.kind === "trained" || at === blanked);
   return rows.map((row, at) => ({
     label: several ? `${run.name}: ${row.label}` : row.label,
@@ -50,7 +50,7 @@ function suiteLines({ run, index, suite }, several) {
   }));
 }
 
-const rowColour = (row, at) => (row.kind === "trained" ? "var(--good)" : row.label === "context hidden" ? "var(--grey)" : runColour(at - 1));
+const rowColour = (row, at) => (row.kind === "trained" ? "var(--good)" : row.label === "blanked context" ? "var(--grey)" : runColour(at - 1));
 
 function suiteTable({ run, index, suite }, several) {
   const positions = suite.rows[0].success.map((_, position) => position);

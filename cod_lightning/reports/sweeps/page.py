@@ -92,7 +92,7 @@ def _outcomes(sweep: SweepRecord) -> str:
         for name, found in warm["temperatures"].items():
             mark = " (its best)" if name == warm["best_temperature"] else ""
             lines.append([f"{name}{mark}", "", *_statistics(found), ""])
-    return table(["cell", "seeds", *positions, "mean", "gain", "mean, context hidden"], lines)
+    return table(["cell", "seeds", *positions, "mean", "gain", "mean, blanked context"], lines)
 
 
 def _differences(sweep: SweepRecord) -> str:
