@@ -159,9 +159,9 @@ def page(found: dict[str, Any]) -> str:
     ]
     last, warm = ([run["success"][key][-1] for run in runs] for key in ("trained", "warm_start_t0.3"))
     lines += [
-        "Demonstrations hold the skill in weak form: players that trust their context, and a writer that notes each place as it was "
-        f"seen with probability 0.5, else at random. At temperature 0.3 the warm start alone reaches {over_seeds(warm)} at the last "
-        f"position; the trained policy reaches {over_seeds(last)} at temperature 1."
+        "Demonstrations hold the skill in weak form: players that trust their context, and a writer that notes each place as it "
+        "was seen with probability 0.5, else at random. At temperature 0.3 the warm start alone reaches "
+        f"{over_seeds(warm)} at the last position; the trained policy reaches {over_seeds(last)} at temperature 1."
     ]
     gains = [
         [s, *(f"{v:+.3f}" for v in run["gain_t"]), f"{run['gain_norm']:.3f}" if run["gain_norm"] is not None else "-"]
