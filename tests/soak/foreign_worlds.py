@@ -121,7 +121,9 @@ def references(name: str, num_packs: int) -> dict[str, Any]:
 
 
 def over_seeds(values: Sequence[float]) -> str:
-    """Mean with its 95 % interval."""
+    """Mean with its 95 % interval; a policy without a model has the same value with every seed."""
+    if len(values) > 1 and len(set(values)) == 1:
+        return f"{values[0]:.3f}"
     one = seed_estimate(np.array(values, dtype=float))
     return f"{one.mean:.3f}" + (f" [{one.ci95[0]:.3f}, {one.ci95[1]:.3f}]" if one.ci95 else " (one seed)")
 
@@ -154,6 +156,12 @@ def page(found: dict[str, Any]) -> str:
         f"success is {over_seeds([run['sought_before'] for run in runs])} in those, and "
         f"{over_seeds([run['sought_first'] for run in runs])} in tasks that seek something for the first time, "
         "which was seen in passing or not at all."
+    ]
+    last, warm = ([run["success"][key][-1] for run in runs] for key in ("trained", "warm_start_t0.3"))
+    lines += [
+        "Demonstrations hold the skill in weak form: players that trust their context, and a writer that notes each place as it "
+        "was seen with probability 0.5, else at random. At temperature 0.3 the warm start alone reaches "
+        f"{over_seeds(warm)} at the last position; the trained policy reaches {over_seeds(last)} at temperature 1."
     ]
     gains = [
         [s, *(f"{v:+.3f}" for v in run["gain_t"]), f"{run['gain_norm']:.3f}" if run["gain_norm"] is not None else "-"]
