@@ -1,7 +1,6 @@
 """The world: tasks that can be solved and not guessed, words after a task, snapshots, splits, options."""
 
 import copy
-import random
 import time
 
 import pytest
@@ -197,11 +196,3 @@ def test_a_changed_person_has_other_habits_and_the_same_apps():
     before = pack.tasks[2].spec
     assert all(getattr(later.facts, habit) != getattr(before.facts, habit) for habit in HABITS)
     assert (later.person, later.text) == (before.person, before.text)
-
-
-def test_teachers_and_players_go_on_whatever_they_believed_at_first():
-    env, rng = Apps(quirks=5, spare_calls=4), random.Random(0)
-    for index in range(5):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        context = env.demonstrator(pack).context(rng)
-        assert read_facts(context) != Facts() or not context or "Nothing" in context
