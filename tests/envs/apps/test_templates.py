@@ -1,4 +1,4 @@
-"""Kinds of tasks: each can be told from every other by its sentence, and can be done."""
+"""Kinds of tasks: each is known by its sentence, and can be done."""
 
 import random
 from collections import Counter

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from cod_lightning.envs.apps.api import App, Desk
 from cod_lightning.envs.apps.schema import Contact
 
-contacts = App("contacts", "Private address book; label is what somebody is to the person, such as sister.")
+contacts = App("contacts", "Private address book; label says what they are to the person, such as sister.")
 contacts.shows("show", Contact)
 contacts.creates("create", Contact, "name email phone label city")
 contacts.updates("update", Contact, "name email phone label city")
