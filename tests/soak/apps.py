@@ -26,7 +26,7 @@ from scipy.stats import t as student
 
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.actions import CodeActions
-from cod_lightning.envs.apps.agent import Call
+from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.checks import checks
 from cod_lightning.envs.base import Reference
@@ -161,7 +161,7 @@ def speed() -> dict[str, Any]:
         copy.deepcopy(env)
         snapshots.append(1e6 * (time.perf_counter() - began))
     code = CodeActions([app.name for app in APPS])
-    line = code.spelled([Call("directory.teams", {})])
+    line = code.spelled([AppCall("directory.teams", {})])
     text, turns = code.read(line)[0], 2_000
     began = time.process_time()
     for _ in range(turns):

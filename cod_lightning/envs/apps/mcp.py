@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning import __version__
-from cod_lightning.envs.apps.agent import Call
+from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.api import Endpoint, Parameter
 from cod_lightning.envs.apps.tasks import AppsTask
 from cod_lightning.envs.apps.tool_calls import STYLES
@@ -112,7 +112,7 @@ class McpServer:
             raise McpError(-32602, "a call has a name and an object of arguments")
         if self._over:
             return _shown("All tasks are done.", error=True)
-        call = Call(name.replace("_", ".", 1), arguments)
+        call = AppCall(name.replace("_", ".", 1), arguments)
         spelled = self.style.spelled([call]).replace("<", "\\u003c")  # no argument can end the answer
         seen, reward, terminated, truncated, _ = self.env.step(f"<answer>{spelled}</answer>")
         failed = seen.startswith(("error ", "refused: "))

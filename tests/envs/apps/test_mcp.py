@@ -55,7 +55,7 @@ def test_a_client_learns_what_it_is_about_and_what_tools_there_are():
 def test_an_agent_that_knows_plays_all_tasks_over_the_protocol():
     server = served(num_tasks=4)
 
-    class Site:
+    class AppSite:
         """What `play` plays on."""
 
         finished, shown = False, ""
@@ -70,7 +70,7 @@ def test_an_agent_that_knows_plays_all_tasks_over_the_protocol():
             return json.loads(self.shown.splitlines()[0]) if not self.finished else None
 
     for n, task in enumerate(server.pack.tasks):
-        site = Site()
+        site = AppSite()
         play(site, task.spec.plan(task.spec.facts))
         assert "Reward: " in site.shown
         assert ("The next task:" in site.shown) == (n < 3)
