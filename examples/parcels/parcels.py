@@ -4,15 +4,15 @@ import random
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.api import ApiError, App, Desk, find
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk, find
 from cod_lightning.envs.apps.charges import charge
-from cod_lightning.envs.apps.database import Database, Row
-from cod_lightning.envs.apps.person import Person
+from cod_lightning.envs.apps.database import Database, TableRow
+from cod_lightning.envs.apps.person import Owner
 from cod_lightning.envs.apps.site import Extension
 from cod_lightning.envs.apps.templates.base import Draw, Parts, Template, Truth
 
 
-class Parcel(Row, frozen=True, kw_only=True):
+class Parcel(TableRow, frozen=True, kw_only=True):
     sender: str
     duty: int
     address: str = ""
@@ -23,19 +23,19 @@ parcels = App("parcels", "Parcels on their way to the person.")
 
 
 @parcels.lists
-def list_(desk: Desk, sender: str = "") -> list[Parcel]:
+def list_(desk: AppDesk, sender: str = "") -> list[Parcel]:
     """Parcels on their way, from this sender."""
     return [parcel for parcel in desk.db.all(Parcel) if sender in ("", parcel.sender)]
 
 
 @parcels.writes
-def redirect(desk: Desk, id: int, address: str) -> Parcel:
+def redirect(desk: AppDesk, id: int, address: str) -> Parcel:
     """Sends a parcel to an address, named by its label."""
     return desk.db.put(replace(find(desk, Parcel, id), address=address))
 
 
 @parcels.writes
-def pay_duty(desk: Desk, id: int, card: str) -> Parcel:
+def pay_duty(desk: AppDesk, id: int, card: str) -> Parcel:
     """Pays the duty of a parcel with a card."""
     if (parcel := find(desk, Parcel, id)).paid:
         raise ApiError(409, "the duty is paid already")
@@ -75,6 +75,6 @@ class PayDuty(RedirectParcel):
 class Parcels(Extension):
     app, templates = parcels, (RedirectParcel, PayDuty)
 
-    def fill(self, db: Database, person: Person, rng: random.Random) -> None:
+    def fill(self, db: Database, person: Owner, rng: random.Random) -> None:
         for sender in rng.sample(("Acorn", "Bluebell", "Clover", "Daisy", "Elder"), 4):
             db.add(Parcel(sender=sender, duty=rng.randint(3, 40)))

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from cod_lightning.envs.answers import answer_of
-from cod_lightning.envs.apps.agent import Call
+from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.api import ApiError
-from cod_lightning.envs.apps.sandbox import MOST_LETTERS, Session
-from cod_lightning.envs.apps.server import Server
+from cod_lightning.envs.apps.sandbox import MOST_LETTERS, CodeSession
+from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
 
 MOST_CALLS = 20
@@ -30,11 +30,11 @@ class Actions(ABC):
         """(what is to be carried out, "") or ("", which rule of the form was broken)."""
 
     @abstractmethod
-    def run(self, text: str, server: Server) -> str:
+    def run(self, text: str, server: AppServer) -> str:
         """Carry it out; never raises. Returns what is shown."""
 
     @abstractmethod
-    def spelled(self, calls: Sequence[Call]) -> str:
+    def spelled(self, calls: Sequence[AppCall]) -> str:
         """The end of a response that makes these calls."""
 
 
@@ -44,14 +44,14 @@ class ToolCalls(Actions):
     def __init__(self, style: str) -> None:
         self.style, self.tagged = STYLES[style], style == "json"
         self.about = f"calls as JSON: {self.style.whole}"
-        self.example = self.spelled([Call("user.docs", {"app": "mail"}), Call("user.passwords", {})])
+        self.example = self.spelled([AppCall("user.docs", {"app": "mail"}), AppCall("user.passwords", {})])
 
     def read(self, response: str) -> tuple[str, str]:
         text, complaint = answer_of(response) if self.tagged else (response, "")
         text = self.style.begin(text)
         return text, complaint or ("" if text else f"there is no call; expected {self.style.whole}")
 
-    def run(self, text: str, server: Server) -> str:
+    def run(self, text: str, server: AppServer) -> str:
         try:
             calls = self.style.calls(text) if len(text) <= MOST_LETTERS else []
         except BadCalls:
@@ -68,7 +68,7 @@ class ToolCalls(Actions):
                 break
         return "\n".join(shown)
 
-    def spelled(self, calls: Sequence[Call]) -> str:
+    def spelled(self, calls: Sequence[AppCall]) -> str:
         text = self.style.spelled(calls)
         return f"<answer>\n{text}\n</answer>" if self.tagged else text
 
@@ -83,17 +83,17 @@ class CodeActions(Actions):
     example = '<answer>\nfor line in user.docs(app="mail"):\n    print(line)\n</answer>'
 
     def __init__(self, apps: Sequence[str]) -> None:
-        self.session = Session(apps)
+        self.session = CodeSession(apps)
 
     def read(self, response: str) -> tuple[str, str]:
         code, complaint = answer_of(response)
         return code, complaint or ("" if code else "the answer is empty")
 
-    def run(self, text: str, server: Server) -> str:
+    def run(self, text: str, server: AppServer) -> str:
         return self.session.run(text, server.call, (ApiError,))
 
-    def spelled(self, calls: Sequence[Call]) -> str:
-        def line(call: Call) -> str:
+    def spelled(self, calls: Sequence[AppCall]) -> str:
+        def line(call: AppCall) -> str:
             return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
         return "\n".join(["<answer>", *map(line, calls), "</answer>"])

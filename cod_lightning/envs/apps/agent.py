@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cod_lightning.envs.apps.api import App
-from cod_lightning.envs.apps.facts import CHOICES, Facts, read_facts
+from cod_lightning.envs.apps.facts import CHOICES, HiddenFacts, read_facts
 from cod_lightning.envs.apps.person import NOW, on_clock
 from cod_lightning.envs.apps.templates.base import Doing, Parts, Template
 
@@ -26,7 +26,7 @@ QUESTIONS = {
 
 
 @dataclass(frozen=True)
-class Call:
+class AppCall:
     """One call as an agent makes it."""
 
     name: str
@@ -34,7 +34,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Result:
+class Answered:
     """What came back: a value, or an error."""
 
     value: Any
@@ -45,7 +45,7 @@ class GiveUp(Exception):
     """The player knows no way on."""
 
 
-class Agent:
+class AppsAgent:
     """Carries out a plan by calls; what it believes of the site and the person grows with what it sees.
 
     Args:
@@ -54,7 +54,7 @@ class Agent:
         apps: As they are documented.
     """
 
-    def __init__(self, believed: Facts, first: str, apps: Sequence[App]) -> None:
+    def __init__(self, believed: HiddenFacts, first: str, apps: Sequence[App]) -> None:
         self.believed, self.first, self.apps = believed, first, {app.name: app for app in apps}
         self.tokens: dict[str, str] = {}
 
@@ -70,7 +70,7 @@ class Agent:
             answer = yield from template.solve(self, known)
         except GiveUp:
             pass
-        yield [Call("user.done", {"answer": str(answer)} if answer not in (None, "") else {})]
+        yield [AppCall("user.done", {"answer": str(answer)} if answer not in (None, "") else {})]
 
     def __call__(self, name: str, /, **arguments: Any) -> Doing:
         """One call; its value."""
@@ -83,7 +83,7 @@ class Agent:
         tries = 0
         while len(values) < len(calls):
             rate = int(self.believed.rate or len(calls))
-            results: list[Result] = yield [self._spelled(*call) for call in calls[len(values) :][:rate]]
+            results: list[Answered] = yield [self._spelled(*call) for call in calls[len(values) :][:rate]]
             for result in results:
                 if result.error:
                     tries += 1
@@ -134,7 +134,7 @@ class Agent:
             found = yield from self.batch([(f"{app}.login", {"password": passwords[app]}) for app in private])
             self.tokens = {app: value["token"] for app, value in zip(private, found, strict=True)}
 
-    def _spelled(self, name: str, arguments: dict[str, Any]) -> Call:
+    def _spelled(self, name: str, arguments: dict[str, Any]) -> AppCall:
         """As the site is believed to want it."""
         app, _, short = name.partition(".")
         given = dict(arguments)
@@ -145,7 +145,7 @@ class Agent:
                 given[field] = value
         if short == "login" and self.believed.moved:
             name = f"{app}.{self.believed.moved}"
-        return Call(name, given)
+        return AppCall(name, given)
 
     def _learn(self, error: str, name: str) -> Doing:
         """Mend what the error shows, by another call where it takes one."""

@@ -3,9 +3,9 @@
     notes = App("notes", "Short texts.")
 
     @notes.lists
-    def list(desk: Desk, tag: str = "") -> Iterable[Note]:
+    def list(desk: AppDesk, tag: str = "") -> Iterable[ShortNote]:
         '''Notes, oldest first.'''
-        return (note for note in desk.db.all(Note) if tag in ("", note.tag))
+        return (note for note in desk.db.all(ShortNote) if tag in ("", note.tag))
 
 `reads`, `lists` and `writes` say what an endpoint does; `shows`, `creates`, `updates` and `deletes` declare what tables share.
 """
@@ -14,7 +14,7 @@ import inspect
 import math
 import re
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -22,7 +22,7 @@ from msgspec import NODEFAULT
 from msgspec.structs import fields as struct_fields
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.database import Database, R, Row, noun
+from cod_lightning.envs.apps.database import Database, R, TableRow, noun
 
 MOST_LETTERS, MOST_ITEMS, LARGEST = 2_000, 50, 10**9
 """Bounds of an argument: letters of a text, items of a list, size of a number."""
@@ -36,7 +36,7 @@ class ApiError(Exception):
         self.status, self.message = status, message
 
 
-class Desk(Protocol):
+class AppDesk(Protocol):
     """What the function of an endpoint works with."""
 
     db: Database
@@ -80,7 +80,7 @@ class Desk(Protocol):
         ...
 
 
-def find(desk: Desk, kind: type[R], id: int) -> R:
+def find(desk: AppDesk, kind: type[R], id: int) -> R:
     """The row with this id. Raises a 404."""
     if (row := desk.db.get(kind, id)) is None:
         raise ApiError(404, f"no {noun(kind)} has id {id}")
@@ -181,7 +181,6 @@ class Endpoint:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-Rows = Callable[..., Iterable[Row]]
 
 
 class App:
@@ -211,31 +210,31 @@ class App:
         """An endpoint that changes something."""
         return self._declared(function, writes=True)
 
-    def shows(self, name: str, kind: type[Row]) -> None:
+    def shows(self, name: str, kind: type[TableRow]) -> None:
         """An endpoint that shows one row."""
         self._add(name, f"One {noun(kind)}.", {"id": (int, ...)}, lambda desk, id: find(desk, kind, id))
 
-    def deletes(self, name: str, kind: type[Row]) -> None:
+    def deletes(self, name: str, kind: type[TableRow]) -> None:
         """An endpoint that takes one row out."""
 
-        def run(desk: Desk, id: int) -> dict[str, Any]:
+        def run(desk: AppDesk, id: int) -> dict[str, Any]:
             desk.db.remove(find(desk, kind, id))
             return {"deleted": id}
 
         self._add(name, f"Deletes one {noun(kind)}.", {"id": (int, ...)}, run, writes=True)
 
-    def creates(self, name: str, kind: type[Row], among: str) -> None:
+    def creates(self, name: str, kind: type[TableRow], among: str) -> None:
         """An endpoint that makes a row from these columns; one with a default may be left out."""
 
-        def run(desk: Desk, **values: Any) -> Row:
+        def run(desk: AppDesk, **values: Any) -> TableRow:
             return desk.db.add(kind(**_frozen(values)))
 
         self._add(name, f"Makes a new {noun(kind)}.", _columns(kind, among), run, writes=True)
 
-    def updates(self, name: str, kind: type[Row], among: str) -> None:
+    def updates(self, name: str, kind: type[TableRow], among: str) -> None:
         """An endpoint that changes those of these columns that are given."""
 
-        def run(desk: Desk, id: int, **values: Any) -> Row:
+        def run(desk: AppDesk, id: int, **values: Any) -> TableRow:
             given = {name: value for name, value in _frozen(values).items() if value is not None}
             return desk.db.put(replace(find(desk, kind, id), **given))
 
@@ -243,10 +242,10 @@ class App:
         about = f"Changes one {noun(kind)}; what is left out stays."
         self._add(name, about, {"id": (int, ...), **optional}, run, writes=True)
 
-    def sets(self, name: str, kind: type[Row], about: str, **values: Any) -> None:
+    def sets(self, name: str, kind: type[TableRow], about: str, **values: Any) -> None:
         """An endpoint that gives columns of one row fixed values."""
 
-        def run(desk: Desk, id: int) -> Row:
+        def run(desk: AppDesk, id: int) -> TableRow:
             return desk.db.put(replace(find(desk, kind, id), **values))
 
         self._add(name, about, {"id": (int, ...)}, run, writes=True)
@@ -279,7 +278,7 @@ class App:
         )
 
 
-def _columns(kind: type[Row], among: str) -> dict[str, tuple[Any, Any]]:
+def _columns(kind: type[TableRow], among: str) -> dict[str, tuple[Any, Any]]:
     """(type, default or ...) of these columns."""
     hints = get_type_hints(kind, include_extras=True)
     defaults = {field.name: field.default for field in struct_fields(kind)}

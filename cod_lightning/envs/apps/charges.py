@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.api import ApiError, Desk
+from cod_lightning.envs.apps.api import ApiError, AppDesk
 from cod_lightning.envs.apps.schema import Card
 
 
-def charge(desk: Desk, name: str, amount: int) -> Card:
+def charge(desk: AppDesk, name: str, amount: int) -> Card:
     """The card after so much was paid with it. Raises a 404 or a 402."""
     card = next((one for one in desk.db.all(Card) if one.name == name), None)
     if card is None:
@@ -16,6 +16,6 @@ def charge(desk: Desk, name: str, amount: int) -> Card:
     return desk.db.put(replace(card, balance=card.balance - amount))
 
 
-def refund(desk: Desk, name: str, amount: int) -> Card:
+def refund(desk: AppDesk, name: str, amount: int) -> Card:
     """The card after so much was paid back."""
     return charge(desk, name, -amount)

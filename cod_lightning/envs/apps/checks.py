@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.database import Change, Database, R, Row, noun
+from cod_lightning.envs.apps.database import Change, Database, R, TableRow, noun
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Expected:
     answer: str | None = None
     """What the person wants to hear; None where nothing was asked."""
 
-    def add(self, row: Row) -> None:
+    def add(self, row: TableRow) -> None:
         """A new row; its id does not count."""
         self.changes.append(Change(None, row))
 
@@ -40,14 +40,14 @@ class Expected:
         edited = (change.after for change in self.changes if change.before == row)
         return cast(R, next(edited, row))
 
-    def edit(self, row: Row, **values: Any) -> None:
+    def edit(self, row: TableRow, **values: Any) -> None:
         """Other values in a row, which may have been edited before."""
         before = self.before.get(type(row), row.id)
         after = replace(self.now(row), **values) if before == row else replace(row, **values)
         self.changes = [change for change in self.changes if change.before is None or change.before != before]
         self.changes.append(Change(before, after))
 
-    def remove(self, row: Row) -> None:
+    def remove(self, row: TableRow) -> None:
         """A row less."""
         self.changes.append(Change(row, None))
 
@@ -71,7 +71,7 @@ def checks(expected: Expected, after: Database, answer: str, finished: bool) -> 
     return results
 
 
-def _same(before: Row | None, wanted: Row | None, found: Sequence[Change]) -> Change | None:
+def _same(before: TableRow | None, wanted: TableRow | None, found: Sequence[Change]) -> Change | None:
     """The change that is just as wanted; the id of a new row does not count."""
     for one in found:
         after = one.after if one.after is None or before is not None else replace(one.after, id=0)
@@ -80,7 +80,7 @@ def _same(before: Row | None, wanted: Row | None, found: Sequence[Change]) -> Ch
     return None
 
 
-def _closest(before: Row | None, wanted: Row | None, found: Sequence[Change]) -> Change | None:
+def _closest(before: TableRow | None, wanted: TableRow | None, found: Sequence[Change]) -> Change | None:
     """The change of the same row, or, of a new row, the one in which most columns are as wanted."""
     if before is not None:
         return next((one for one in found if one.before == before), None)
@@ -88,13 +88,13 @@ def _closest(before: Row | None, wanted: Row | None, found: Sequence[Change]) ->
     return min(news, key=lambda one: len(_wrong(one.after, wanted)), default=None)
 
 
-def _wrong(got: Row | None, wanted: Row | None) -> tuple[str, ...]:
+def _wrong(got: TableRow | None, wanted: TableRow | None) -> tuple[str, ...]:
     """Columns in which a row is not the other; all where there is none."""
     names = [name for name in (wanted or got).__struct_fields__ if name != "id"]  # pyright: ignore[reportOptionalMemberAccess]
     return tuple(name for name in names if got is None or wanted is None or getattr(got, name) != getattr(wanted, name))
 
 
-def _check(before: Row | None, wanted: Row | None, made: Change | None) -> Check:
+def _check(before: TableRow | None, wanted: TableRow | None, made: Change | None) -> Check:
     what = noun(Change(before, wanted))
     if wanted is None:
         return Check(f"a {what} is gone", made is not None and made.after is None)

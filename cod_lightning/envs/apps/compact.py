@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from cod_lightning.envs.apps.checks import checks
-from cod_lightning.envs.apps.facts import CHOICES, HABITS, USUAL_ZONE, Facts, draw_slots
+from cod_lightning.envs.apps.facts import CHOICES, HABITS, USUAL_ZONE, HiddenFacts, draw_slots
 from cod_lightning.envs.apps.tasks import AppsTask, play
 from cod_lightning.envs.known_ways import KnownWays, WaysPlay, effect
 from cod_lightning.envs.task_world import WorldWording
@@ -55,13 +55,13 @@ class KnownHabits(KnownWays):
     ways: ClassVar = VALUES
 
 
-def draw(rng: random.Random, slots: Sequence[str]) -> Facts:
+def draw(rng: random.Random, slots: Sequence[str]) -> HiddenFacts:
     """A usual site, and a person of whose habits these are drawn; the others are known to be the first."""
-    usual = Facts(zone=USUAL_ZONE, **{slot: VALUES[slot][0] for slot in HABITS})
+    usual = HiddenFacts(zone=USUAL_ZONE, **{slot: VALUES[slot][0] for slot in HABITS})
     return draw_slots(rng, usual, [slot for slot in HABITS if slot in slots])
 
 
-def truth(facts: Facts, slots: Sequence[str]) -> KnownHabits:
+def truth(facts: HiddenFacts, slots: Sequence[str]) -> KnownHabits:
     """All that is hidden."""
     return KnownHabits({getattr(facts, slot): True for slot in slots})
 
@@ -106,7 +106,7 @@ class CompactApps(WorldWording):
         return ("apps", *(f"goal={name}" for name in GOALS), *effects, *answers, *HABITS, *OUTCOMES, VOID)
 
 
-class WordPlay(WaysPlay):
+class HabitPlay(WaysPlay):
     """Play in fused words; Bayes-optimal in each task."""
 
     kind: ClassVar = KnownHabits

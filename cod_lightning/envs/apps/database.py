@@ -7,24 +7,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 
-class Row(Struct, frozen=True, kw_only=True):
+class TableRow(Struct, frozen=True, kw_only=True):
     """One record; its class is its table."""
 
     id: int = 0
     """Given by the database, and never twice."""
 
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=TableRow)
 
 
 class Change(NamedTuple):
     """What became of one row; at most one of the two is None."""
 
-    before: Row | None
-    after: Row | None
+    before: TableRow | None
+    after: TableRow | None
 
 
-def noun(one: type[Row] | Change) -> str:
+def noun(one: type[TableRow] | Change) -> str:
     """`PaymentRequest` as `payment request`; of a change, its row's."""
     kind = one if isinstance(one, type) else type(one.before if one.after is None else one.after)
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind.__name__).strip()
@@ -45,7 +45,7 @@ class Database:
 
     __slots__ = ("next_id", "tables")
 
-    def __init__(self, tables: dict[type[Row], dict[int, Row]] | None = None, next_id: int = 1) -> None:
+    def __init__(self, tables: dict[type[TableRow], dict[int, TableRow]] | None = None, next_id: int = 1) -> None:
         self.tables = dict(tables or {})
         self.next_id = next_id
 
@@ -75,7 +75,7 @@ class Database:
         self.tables[type(row)] = {**self.tables.get(type(row), {}), row.id: row}
         return row
 
-    def remove(self, row: Row) -> None:
+    def remove(self, row: TableRow) -> None:
         """Take the row out."""
         self.tables[type(row)] = {id: other for id, other in self.tables[type(row)].items() if id != row.id}
 

@@ -33,7 +33,7 @@ USUAL_ZONE = "+0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class HiddenFacts:
     """Hidden facts of a pack; also what a player believes. An empty slot is the usual way of a site, or not known."""
 
     page: str = ""
@@ -63,7 +63,7 @@ class Facts:
         return tuple(name for name in SLOTS if getattr(self, name))
 
 
-SLOTS = tuple(field.name for field in fields(Facts))
+SLOTS = tuple(field.name for field in fields(HiddenFacts))
 _SENTENCES = {
     "page": "Lists have {} items a page.",
     "zone": "The calendar's clock is {} h from mine.",
@@ -91,26 +91,26 @@ def sentence(slot: str, value: str) -> str:
     return _SENTENCES[slot].format(value)
 
 
-def write_facts(facts: Facts) -> str:
+def write_facts(facts: HiddenFacts) -> str:
     """A line for every slot that is not empty."""
     return "\n".join(f"- {sentence(slot, getattr(facts, slot))}" for slot in facts.found)
 
 
-def read_facts(text: str) -> Facts:
+def read_facts(text: str) -> HiddenFacts:
     """What sentences of the text state; the last one of a slot wins.
 
     >>> read_facts("I pay with the gold card. Lists have 3 items a page.").found
     ('page', 'card')
     """
     found = {slot: pattern.findall(text) for slot, pattern in _PATTERNS.items()}
-    return Facts(**{slot: values[-1] for slot, values in found.items() if values})
+    return HiddenFacts(**{slot: values[-1] for slot, values in found.items() if values})
 
 
-def draw_facts(rng: random.Random, num_quirks: int) -> Facts:
+def draw_facts(rng: random.Random, num_quirks: int) -> HiddenFacts:
     """A site with that many quirks, and a person, each of whose habits is drawn."""
-    return draw_slots(rng, Facts(zone=USUAL_ZONE), (*rng.sample(QUIRKS, num_quirks), *HABITS))
+    return draw_slots(rng, HiddenFacts(zone=USUAL_ZONE), (*rng.sample(QUIRKS, num_quirks), *HABITS))
 
 
-def draw_slots(rng: random.Random, facts: Facts, slots: Sequence[str]) -> Facts:
+def draw_slots(rng: random.Random, facts: HiddenFacts, slots: Sequence[str]) -> HiddenFacts:
     """The facts with another draw of these slots."""
     return replace(facts, **{slot: rng.choice(CHOICES[slot]) for slot in slots})

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from cod_lightning.envs.apps import schema as s
 from cod_lightning.envs.apps.database import Database
-from cod_lightning.envs.apps.facts import ADDRESSES, CARDS, CLOSINGS, TITLES, Facts
+from cod_lightning.envs.apps.facts import ADDRESSES, CARDS, CLOSINGS, TITLES, HiddenFacts
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.seeds import derive_seed
 
@@ -51,7 +51,7 @@ ARTISTS = ("The Larks", "Nora Blue", "Quartz", "Old Harbour", "Kite")
 
 
 @dataclass(frozen=True, slots=True)
-class Person(Unchanging):
+class Owner(Unchanging):
     """The user of all apps."""
 
     seed: int
@@ -86,14 +86,14 @@ def address_of(name: str, host: str) -> str:
 
 
 @lru_cache(maxsize=4_096)
-def person_of(seed: int) -> Person:
+def person_of(seed: int) -> Owner:
     """Who that is."""
     rng = random.Random(derive_seed("person", seed))
     name = f"{rng.choice(FIRST)} {rng.choice(LAST)}"
-    return Person(seed, name, address_of(name, "firm.example"))
+    return Owner(seed, name, address_of(name, "firm.example"))
 
 
-def populated(seed: int, facts: Facts) -> Database:
+def populated(seed: int, facts: HiddenFacts) -> Database:
     """What the apps that ship hold before a task."""
     return _Author(person_of(seed), facts, random.Random(derive_seed("apps", seed))).written()
 
@@ -101,7 +101,7 @@ def populated(seed: int, facts: Facts) -> Database:
 class _Author:
     """Fills a database; habits show in what the person did before."""
 
-    def __init__(self, person: Person, facts: Facts, rng: random.Random) -> None:
+    def __init__(self, person: Owner, facts: HiddenFacts, rng: random.Random) -> None:
         self.person, self.facts, self.rng, self.db = person, facts, rng, Database()
 
     def written(self) -> Database:
@@ -204,17 +204,21 @@ class _Author:
     def texts(self) -> None:
         rng = self.rng
         for title in rng.sample(ERRANDS, 5):
-            self.db.add(s.Note(title=title, text=f"Think of {rng.choice(LAST)}.", tag=rng.choice(("idea", "list"))))
+            self.db.add(
+                s.ShortNote(title=title, text=f"Think of {rng.choice(LAST)}.", tag=rng.choice(("idea", "list")))
+            )
         for topic in rng.sample(TOPICS, 8):
             name = f"{topic.lower()}.txt"
-            self.db.add(s.File(folder=rng.choice(FOLDERS), name=name, text=f"{topic} {rng.randint(100, 999)}"))
+            self.db.add(s.TextFile(folder=rng.choice(FOLDERS), name=name, text=f"{topic} {rng.randint(100, 999)}"))
         for title in ERRANDS:
             row = s.Todo(title=title, due=rng.choice(DAYS), project=rng.choice(PROJECTS), done=rng.random() < 0.25)
             self.db.add(row)
         phones = [contact.phone for contact in self.db.all(s.Contact)]
         for n, errand in enumerate(rng.sample(ERRANDS, 6)):
             text, at = f"{errand}?", f"2026-02-2{n} 18:00"
-            self.db.add(s.Message(phone=rng.choice(phones), incoming=True, text=text, at=at, unread=rng.random() < 0.5))
+            self.db.add(
+                s.TextMessage(phone=rng.choice(phones), incoming=True, text=text, at=at, unread=rng.random() < 0.5)
+            )
 
     def songs(self) -> None:
         rng = self.rng

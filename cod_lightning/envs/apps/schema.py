@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-from cod_lightning.envs.apps.database import Row
+from cod_lightning.envs.apps.database import TableRow
 
 Day = Annotated[str, "day such as 2026-03-05"]
 Time = Annotated[str, "time such as 2026-03-05 14:00"]
 
 
-class Mail(Row, frozen=True, kw_only=True):
+class Mail(TableRow, frozen=True, kw_only=True):
     folder: str
     sender: str
     to: str
@@ -19,7 +19,7 @@ class Mail(Row, frozen=True, kw_only=True):
     starred: bool = False
 
 
-class Event(Row, frozen=True, kw_only=True):
+class Event(TableRow, frozen=True, kw_only=True):
     title: str
     starts: Time
     """On the calendar's clock."""
@@ -28,7 +28,7 @@ class Event(Row, frozen=True, kw_only=True):
     guests: tuple[str, ...] = ()
 
 
-class Contact(Row, frozen=True, kw_only=True):
+class Contact(TableRow, frozen=True, kw_only=True):
     name: str
     email: str
     phone: str
@@ -37,26 +37,26 @@ class Contact(Row, frozen=True, kw_only=True):
     city: str = ""
 
 
-class File(Row, frozen=True, kw_only=True):
+class TextFile(TableRow, frozen=True, kw_only=True):
     folder: str
     name: str
     text: str
     shared_with: tuple[str, ...] = ()
 
 
-class Product(Row, frozen=True, kw_only=True):
+class Product(TableRow, frozen=True, kw_only=True):
     name: str
     category: str
     price: int
     stock: int
 
 
-class CartLine(Row, frozen=True, kw_only=True):
+class CartLine(TableRow, frozen=True, kw_only=True):
     product_id: int
     quantity: int
 
 
-class Order(Row, frozen=True, kw_only=True):
+class Order(TableRow, frozen=True, kw_only=True):
     product_id: int
     quantity: int
     card: str
@@ -65,17 +65,17 @@ class Order(Row, frozen=True, kw_only=True):
     status: str = "placed"
 
 
-class Address(Row, frozen=True, kw_only=True):
+class Address(TableRow, frozen=True, kw_only=True):
     label: str
     street: str
 
 
-class Card(Row, frozen=True, kw_only=True):
+class Card(TableRow, frozen=True, kw_only=True):
     name: str
     balance: int
 
 
-class Transfer(Row, frozen=True, kw_only=True):
+class Transfer(TableRow, frozen=True, kw_only=True):
     to: str
     amount: int
     card: str
@@ -83,7 +83,7 @@ class Transfer(Row, frozen=True, kw_only=True):
     on: Day
 
 
-class PaymentRequest(Row, frozen=True, kw_only=True):
+class PaymentRequest(TableRow, frozen=True, kw_only=True):
     sender: str
     to: str
     amount: int
@@ -91,30 +91,30 @@ class PaymentRequest(Row, frozen=True, kw_only=True):
     status: str = "open"
 
 
-class Note(Row, frozen=True, kw_only=True):
+class ShortNote(TableRow, frozen=True, kw_only=True):
     title: str
     text: str
     tag: str = ""
     pinned: bool = False
 
 
-class Song(Row, frozen=True, kw_only=True):
+class Song(TableRow, frozen=True, kw_only=True):
     title: str
     artist: str
     genre: str
     year: int
 
 
-class Playlist(Row, frozen=True, kw_only=True):
+class Playlist(TableRow, frozen=True, kw_only=True):
     title: str
     songs: tuple[int, ...] = ()
 
 
-class Like(Row, frozen=True, kw_only=True):
+class Like(TableRow, frozen=True, kw_only=True):
     song_id: int
 
 
-class Message(Row, frozen=True, kw_only=True):
+class TextMessage(TableRow, frozen=True, kw_only=True):
     phone: str
     """Of the other side."""
     incoming: bool
@@ -123,7 +123,7 @@ class Message(Row, frozen=True, kw_only=True):
     unread: bool = False
 
 
-class Offer(Row, frozen=True, kw_only=True):
+class Offer(TableRow, frozen=True, kw_only=True):
     kind: str
     origin: str
     destination: str
@@ -132,27 +132,27 @@ class Offer(Row, frozen=True, kw_only=True):
     seats: int
 
 
-class Booking(Row, frozen=True, kw_only=True):
+class Booking(TableRow, frozen=True, kw_only=True):
     offer_id: int
     travellers: int
     card: str
     status: str = "booked"
 
 
-class Todo(Row, frozen=True, kw_only=True):
+class Todo(TableRow, frozen=True, kw_only=True):
     title: str
     due: Day
     project: str = ""
     done: bool = False
 
 
-class Employee(Row, frozen=True, kw_only=True):
+class Employee(TableRow, frozen=True, kw_only=True):
     name: str
     email: str
     title: str
     team: str
 
 
-class Room(Row, frozen=True, kw_only=True):
+class Room(TableRow, frozen=True, kw_only=True):
     name: str
     seats: int

@@ -8,8 +8,8 @@ import msgspec
 from cod_lightning.envs.apps.api import ApiError, App, Endpoint
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.database import Database
-from cod_lightning.envs.apps.facts import Facts
-from cod_lightning.envs.apps.person import NOW, Person, on_clock
+from cod_lightning.envs.apps.facts import HiddenFacts
+from cod_lightning.envs.apps.person import NOW, Owner, on_clock
 from cod_lightning.envs.apps.user import User
 
 PAGE = 10
@@ -18,7 +18,7 @@ FREE = ("user.apps", "user.docs", "user.done")
 """Calls that do not count."""
 
 
-class Server:
+class AppServer:
     """Answers calls on a database of its own.
 
     Args:
@@ -31,7 +31,7 @@ class Server:
     """
 
     def __init__(
-        self, db: Database, facts: Facts, person: Person, user: User, budget: int, apps: tuple[App, ...] = APPS
+        self, db: Database, facts: HiddenFacts, person: Owner, user: User, budget: int, apps: tuple[App, ...] = APPS
     ) -> None:
         self.db, self.facts, self.person, self.user, self.budget, self.apps = db, facts, person, user, budget, apps
         self.calls = self.calls_this_turn = 0
@@ -39,8 +39,8 @@ class Server:
         """Apps with a log-in."""
         self.finished, self.answer = False, ""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Server":
-        twin = object.__new__(Server)
+    def __deepcopy__(self, memo: dict[int, Any]) -> "AppServer":
+        twin = object.__new__(AppServer)
         twin.__dict__.update(self.__dict__)
         twin.db, twin.user = self.db.copy(), self.user.copy()
         return twin

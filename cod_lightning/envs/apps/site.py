@@ -10,7 +10,7 @@ from typing import ClassVar
 from cod_lightning.envs.apps.api import App
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.database import Database
-from cod_lightning.envs.apps.person import Person
+from cod_lightning.envs.apps.person import Owner
 from cod_lightning.envs.apps.templates import TEMPLATES, Template
 from cod_lightning.envs.apps.templates.base import by_name
 from cod_lightning.envs.unchanging import Unchanging
@@ -27,7 +27,7 @@ class Extension(ABC, Unchanging):
     templates: ClassVar[tuple[type[Template], ...]]
 
     @abstractmethod
-    def fill(self, db: Database, person: Person, rng: random.Random) -> None:
+    def fill(self, db: Database, person: Owner, rng: random.Random) -> None:
         """Write what the app holds into the database, which has all that ships already."""
 
     def __eq__(self, other: object) -> bool:
@@ -38,7 +38,7 @@ class Extension(ABC, Unchanging):
 
 
 @dataclass(frozen=True)
-class Site:
+class AppSite:
     """Apps and kinds of tasks."""
 
     apps: tuple[App, ...]
@@ -46,7 +46,7 @@ class Site:
 
 
 @lru_cache(maxsize=64)
-def site_of(extensions: tuple[Extension, ...]) -> Site:
+def site_of(extensions: tuple[Extension, ...]) -> AppSite:
     """What ships, and what the extensions add. Raises `ConfigError` for a name that is taken."""
     apps, templates = list(APPS), dict(TEMPLATES)
     for extension in extensions:
@@ -58,4 +58,4 @@ def site_of(extensions: tuple[Extension, ...]) -> Site:
             )
         apps.append(extension.app)
         templates |= added
-    return Site(tuple(apps), templates)
+    return AppSite(tuple(apps), templates)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from cod_lightning.envs.apps.agent import Agent, Call, Result
+from cod_lightning.envs.apps.agent import Answered, AppCall, AppsAgent
 from cod_lightning.envs.apps.api import ApiError
 from cod_lightning.envs.apps.database import Database
-from cod_lightning.envs.apps.facts import Facts
-from cod_lightning.envs.apps.person import Person, person_of, populated
-from cod_lightning.envs.apps.server import Server
-from cod_lightning.envs.apps.site import Extension, Site, site_of
+from cod_lightning.envs.apps.facts import HiddenFacts
+from cod_lightning.envs.apps.person import Owner, person_of, populated
+from cod_lightning.envs.apps.server import AppServer
+from cod_lightning.envs.apps.site import AppSite, Extension, site_of
 from cod_lightning.envs.apps.templates import Template
 from cod_lightning.envs.apps.templates.base import Draw, Truth
 from cod_lightning.envs.apps.user import ScriptedVoice, User, Voice
@@ -31,13 +31,13 @@ class AppsTask(Unchanging):
     parts: tuple[tuple[str, str], ...]
     person: int
     """Seed of the person and of all that the apps hold."""
-    facts: Facts
+    facts: HiddenFacts
     budget: int = _UNBOUNDED
     """Calls that are answered."""
     extensions: tuple[Extension, ...] = ()
 
     @property
-    def site(self) -> Site:
+    def site(self) -> AppSite:
         """Apps, and kinds of tasks."""
         return site_of(self.extensions)
 
@@ -56,18 +56,18 @@ class AppsTask(Unchanging):
         """What the person says only when asked."""
         return {name: value for name, value in self.parts if name in self.kind.withheld}
 
-    def server(self, patience: int, voice: Voice = _SCRIPTED) -> Server:
+    def server(self, patience: int, voice: Voice = _SCRIPTED) -> AppServer:
         """The site before the task."""
         user = User(self.facts, self.text, self.withheld, patience, voice)
         db = _filled(self.person, self.facts, self.extensions).copy()
-        return Server(db, self.facts, self.whose, user, self.budget, self.site.apps)
+        return AppServer(db, self.facts, self.whose, user, self.budget, self.site.apps)
 
-    def plan(self, believed: Facts) -> Generator[Any, Any, Any]:
+    def plan(self, believed: HiddenFacts) -> Generator[Any, Any, Any]:
         """How a scripted player with these beliefs goes about it."""
-        return Agent(believed, self.whose.first, self.site.apps).work(self.kind, stated_parts(self))
+        return AppsAgent(believed, self.whose.first, self.site.apps).work(self.kind, stated_parts(self))
 
     @property
-    def whose(self) -> Person:
+    def whose(self) -> Owner:
         """The person."""
         return person_of(self.person)
 
@@ -77,7 +77,7 @@ class AppsTask(Unchanging):
 
 
 @lru_cache(maxsize=1_024)
-def _filled(person: int, facts: Facts, extensions: tuple[Extension, ...]) -> Database:
+def _filled(person: int, facts: HiddenFacts, extensions: tuple[Extension, ...]) -> Database:
     """What the apps hold before a task. The database is shared: copy it before you write."""
     db = populated(person, facts)
     for extension in extensions:
@@ -94,7 +94,7 @@ def _expected(task: AppsTask) -> Truth:
 
 
 def draw_task(
-    rng: random.Random, person: int, facts: Facts, names: Iterable[str], extensions: tuple[Extension, ...] = ()
+    rng: random.Random, person: int, facts: HiddenFacts, names: Iterable[str], extensions: tuple[Extension, ...] = ()
 ) -> AppsTask | None:
     """A task of one of these templates that asks for something; None where this draw found no material."""
     name = rng.choice(sorted(names))
@@ -118,7 +118,7 @@ def with_budget(task: AppsTask, spare_calls: int, max_turns: int, patience: int)
     return replace(task, budget=calls + spare_calls) if turns <= max_turns else None
 
 
-def effort(task: AppsTask, believed: Facts, patience: int) -> tuple[int, int]:
+def effort(task: AppsTask, believed: HiddenFacts, patience: int) -> tuple[int, int]:
     """(turns, calls) that a scripted player with these beliefs takes."""
     server = task.server(patience)
     return play(server, task.plan(believed)), server.calls
@@ -129,7 +129,7 @@ def stated_parts(task: AppsTask) -> dict[str, str]:
     return {name: value for name, value in task.parts if name not in task.kind.withheld}
 
 
-def play(server: Server, plan: Generator[Any, Any, Any]) -> int:
+def play(server: AppServer, plan: Generator[Any, Any, Any]) -> int:
     """Carry out a plan to its end; the turns it took."""
     turns, calls = 0, next(plan)
     while True:
@@ -141,12 +141,12 @@ def play(server: Server, plan: Generator[Any, Any, Any]) -> int:
         calls = plan.send(results)
 
 
-def answered(server: Server, calls: Iterable[Call]) -> list[Result]:
+def answered(server: AppServer, calls: Iterable[AppCall]) -> list[Answered]:
     """Results in order, up to and with the first error."""
-    results: list[Result] = []
+    results: list[Answered] = []
     for call in calls:
         try:
-            results.append(Result(server.call(call.name, call.arguments)))
+            results.append(Answered(server.call(call.name, call.arguments)))
         except ApiError as error:
-            return [*results, Result(None, str(error))]
+            return [*results, Answered(None, str(error))]
     return results

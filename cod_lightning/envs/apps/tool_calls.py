@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cod_lightning.envs.apps.agent import Call
+from cod_lightning.envs.apps.agent import AppCall
 
 T = TypeVar("T")
 
@@ -45,11 +45,11 @@ class ToolStyle(ABC):
     """The form, as rules and feedback name it."""
 
     @abstractmethod
-    def spelled(self, calls: Sequence[Call]) -> str:
+    def spelled(self, calls: Sequence[AppCall]) -> str:
         """The calls in this style."""
 
     @abstractmethod
-    def calls(self, text: str) -> list[Call]:
+    def calls(self, text: str) -> list[AppCall]:
         """The calls of a text that begins at a mark. Raises a `BadCalls`."""
 
     def begin(self, response: str) -> str:
@@ -66,12 +66,12 @@ def decoded(text: str, kind: type[T]) -> T:
         raise BadCalls from error
 
 
-def _call(text: str) -> Call:
+def _call(text: str) -> AppCall:
     one = decoded(text, Spelled)
-    return Call(one.name, one.arguments)
+    return AppCall(one.name, one.arguments)
 
 
-def _json(call: Call, arguments: str = "arguments") -> str:
+def _json(call: AppCall, arguments: str = "arguments") -> str:
     return json.dumps({"name": call.name, arguments: call.arguments})
 
 
@@ -81,10 +81,10 @@ class Lines(ToolStyle):
     marks = r"\S"
     whole = 'one {"name": ..., "arguments": {...}} a line'
 
-    def spelled(self, calls: Sequence[Call]) -> str:
+    def spelled(self, calls: Sequence[AppCall]) -> str:
         return "\n".join(map(_json, calls))
 
-    def calls(self, text: str) -> list[Call]:
+    def calls(self, text: str) -> list[AppCall]:
         return [_call(line) for line in text.splitlines() if line.strip()]
 
 
@@ -94,10 +94,10 @@ class Qwen(ToolStyle):
     marks = "<tool_call>"
     whole = '<tool_call>{"name": ..., "arguments": {...}}</tool_call> for each'
 
-    def spelled(self, calls: Sequence[Call]) -> str:
+    def spelled(self, calls: Sequence[AppCall]) -> str:
         return "\n".join(f"<tool_call>\n{_json(call)}\n</tool_call>" for call in calls)
 
-    def calls(self, text: str) -> list[Call]:
+    def calls(self, text: str) -> list[AppCall]:
         *blocks, rest = text.split("</tool_call>")
         if rest.strip() or not all(block.strip().startswith("<tool_call>") for block in blocks):
             raise BadCalls
@@ -110,11 +110,11 @@ class Llama(ToolStyle):
     marks = r"<\|python_tag\|>|(?m:^\s*\{)"
     whole = '{"name": ..., "parameters": {...}} on a line of its own, several with ; between them'
 
-    def spelled(self, calls: Sequence[Call]) -> str:
+    def spelled(self, calls: Sequence[AppCall]) -> str:
         return "; ".join(_json(call, "parameters") for call in calls)
 
-    def calls(self, text: str) -> list[Call]:
-        decoder, found = json.JSONDecoder(), list[Call]()
+    def calls(self, text: str) -> list[AppCall]:
+        decoder, found = json.JSONDecoder(), list[AppCall]()
         rest = text.removeprefix("<|python_tag|>").strip()
         while rest:
             try:
@@ -122,7 +122,7 @@ class Llama(ToolStyle):
             except (ValueError, RecursionError) as error:
                 raise BadCalls from error
             one = decoded(rest[:end], SpelledByLlama)
-            found.append(Call(one.name, one.parameters))
+            found.append(AppCall(one.name, one.parameters))
             rest, more = rest[end:].lstrip(), rest[end:].strip() not in ("", ";")
             if more and not rest.startswith(";"):
                 raise BadCalls
@@ -136,12 +136,12 @@ class Mistral(ToolStyle):
     marks = r"\[TOOL_CALLS\]"
     whole = '[TOOL_CALLS][{"name": ..., "arguments": {...}}, ...]'
 
-    def spelled(self, calls: Sequence[Call]) -> str:
+    def spelled(self, calls: Sequence[AppCall]) -> str:
         return f"[TOOL_CALLS][{', '.join(map(_json, calls))}]"
 
-    def calls(self, text: str) -> list[Call]:
+    def calls(self, text: str) -> list[AppCall]:
         listed = decoded(text.removeprefix("[TOOL_CALLS]").strip(), list[Spelled])
-        return [Call(one.name, one.arguments) for one in listed]
+        return [AppCall(one.name, one.arguments) for one in listed]
 
 
 class GptOss(ToolStyle):
@@ -155,20 +155,20 @@ class GptOss(ToolStyle):
         re.ASCII,
     )
 
-    def spelled(self, calls: Sequence[Call]) -> str:
+    def spelled(self, calls: Sequence[AppCall]) -> str:
         return "<|start|>assistant".join(
             f"<|channel|>commentary to=functions.{call.name} <|constrain|>json<|message|>{json.dumps(call.arguments)}<|call|>"
             for call in calls
         )
 
-    def calls(self, text: str) -> list[Call]:
-        found: list[Call] = []
+    def calls(self, text: str) -> list[AppCall]:
+        found: list[AppCall] = []
         for block in text.strip().removesuffix("<|call|>").split("<|call|>"):
             head = self._head.match(block)
             if head is None:
                 raise BadCalls
             name, arguments = head[1] or head[2], block[head.end() :]
-            found.append(Call(name, decoded(arguments, dict[str, Any])))
+            found.append(AppCall(name, decoded(arguments, dict[str, Any])))
         return found
 
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from cod_lightning.envs.apps.facts import HABITS, Facts, sentence
+from cod_lightning.envs.apps.facts import HABITS, HiddenFacts, sentence
 from cod_lightning.envs.unchanging import Unchanging
 
 KEYWORDS = {
@@ -51,7 +51,7 @@ class User:
         voice: Finds its words.
     """
 
-    def __init__(self, facts: Facts, goal: str, withheld: Mapping[str, str], patience: int, voice: Voice) -> None:
+    def __init__(self, facts: HiddenFacts, goal: str, withheld: Mapping[str, str], patience: int, voice: Voice) -> None:
         self.facts, self.goal, self.withheld, self.patience, self.voice = facts, goal, withheld, patience, voice
         self.questions = 0
 

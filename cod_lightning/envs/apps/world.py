@@ -14,9 +14,9 @@ from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.apps import compact
 from cod_lightning.envs.apps.actions import FORMS, Actions, CodeActions, ToolCalls, clean
 from cod_lightning.envs.apps.checks import Check, checks
-from cod_lightning.envs.apps.facts import HABITS, QUIRKS, Facts, draw_facts
+from cod_lightning.envs.apps.facts import HABITS, QUIRKS, HiddenFacts, draw_facts
 from cod_lightning.envs.apps.policies import AppsPlay
-from cod_lightning.envs.apps.server import Server
+from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.site import Extension, site_of
 from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_task, with_budget
 from cod_lightning.envs.apps.user import ScriptedVoice, Voice
@@ -101,7 +101,7 @@ class Apps(TaskWorld[AppsTask]):
         if self.compact:
             self.name = f"apps-compact-t{max_turns}-m{misses}-{'.'.join(self.slots)}-{'.'.join(self.split_by)}{drawn}"
         self._task: AppsTask | None = None
-        self._server: Server | None = None
+        self._server: AppServer | None = None
         self._actions: Actions = self._new_actions()
         self._words: tuple[compact.Said, ...] = ()
         self._turn, self._shown = 0, ""
@@ -129,7 +129,7 @@ class Apps(TaskWorld[AppsTask]):
                 return seed
         raise AssertionError("one of ten persons belongs to any split")
 
-    def _facts(self, rng: random.Random, split: Split | None) -> Facts:
+    def _facts(self, rng: random.Random, split: Split | None) -> HiddenFacts:
         for _ in range(_MOST_DRAWS):
             facts = compact.draw(rng, self.slots) if self.compact else draw_facts(rng, self.quirks)
             if "facts" not in self.split_by or split in (None, split_of_text(f"facts 1 {facts}")):
@@ -137,7 +137,7 @@ class Apps(TaskWorld[AppsTask]):
         expected = "slots with facts in every split"
         raise ConfigError("data.env.slots", list(self.slots), expected, "Name one more.")
 
-    def _draw(self, seed: int, split: Split | None, person: int, facts: Facts) -> AppsTask:
+    def _draw(self, seed: int, split: Split | None, person: int, facts: HiddenFacts) -> AppsTask:
         """A task of the split that informed play can do in time."""
         rng = random.Random(seed)
         kinds = self.kinds if split is None or "template" not in self.split_by else self._of_split(split)
@@ -282,7 +282,7 @@ class Apps(TaskWorld[AppsTask]):
     def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[Play[Any], Any]:
         facts = self._spec(pack.tasks[0]).facts
         if self.compact:
-            return compact.WordPlay(), compact.truth(facts, self.slots)
+            return compact.HabitPlay(), compact.truth(facts, self.slots)
         return AppsPlay(self._actions, self.site), facts
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Apps":

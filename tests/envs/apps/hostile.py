@@ -5,7 +5,7 @@ import random
 
 from cod_lightning.envs.apps.api import ApiError
 from cod_lightning.envs.apps.catalog import APPS
-from cod_lightning.envs.apps.server import Server
+from cod_lightning.envs.apps.server import AppServer
 
 ENDPOINTS = [endpoint for app in APPS for endpoint in app.endpoints.values()]
 HOSTILE = (
@@ -15,12 +15,12 @@ HOSTILE = (
 )  # fmt: skip
 
 
-def logged_in(server: Server, app: str) -> str:
+def logged_in(server: AppServer, app: str) -> str:
     """Its token."""
     return server.call(f"{app}.{server.facts.moved or 'login'}", {"password": server.passwords[app]})["token"]
 
 
-def hostile_calls(server: Server, rng: random.Random, count: int) -> int:
+def hostile_calls(server: AppServer, rng: random.Random, count: int) -> int:
     """Calls of every endpoint, most with the right token, with arguments that fit or do not; how many were answered."""
     answered = 0
     tokens = {app.name: logged_in(server, app.name) for app in APPS if app.private}

@@ -7,8 +7,8 @@ from typing import Any, get_args, get_type_hints
 from msgspec.structs import replace
 
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.database import Database, Row
-from cod_lightning.envs.apps.server import Server
+from cod_lightning.envs.apps.database import Database, TableRow
+from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.tasks import AppsTask, play
 from cod_lightning.envs.base import Reference
 from cod_lightning.types import Split
@@ -22,7 +22,7 @@ def specs(env: Apps, count: int, split: Split = Split.TRAIN) -> Iterator[AppsTas
             yield task.spec
 
 
-def solved(task: AppsTask) -> Server:
+def solved(task: AppsTask) -> AppServer:
     """The site after informed play."""
     server = task.server(patience=2)
     play(server, task.plan(task.facts))
@@ -39,7 +39,7 @@ def successes(env: Apps, kind: Reference, count: int, split: Split = Split.TRAIN
 def damaged(db: Database, rng: random.Random) -> tuple[Database, str]:
     """A copy with one thing that nobody asked for, and what it is."""
     twin = db.copy()
-    row: Row = rng.choice([row for table in twin.tables.values() for row in table.values()])
+    row: TableRow = rng.choice([row for table in twin.tables.values() for row in table.values()])
     kind = type(row).__name__
     how = rng.choice(("column", "column", "column", "gone", "twice"))
     if how == "gone":

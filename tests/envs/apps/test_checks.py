@@ -7,13 +7,13 @@ import pytest
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.checks import Expected, checks
 from cod_lightning.envs.apps.database import Database
-from cod_lightning.envs.apps.schema import Like, Mail, Note
+from cod_lightning.envs.apps.schema import Like, Mail, ShortNote
 from tests.envs.apps.played import damaged, solved, specs
 
 
-def written() -> tuple[Database, Note, Note]:
+def written() -> tuple[Database, ShortNote, ShortNote]:
     db = Database()
-    return db, db.add(Note(title="a", text="1")), db.add(Note(title="b", text="2"))
+    return db, db.add(ShortNote(title="a", text="1")), db.add(ShortNote(title="b", text="2"))
 
 
 def passed(expected, after, answer="", finished=True):
@@ -26,12 +26,12 @@ def test_a_row_that_is_changed_as_wanted_passes_and_any_other_is_named():
     expected.edit(a, pinned=True)
     expected.edit(a, text="3")
     after = before.copy()
-    after.put(Note(id=a.id, title="a", text="3", pinned=True))
+    after.put(ShortNote(id=a.id, title="a", text="3", pinned=True))
     assert all(passed(expected, after).values())
-    after.put(Note(id=b.id, title="b", text="?"))
-    assert passed(expected, after)["nothing else changes: note"] is False
-    after.put(Note(id=a.id, title="a", text="4", pinned=True))
-    assert passed(expected, after)["a note is changed: text"] is False
+    after.put(ShortNote(id=b.id, title="b", text="?"))
+    assert passed(expected, after)["nothing else changes: short note"] is False
+    after.put(ShortNote(id=a.id, title="a", text="4", pinned=True))
+    assert passed(expected, after)["a short note is changed: text"] is False
 
 
 def test_of_two_new_rows_one_that_is_exactly_right_counts_whatever_the_other_is():
@@ -54,20 +54,20 @@ def test_a_row_that_is_deleted_and_made_anew_is_not_the_same():
     expected = Expected(before)
     expected.edit(b, pinned=True)
     after = before.copy()
-    after.put(Note(id=b.id, title="b", text="2", pinned=True))
+    after.put(ShortNote(id=b.id, title="b", text="2", pinned=True))
     after.remove(a)
     after.add(a)
-    assert passed(expected, after)["nothing else changes: note"] is False
+    assert passed(expected, after)["nothing else changes: short note"] is False
 
 
 def test_a_row_that_should_be_gone_is_gone():
     before, a, _ = written()
     expected = Expected(before)
     expected.remove(a)
-    assert passed(expected, before.copy())["a note is gone"] is False
+    assert passed(expected, before.copy())["a short note is gone"] is False
     after = before.copy()
-    after.put(Note(id=a.id, title="", text=""))
-    assert passed(expected, after)["a note is gone"] is False
+    after.put(ShortNote(id=a.id, title="", text=""))
+    assert passed(expected, after)["a short note is gone"] is False
     after.remove(a)
     assert all(passed(expected, after).values())
 

@@ -1,7 +1,5 @@
 """The apps in fused words."""
 
-import random
-
 import pytest
 
 from cod_lightning.envs.apps import Apps
@@ -113,4 +111,3 @@ def test_slots_without_a_kind_of_task_are_refused():
 
 def test_every_word_belongs_to_one_habit():
     assert len(SLOT_OF) == sum(map(len, VALUES.values()))
-    assert random.Random(0).choice(list(SLOT_OF)) in SLOT_OF

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cod_lightning.envs.apps.actions import CodeActions
 from cod_lightning.envs.apps.api import ApiError
 from cod_lightning.envs.apps.catalog import APPS
-from cod_lightning.envs.apps.sandbox import Session
+from cod_lightning.envs.apps.sandbox import CodeSession
 from cod_lightning.envs.apps.world import Apps
 from tests.envs.apps.escapes import ESCAPES
 from tests.envs.apps.played import specs
@@ -23,7 +23,7 @@ from tests.envs.apps.programs import FIRST, statement
 
 
 def ran(code, session=None, call=lambda name, named: None):
-    return (session or Session(["mail"])).run(code, call, (ApiError,))
+    return (session or CodeSession(["mail"])).run(code, call, (ApiError,))
 
 
 @pytest.mark.parametrize("name", ESCAPES)
@@ -117,7 +117,7 @@ def test_an_expression_is_what_python_says_or_an_error_where_python_has_one(code
 
 
 def test_variables_stay_and_a_copy_has_its_own():
-    session = Session(["mail"])
+    session = CodeSession(["mail"])
     assert ran("x = [1]\ndef f():\n    return x\ny = f", session) == ""
     twin = copy.deepcopy(session)
     assert ran("x.append(2)\nprint(f(), y())", twin) == "[1, 2] [1, 2]"
@@ -125,7 +125,7 @@ def test_variables_stay_and_a_copy_has_its_own():
 
 
 def test_what_holds_too_much_is_gone_after_the_turn():
-    session = Session(["mail"])
+    session = CodeSession(["mail"])
     assert "refused" in ran("x = []\nfor i in range(100):\n    x.append([0] * 1000)", session)
     assert session.variables == {}
     assert ran("x", session) == "NameError: x is not defined"
@@ -161,7 +161,7 @@ def test_programs_at_random_raise_nothing_and_take_no_time(count):
 
     for n in range(count):
         if n % 4 == 0:
-            session = Session(["mail", "user"])
+            session = CodeSession(["mail", "user"])
             assert ran(FIRST, session) == ""
         began = time.process_time()
         ran("".join(statement(rng, 2) for _ in range(rng.randint(1, 4))), session, call)

@@ -9,23 +9,23 @@ import pytest
 
 from cod_lightning.envs.apps.api import ApiError
 from cod_lightning.envs.apps.catalog import APPS
-from cod_lightning.envs.apps.facts import Facts
+from cod_lightning.envs.apps.facts import HiddenFacts
 from cod_lightning.envs.apps.person import populated
 from cod_lightning.envs.apps.schema import Card, Contact, Mail, Order
-from cod_lightning.envs.apps.server import FREE, Server
+from cod_lightning.envs.apps.server import FREE, AppServer
 from cod_lightning.envs.apps.tasks import AppsTask
 from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 
 TASK = AppsTask(
-    template="count_mails", parts=(("email", "a@b"),), person=7, facts=Facts(zone="+0", card="gold", boss="head")
+    template="count_mails", parts=(("email", "a@b"),), person=7, facts=HiddenFacts(zone="+0", card="gold", boss="head")
 )
 
 
-def site(**facts) -> Server:
+def site(**facts) -> AppServer:
     return replace(TASK, facts=replace(TASK.facts, **facts)).server(patience=2)
 
 
-def fails(server: Server, name: str, status: int, /, **arguments) -> str:
+def fails(server: AppServer, name: str, status: int, /, **arguments) -> str:
     with pytest.raises(ApiError) as error:
         server.call(name, arguments)
     assert error.value.status == status

@@ -1,4 +1,4 @@
-"""Kinds of tasks: each can be told from every other by its sentence, and can be done."""
+"""Kinds of tasks: each is known by its sentence, and can be done."""
 
 import random
 from collections import Counter
@@ -8,7 +8,7 @@ import pytest
 
 from cod_lightning.envs.apps.agent import QUESTIONS
 from cod_lightning.envs.apps.checks import checks
-from cod_lightning.envs.apps.facts import CHOICES, HABITS, Facts, draw_facts
+from cod_lightning.envs.apps.facts import CHOICES, HABITS, HiddenFacts, draw_facts
 from cod_lightning.envs.apps.tasks import draw_task, effort, play
 from cod_lightning.envs.apps.templates import TEMPLATES
 from tests.envs.apps.played import solved
@@ -66,5 +66,5 @@ def test_what_has_to_be_found_out_costs_calls():
     for _ in range(60):
         task = draw_task(rng, rng.randrange(2**40), draw_facts(rng, 3), TEMPLATES)
         if task is not None:
-            more += effort(task, Facts(), 5)[1] > effort(task, task.facts, 5)[1]
+            more += effort(task, HiddenFacts(), 5)[1] > effort(task, task.facts, 5)[1]
     assert more > 40

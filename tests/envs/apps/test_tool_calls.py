@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cod_lightning.envs.apps.actions import MOST_CALLS, ToolCalls
-from cod_lightning.envs.apps.agent import Call
+from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
 from cod_lightning.envs.apps.world import Apps
 from tests.envs.apps.played import specs
@@ -31,7 +31,7 @@ TEMPLATES = {
     ),
 }
 """What the families' templates make of an assistant's tool calls, re-created from their documented formats."""
-CALLS = [Call("mail.send", {"to": "a@b", "subject": "x", "body": 'say "hi";\n{}'}), Call("user.done", {})]
+CALLS = [AppCall("mail.send", {"to": "a@b", "subject": "x", "body": 'say "hi";\n{}'}), AppCall("user.done", {})]
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.text(st.characters(codec="utf-8"))),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
@@ -60,7 +60,7 @@ def test_what_the_familys_template_writes_is_read(family):
 @settings(max_examples=25, deadline=None)
 @given(
     calls=st.lists(
-        st.builds(Call, NAMES, st.dictionaries(st.text(max_size=5), JSON, max_size=3)), min_size=1, max_size=4
+        st.builds(AppCall, NAMES, st.dictionaries(st.text(max_size=5), JSON, max_size=3)), min_size=1, max_size=4
     )
 )
 def test_calls_are_read_as_they_were_spelled(name, calls):
@@ -144,7 +144,7 @@ def test_a_response_without_a_call_is_malformed(name):
 def test_several_calls_a_turn_are_bounded_and_the_first_error_stops_the_rest(name):
     (task,) = specs(Apps(), 1)
     actions, server = ToolCalls(name), task.server(patience=1)
-    calls = [Call("user.apps", {}), Call("mail.nothing", {}), Call("user.apps", {})]
+    calls = [AppCall("user.apps", {}), AppCall("mail.nothing", {}), AppCall("user.apps", {})]
     first, second = actions.run(actions.style.spelled(calls), server).splitlines()
     assert json.loads(first)["mail"]
     assert second.startswith("error 404")

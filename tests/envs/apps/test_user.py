@@ -7,13 +7,13 @@ import pytest
 
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.endpoint_voice import EndpointVoice
-from cod_lightning.envs.apps.facts import Facts
+from cod_lightning.envs.apps.facts import HiddenFacts
 from cod_lightning.envs.apps.user import IMPATIENT, NO_ANSWER, ScriptedVoice, User
 from cod_lightning.errors import ConfigError, EnvironmentFailure
 from cod_lightning.types import Split
 from tests.chat_server import ChatServer, said
 
-FACTS = Facts(card="gold", boss="head", sign="Best")
+FACTS = HiddenFacts(card="gold", boss="head", sign="Best")
 
 
 def user(patience=9, **withheld):

@@ -1,13 +1,12 @@
 """The world: tasks that can be solved and not guessed, words after a task, snapshots, splits, options."""
 
 import copy
-import random
 import time
 
 import pytest
 
 from cod_lightning.envs.apps import Apps
-from cod_lightning.envs.apps.facts import CHOICES, HABITS, Facts, read_facts
+from cod_lightning.envs.apps.facts import CHOICES, HABITS, HiddenFacts, read_facts
 from cod_lightning.envs.base import Reference
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Split
@@ -59,7 +58,7 @@ def test_the_reward_is_the_share_of_checks_less_what_questions_cost():
     words, reward, terminated, *_ = done(env, code.format(parts["title"], parts["day"]))
     assert terminated
     assert reward == pytest.approx(3 / 4 - 0.05), "the note is still there"
-    assert "3 of 4 checks passed. Not so: a note is gone." in words
+    assert "3 of 4 checks passed. Not so: a short note is gone." in words
 
 
 def test_nothing_done_is_worth_nothing():
@@ -145,8 +144,8 @@ def test_a_pack_has_one_person_and_one_site():
 def test_the_rules_name_no_endpoint_but_those_of_the_person_and_no_hidden_fact():
     env, pack = begun(quirks=5)
     assert "mail.send" not in env.rules
-    assert read_facts(env.rules) == Facts()
-    assert read_facts(env.reset(options={"task": pack.tasks[0]})[0]) == Facts()
+    assert read_facts(env.rules) == HiddenFacts()
+    assert read_facts(env.reset(options={"task": pack.tasks[0]})[0]) == HiddenFacts()
 
 
 def test_budgets_are_what_informed_play_takes_and_some_to_spare():
@@ -197,11 +196,3 @@ def test_a_changed_person_has_other_habits_and_the_same_apps():
     before = pack.tasks[2].spec
     assert all(getattr(later.facts, habit) != getattr(before.facts, habit) for habit in HABITS)
     assert (later.person, later.text) == (before.person, before.text)
-
-
-def test_teachers_and_players_go_on_whatever_they_believed_at_first():
-    env, rng = Apps(quirks=5, spare_calls=4), random.Random(0)
-    for index in range(5):
-        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=2)
-        context = env.demonstrator(pack).context(rng)
-        assert read_facts(context) != Facts() or not context or "Nothing" in context

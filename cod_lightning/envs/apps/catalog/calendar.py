@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.api import ApiError, App, Desk, find
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk, find
 from cod_lightning.envs.apps.schema import Event
 
 calendar = App("calendar", "Events; starts is a time such as 2026-03-05 14:00 by the calendar's clock.")
@@ -15,25 +15,25 @@ calendar.deletes("delete", Event)
 
 
 @calendar.lists
-def list_(desk: Desk, day: str = "") -> Iterable[Event]:
+def list_(desk: AppDesk, day: str = "") -> Iterable[Event]:
     """Events in the order in which they start; of one day, if it is given."""
     return sorted((e for e in desk.db.all(Event) if e.starts.startswith(day)), key=lambda e: (e.starts, e.id))
 
 
 @calendar.lists
-def search(desk: Desk, query: str) -> Iterable[Event]:
+def search(desk: AppDesk, query: str) -> Iterable[Event]:
     """Events whose title contains the query."""
     return (e for e in desk.db.all(Event) if query.lower() in e.title.lower())
 
 
 @calendar.reads
-def clock(desk: Desk) -> dict[str, str]:
+def clock(desk: AppDesk) -> dict[str, str]:
     """The time now by the calendar's clock."""
     return {"now": desk.calendar_now}
 
 
 @calendar.writes
-def invite(desk: Desk, id: int, email: str) -> Event:
+def invite(desk: AppDesk, id: int, email: str) -> Event:
     """Adds a guest to an event."""
     event = find(desk, Event, id)
     if email in event.guests:
@@ -42,7 +42,7 @@ def invite(desk: Desk, id: int, email: str) -> Event:
 
 
 @calendar.writes
-def uninvite(desk: Desk, id: int, email: str) -> Event:
+def uninvite(desk: AppDesk, id: int, email: str) -> Event:
     """Takes a guest from an event."""
     event = find(desk, Event, id)
     if email not in event.guests:

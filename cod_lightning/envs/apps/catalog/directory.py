@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cod_lightning.envs.apps.api import App, Desk
+from cod_lightning.envs.apps.api import App, AppDesk
 from cod_lightning.envs.apps.schema import Employee, Room
 
 directory = App("directory", "People and rooms of the company; needs no token.", private=False)
@@ -11,19 +11,19 @@ directory.shows("room", Room)
 
 
 @directory.lists
-def people(desk: Desk, query: str = "", title: str = "", team: str = "") -> Iterable[Employee]:
+def people(desk: AppDesk, query: str = "", title: str = "", team: str = "") -> Iterable[Employee]:
     """People whose name contains the query, with this title, of this team."""
     rows = desk.db.all(Employee)
     return (e for e in rows if query.lower() in e.name.lower() and title in ("", e.title) and team in ("", e.team))
 
 
 @directory.reads
-def teams(desk: Desk) -> list[str]:
+def teams(desk: AppDesk) -> list[str]:
     """Names of all teams."""
     return sorted({e.team for e in desk.db.all(Employee)})
 
 
 @directory.lists
-def rooms(desk: Desk, seats: int = 0) -> Iterable[Room]:
+def rooms(desk: AppDesk, seats: int = 0) -> Iterable[Room]:
     """Rooms with at least so many seats."""
     return (r for r in desk.db.all(Room) if r.seats >= seats)

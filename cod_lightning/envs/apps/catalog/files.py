@@ -4,55 +4,55 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.api import ApiError, App, Desk, find
-from cod_lightning.envs.apps.schema import File
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk, find
+from cod_lightning.envs.apps.schema import TextFile
 
 files = App("files", "Text files; each is in one folder.")
-files.shows("show", File)
-files.creates("create", File, "folder name text")
-files.updates("write", File, "text")
-files.updates("rename", File, "name")
-files.updates("move", File, "folder")
-files.deletes("delete", File)
+files.shows("show", TextFile)
+files.creates("create", TextFile, "folder name text")
+files.updates("write", TextFile, "text")
+files.updates("rename", TextFile, "name")
+files.updates("move", TextFile, "folder")
+files.deletes("delete", TextFile)
 
 
 @files.lists
-def list_(desk: Desk, folder: str = "") -> Iterable[File]:
+def list_(desk: AppDesk, folder: str = "") -> Iterable[TextFile]:
     """Files, of one folder if it is given."""
-    return (f for f in desk.db.all(File) if folder in ("", f.folder))
+    return (f for f in desk.db.all(TextFile) if folder in ("", f.folder))
 
 
 @files.lists
-def search(desk: Desk, query: str) -> Iterable[File]:
+def search(desk: AppDesk, query: str) -> Iterable[TextFile]:
     """Files whose name or text contains the query."""
-    return (f for f in desk.db.all(File) if query.lower() in f"{f.name}\n{f.text}".lower())
+    return (f for f in desk.db.all(TextFile) if query.lower() in f"{f.name}\n{f.text}".lower())
 
 
 @files.reads
-def folders(desk: Desk) -> list[str]:
+def folders(desk: AppDesk) -> list[str]:
     """Names of all folders."""
-    return sorted({f.folder for f in desk.db.all(File)})
+    return sorted({f.folder for f in desk.db.all(TextFile)})
 
 
 @files.writes
-def copy(desk: Desk, id: int, folder: str) -> File:
+def copy(desk: AppDesk, id: int, folder: str) -> TextFile:
     """Makes a copy in a folder, which is shared with nobody."""
-    return desk.db.add(replace(find(desk, File, id), folder=folder, shared_with=()))
+    return desk.db.add(replace(find(desk, TextFile, id), folder=folder, shared_with=()))
 
 
 @files.writes
-def share(desk: Desk, id: int, email: str) -> File:
+def share(desk: AppDesk, id: int, email: str) -> TextFile:
     """Lets an address read a file."""
-    file = find(desk, File, id)
+    file = find(desk, TextFile, id)
     if email in file.shared_with:
         raise ApiError(409, "the file is shared with that address already")
     return desk.db.put(replace(file, shared_with=(*file.shared_with, email)))
 
 
 @files.writes
-def unshare(desk: Desk, id: int, email: str) -> File:
+def unshare(desk: AppDesk, id: int, email: str) -> TextFile:
     """Takes that back."""
-    file = find(desk, File, id)
+    file = find(desk, TextFile, id)
     if email not in file.shared_with:
         raise ApiError(404, "the file is not shared with that address")
     return desk.db.put(replace(file, shared_with=tuple(one for one in file.shared_with if one != email)))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.api import ApiError, App, Desk, find
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk, find
 from cod_lightning.envs.apps.schema import Like, Playlist, Song
 
 music = App("music", "Songs, playlists, likes.")
@@ -16,26 +16,26 @@ music.deletes("delete_playlist", Playlist)
 
 
 @music.lists
-def songs(desk: Desk, query: str = "", artist: str = "", genre: str = "") -> Iterable[Song]:
+def songs(desk: AppDesk, query: str = "", artist: str = "", genre: str = "") -> Iterable[Song]:
     """Songs whose title contains the query, by this artist, of this genre."""
     rows = desk.db.all(Song)
     return (s for s in rows if query.lower() in s.title.lower() and artist in ("", s.artist) and genre in ("", s.genre))
 
 
 @music.reads
-def genres(desk: Desk) -> list[str]:
+def genres(desk: AppDesk) -> list[str]:
     """All genres."""
     return sorted({s.genre for s in desk.db.all(Song)})
 
 
 @music.lists
-def playlists(desk: Desk) -> Iterable[Playlist]:
+def playlists(desk: AppDesk) -> Iterable[Playlist]:
     """The person's playlists, with the ids of their songs."""
     return desk.db.all(Playlist)
 
 
 @music.writes
-def add_song(desk: Desk, id: int, song_id: int) -> Playlist:
+def add_song(desk: AppDesk, id: int, song_id: int) -> Playlist:
     """Puts a song at the end of a playlist."""
     playlist, song = find(desk, Playlist, id), find(desk, Song, song_id)
     if song.id in playlist.songs:
@@ -44,7 +44,7 @@ def add_song(desk: Desk, id: int, song_id: int) -> Playlist:
 
 
 @music.writes
-def remove_song(desk: Desk, id: int, song_id: int) -> Playlist:
+def remove_song(desk: AppDesk, id: int, song_id: int) -> Playlist:
     """Takes a song from a playlist."""
     playlist = find(desk, Playlist, id)
     if song_id not in playlist.songs:
@@ -53,17 +53,17 @@ def remove_song(desk: Desk, id: int, song_id: int) -> Playlist:
 
 
 @music.lists
-def likes(desk: Desk) -> Iterable[Song]:
+def likes(desk: AppDesk) -> Iterable[Song]:
     """Songs that the person likes."""
     return (find(desk, Song, like.song_id) for like in desk.db.all(Like))
 
 
-def _like(desk: Desk, song_id: int) -> Like | None:
+def _like(desk: AppDesk, song_id: int) -> Like | None:
     return next((like for like in desk.db.all(Like) if like.song_id == song_id), None)
 
 
 @music.writes
-def like(desk: Desk, song_id: int) -> Like:
+def like(desk: AppDesk, song_id: int) -> Like:
     """Likes a song."""
     if _like(desk, find(desk, Song, song_id).id):
         raise ApiError(409, "the song is liked already")
@@ -71,7 +71,7 @@ def like(desk: Desk, song_id: int) -> Like:
 
 
 @music.writes
-def unlike(desk: Desk, song_id: int) -> dict[str, int]:
+def unlike(desk: AppDesk, song_id: int) -> dict[str, int]:
     """Takes that back."""
     if (found := _like(desk, song_id)) is None:
         raise ApiError(404, "the song is not liked")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.api import ApiError, App, Desk, find
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk, find
 from cod_lightning.envs.apps.charges import charge
 from cod_lightning.envs.apps.schema import Card, PaymentRequest, Transfer
 
@@ -15,24 +15,24 @@ payments.shows("request", PaymentRequest)
 
 
 @payments.lists
-def cards(desk: Desk) -> Iterable[Card]:
+def cards(desk: AppDesk) -> Iterable[Card]:
     """The person's cards."""
     return desk.db.all(Card)
 
 
 @payments.lists
-def transfers(desk: Desk, to: str = "") -> Iterable[Transfer]:
+def transfers(desk: AppDesk, to: str = "") -> Iterable[Transfer]:
     """Transfers, newest first, to this address."""
     return reversed([t for t in desk.db.all(Transfer) if to in ("", t.to)])
 
 
 @payments.reads
-def spent(desk: Desk, card: str = "") -> dict[str, int]:
+def spent(desk: AppDesk, card: str = "") -> dict[str, int]:
     """The sum of all transfers, of one card if it is given."""
     return {"amount": sum(t.amount for t in desk.db.all(Transfer) if card in ("", t.card))}
 
 
-def _pay(desk: Desk, to: str, amount: int, card: str, note: str) -> Transfer:
+def _pay(desk: AppDesk, to: str, amount: int, card: str, note: str) -> Transfer:
     if not amount > 0 or "@" not in to:
         raise ApiError(422, "a transfer needs a mail address and an amount above 0")
     charge(desk, card, amount)
@@ -40,18 +40,18 @@ def _pay(desk: Desk, to: str, amount: int, card: str, note: str) -> Transfer:
 
 
 @payments.writes
-def send(desk: Desk, to: str, amount: int, card: str, note: str = "") -> Transfer:
+def send(desk: AppDesk, to: str, amount: int, card: str, note: str = "") -> Transfer:
     """Sends money from a card to a mail address."""
     return _pay(desk, to, amount, card, note)
 
 
 @payments.lists
-def requests(desk: Desk, status: str = "open") -> Iterable[PaymentRequest]:
+def requests(desk: AppDesk, status: str = "open") -> Iterable[PaymentRequest]:
     """Requests that others made, with this status."""
     return (r for r in desk.db.all(PaymentRequest) if r.status == status and r.to == desk.email)
 
 
-def _answered(desk: Desk, id: int, status: str) -> PaymentRequest:
+def _answered(desk: AppDesk, id: int, status: str) -> PaymentRequest:
     request = find(desk, PaymentRequest, id)
     if request.status != "open" or request.to != desk.email:
         raise ApiError(409, f"request {id} cannot be answered")
@@ -59,26 +59,26 @@ def _answered(desk: Desk, id: int, status: str) -> PaymentRequest:
 
 
 @payments.writes
-def approve(desk: Desk, id: int, card: str) -> Transfer:
+def approve(desk: AppDesk, id: int, card: str) -> Transfer:
     """Pays a request with a card; the transfer has the request's note."""
     request = _answered(desk, id, "paid")
     return _pay(desk, request.sender, request.amount, card, request.note)
 
 
 @payments.writes
-def decline(desk: Desk, id: int) -> PaymentRequest:
+def decline(desk: AppDesk, id: int) -> PaymentRequest:
     """Refuses a request."""
     return _answered(desk, id, "declined")
 
 
 @payments.writes
-def ask(desk: Desk, email: str, amount: int, note: str = "") -> PaymentRequest:
+def ask(desk: AppDesk, email: str, amount: int, note: str = "") -> PaymentRequest:
     """Asks an address for money."""
     return desk.db.add(PaymentRequest(sender=desk.email, to=email, amount=amount, note=note))
 
 
 @payments.writes
-def remind(desk: Desk, id: int) -> PaymentRequest:
+def remind(desk: AppDesk, id: int) -> PaymentRequest:
     """Asks again for money that was asked for."""
     request = find(desk, PaymentRequest, id)
     if request.sender != desk.email or request.status != "open":

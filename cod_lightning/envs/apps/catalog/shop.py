@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.api import ApiError, App, Desk, find
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk, find
 from cod_lightning.envs.apps.charges import charge, refund
 from cod_lightning.envs.apps.schema import Address, CartLine, Order, Product
 
@@ -17,7 +17,7 @@ shop.deletes("remove_address", Address)
 
 
 @shop.lists
-def products(desk: Desk, query: str = "", category: str = "", most: int | None = None) -> Iterable[Product]:
+def products(desk: AppDesk, query: str = "", category: str = "", most: int | None = None) -> Iterable[Product]:
     """Goods whose name contains the query, of a category, that cost at most so much."""
     rows = desk.db.all(Product)
     return (
@@ -28,25 +28,25 @@ def products(desk: Desk, query: str = "", category: str = "", most: int | None =
 
 
 @shop.reads
-def categories(desk: Desk) -> list[str]:
+def categories(desk: AppDesk) -> list[str]:
     """Categories of goods."""
     return sorted({p.category for p in desk.db.all(Product)})
 
 
 @shop.lists
-def addresses(desk: Desk) -> Iterable[Address]:
+def addresses(desk: AppDesk) -> Iterable[Address]:
     """Where orders can be sent."""
     return desk.db.all(Address)
 
 
 @shop.lists
-def cart(desk: Desk) -> Iterable[CartLine]:
+def cart(desk: AppDesk) -> Iterable[CartLine]:
     """What is in the cart."""
     return desk.db.all(CartLine)
 
 
 @shop.writes
-def add_to_cart(desk: Desk, product_id: int, quantity: int = 1) -> CartLine:
+def add_to_cart(desk: AppDesk, product_id: int, quantity: int = 1) -> CartLine:
     """Puts goods into the cart."""
     product = find(desk, Product, product_id)
     if not 1 <= quantity <= product.stock:
@@ -55,14 +55,14 @@ def add_to_cart(desk: Desk, product_id: int, quantity: int = 1) -> CartLine:
 
 
 @shop.writes
-def remove_from_cart(desk: Desk, id: int) -> dict[str, int]:
+def remove_from_cart(desk: AppDesk, id: int) -> dict[str, int]:
     """Takes a line out of the cart."""
     desk.db.remove(find(desk, CartLine, id))
     return {"removed": id}
 
 
 @shop.writes
-def clear_cart(desk: Desk) -> dict[str, int]:
+def clear_cart(desk: AppDesk) -> dict[str, int]:
     """Empties the cart."""
     lines = list(desk.db.all(CartLine))
     for line in lines:
@@ -71,7 +71,7 @@ def clear_cart(desk: Desk) -> dict[str, int]:
 
 
 @shop.writes
-def checkout(desk: Desk, card: str, address: str) -> list[Order]:
+def checkout(desk: AppDesk, card: str, address: str) -> list[Order]:
     """Orders all that is in the cart, paid with a card and sent to an address."""
     lines = [(line, find(desk, Product, line.product_id)) for line in desk.db.all(CartLine)]
     if not lines:
@@ -92,12 +92,12 @@ def checkout(desk: Desk, card: str, address: str) -> list[Order]:
 
 
 @shop.lists
-def orders(desk: Desk, status: str = "") -> Iterable[Order]:
+def orders(desk: AppDesk, status: str = "") -> Iterable[Order]:
     """Orders, newest first, with this status."""
     return reversed([o for o in desk.db.all(Order) if status in ("", o.status)])
 
 
-def _end(desk: Desk, id: int, was: str, becomes: str) -> Any:
+def _end(desk: AppDesk, id: int, was: str, becomes: str) -> Any:
     order = find(desk, Order, id)
     if order.status != was:
         raise ApiError(409, f"order {id} is {order.status}; expected {was}")
@@ -106,12 +106,12 @@ def _end(desk: Desk, id: int, was: str, becomes: str) -> Any:
 
 
 @shop.writes
-def cancel_order(desk: Desk, id: int) -> Any:
+def cancel_order(desk: AppDesk, id: int) -> Any:
     """Cancels an order that is placed; its price goes back to its card."""
     return _end(desk, id, "placed", "cancelled")
 
 
 @shop.writes
-def return_order(desk: Desk, id: int) -> Any:
+def return_order(desk: AppDesk, id: int) -> Any:
     """Sends back an order that is delivered; its price goes back to its card."""
     return _end(desk, id, "delivered", "returned")

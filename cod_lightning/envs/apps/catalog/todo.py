@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cod_lightning.envs.apps.api import App, Desk
+from cod_lightning.envs.apps.api import App, AppDesk
 from cod_lightning.envs.apps.schema import Todo
 
 todo = App("todo", "Things to do, each due on a day, in projects.")
@@ -15,7 +15,7 @@ todo.sets("reopen", Todo, "Marks a thing as not done.", done=False)
 
 
 @todo.lists
-def list_(desk: Desk, query: str = "", project: str = "", done: bool | None = None) -> Iterable[Todo]:
+def list_(desk: AppDesk, query: str = "", project: str = "", done: bool | None = None) -> Iterable[Todo]:
     """Things whose title contains the query, of a project, by the day on which they are due."""
     rows = desk.db.all(Todo)
     found = (
@@ -25,6 +25,6 @@ def list_(desk: Desk, query: str = "", project: str = "", done: bool | None = No
 
 
 @todo.reads
-def projects(desk: Desk) -> list[str]:
+def projects(desk: AppDesk) -> list[str]:
     """Names of all projects."""
     return sorted({t.project for t in desk.db.all(Todo)})

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from cod_lightning.envs.apps.api import ApiError, App, Desk, find
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk, find
 from cod_lightning.envs.apps.charges import charge, refund
 from cod_lightning.envs.apps.schema import Booking, Offer
 
@@ -16,7 +16,7 @@ travel.shows("booking", Booking)
 
 @travel.lists
 def offers(
-    desk: Desk, kind: Literal["flight", "train", "hotel", ""] = "", destination: str = "", day: str = ""
+    desk: AppDesk, kind: Literal["flight", "train", "hotel", ""] = "", destination: str = "", day: str = ""
 ) -> Iterable[Offer]:
     """Offers of a kind, to a city, on a day, the cheapest first."""
     rows = desk.db.all(Offer)
@@ -27,19 +27,19 @@ def offers(
 
 
 @travel.reads
-def destinations(desk: Desk) -> list[str]:
+def destinations(desk: AppDesk) -> list[str]:
     """Cities with an offer."""
     return sorted({o.destination for o in desk.db.all(Offer)})
 
 
 @travel.lists
-def bookings(desk: Desk, status: str = "booked") -> Iterable[Booking]:
+def bookings(desk: AppDesk, status: str = "booked") -> Iterable[Booking]:
     """Bookings with this status."""
     return (b for b in desk.db.all(Booking) if b.status == status)
 
 
 @travel.writes
-def book(desk: Desk, offer_id: int, card: str, travellers: int = 1) -> Booking:
+def book(desk: AppDesk, offer_id: int, card: str, travellers: int = 1) -> Booking:
     """Books an offer."""
     offer = find(desk, Offer, offer_id)
     if not 1 <= travellers <= offer.seats:
@@ -50,7 +50,7 @@ def book(desk: Desk, offer_id: int, card: str, travellers: int = 1) -> Booking:
 
 
 @travel.writes
-def cancel(desk: Desk, id: int) -> Booking:
+def cancel(desk: AppDesk, id: int) -> Booking:
     """Cancels a booking; its price goes back to its card, its seats are free."""
     booking = find(desk, Booking, id)
     if booking.status != "booked":

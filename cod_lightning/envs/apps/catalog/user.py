@@ -1,6 +1,6 @@
 """The person for whom the agent works, and what the agent may look up."""
 
-from cod_lightning.envs.apps.api import ApiError, App, Desk
+from cod_lightning.envs.apps.api import ApiError, App, AppDesk
 
 user = App(
     "user", "The person you work for: passwords, documentation, questions, and the end of the task.", private=False
@@ -8,19 +8,19 @@ user = App(
 
 
 @user.reads
-def passwords(desk: Desk) -> dict[str, str]:
+def passwords(desk: AppDesk) -> dict[str, str]:
     """My passwords, by app."""
     return desk.passwords
 
 
 @user.reads
-def apps(desk: Desk) -> dict[str, str]:
+def apps(desk: AppDesk) -> dict[str, str]:
     """What each app is for."""
     return {app.name: app.about for app in desk.apps}
 
 
 @user.reads
-def docs(desk: Desk, app: str) -> list[str]:
+def docs(desk: AppDesk, app: str) -> list[str]:
     """The documentation of an app: its calls, their arguments and defaults."""
     for one in desk.apps:
         if one.name == app:
@@ -29,7 +29,7 @@ def docs(desk: Desk, app: str) -> list[str]:
 
 
 @user.reads
-def endpoints(desk: Desk, app: str) -> tuple[str, ...]:
+def endpoints(desk: AppDesk, app: str) -> tuple[str, ...]:
     """Names of the calls that an app really has, without documentation."""
     if app not in desk.names:
         raise ApiError(404, "there is no such app; user.apps lists them")
@@ -37,13 +37,13 @@ def endpoints(desk: Desk, app: str) -> tuple[str, ...]:
 
 
 @user.reads
-def ask(desk: Desk, question: str) -> str:
+def ask(desk: AppDesk, question: str) -> str:
     """Asks me a question; every question costs you something, and I answer only a few."""
     return desk.asked(question)
 
 
 @user.reads
-def done(desk: Desk, answer: str = "") -> str:
+def done(desk: AppDesk, answer: str = "") -> str:
     """Ends the task, with an answer where I asked for one."""
     desk.finish(answer)
     return "thank you"

@@ -18,7 +18,7 @@ LARGEST = 2**60
 """Size of a whole number; below it no two have the same hash."""
 
 
-class Refused(Exception):
+class CodeRefused(Exception):
     """The code did what is not allowed or used up its bounds; nothing in the code can catch it."""
 
 
@@ -27,7 +27,7 @@ class CodeError(Exception):
 
 
 class Meter:
-    """Counts what one turn uses up. Raises `Refused` beyond the bounds."""
+    """Counts what one turn uses up. Raises `CodeRefused` beyond the bounds."""
 
     def __init__(self) -> None:
         self.steps = self.cells = self.depth = 0
@@ -36,20 +36,20 @@ class Meter:
         """So much work."""
         self.steps += count
         if self.steps > MOST_STEPS:
-            raise Refused(f"more than {MOST_STEPS} steps")
+            raise CodeRefused(f"more than {MOST_STEPS} steps")
 
     def made(self, size: int) -> None:
         """So many cells made."""
         self.cells += size
         self.step(1 + size // 64)
         if self.cells > MOST_CELLS:
-            raise Refused("too much memory")
+            raise CodeRefused("too much memory")
 
     def deeper(self) -> None:
         """One level down; the caller comes up again by `depth -= 1`."""
         self.depth += 1
         if self.depth > MOST_DEPTH:
-            raise Refused("too deeply nested")
+            raise CodeRefused("too deeply nested")
 
     def weigh(self, *values: Any) -> None:
         """Go through values as a comparison or a print would; what is shared counts each time, what holds itself never ends."""
@@ -57,13 +57,13 @@ class Meter:
 
 
 def weight(values: Any) -> int:
-    """Cells of a value written out. Raises `Refused` for too many or too deep a nesting."""
+    """Cells of a value written out. Raises `CodeRefused` for too many or too deep a nesting."""
     total, waiting = 0, [(values, 0)]
     while waiting:
         value, depth = waiting.pop()
         total += 1 + len(value) // 8 if isinstance(value, str) else 1
         if total > MOST_KEPT:
-            raise Refused("a value is too large")
+            raise CodeRefused("a value is too large")
         if isinstance(value, dict):
             inner = [*value.keys(), *value.values()]
         elif isinstance(value, (list, tuple)):
@@ -72,7 +72,7 @@ def weight(values: Any) -> int:
             inner = getattr(value, "held", tuple)()
         if inner:
             if depth > DEEPEST or len(inner) + len(waiting) > MOST_KEPT:
-                raise Refused("a value is too large or too deeply nested")
+                raise CodeRefused("a value is too large or too deeply nested")
             waiting += [(one, depth + 1) for one in inner]
     return total
 

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cod_lightning.envs.apps.sandbox.bounds import MOST_OUTPUT, CodeError, Meter, Refused, checked, size, weight
+from cod_lightning.envs.apps.sandbox.bounds import MOST_OUTPUT, CodeError, CodeRefused, Meter, checked, size, weight
 from cod_lightning.envs.apps.sandbox.functions import FUNCTIONS
 from cod_lightning.envs.apps.sandbox.operations import BINARY, UNARY, binary, compare, formatted, kind, method
-from cod_lightning.envs.apps.sandbox.values import Builtin, Function, Namespace, Scope
+from cod_lightning.envs.apps.sandbox.values import Builtin, CodeFunction, Namespace, Scope
 
 ApiCall = Callable[[str, dict[str, Any]], Any]
-"""Makes a call of an app; raises what `Session.run` is to show to the code."""
+"""Makes a call of an app; raises what `CodeSession.run` is to show to the code."""
 
 
 class Returned(Exception):
@@ -33,10 +33,10 @@ class Expressions(ABC):
         """Carry out statements."""
 
     def say(self, text: str) -> None:
-        """A line of output. Raises `Refused` where there is too much of it."""
+        """A line of output. Raises `CodeRefused` where there is too much of it."""
         self.letters += len(text) + 1
         if self.letters > MOST_OUTPUT:
-            raise Refused(f"more than {MOST_OUTPUT} letters of output")
+            raise CodeRefused(f"more than {MOST_OUTPUT} letters of output")
         self.shown.append(text)
 
     def written(self, value: Any) -> str:
@@ -51,7 +51,7 @@ class Expressions(ABC):
         """Bind a name, an item, or several of them."""
         if isinstance(target, ast.Name):
             if len(scope.values) >= 500:
-                raise Refused("too many variables")
+                raise CodeRefused("too many variables")
             scope.values[target.id] = value
         elif isinstance(target, (ast.Tuple, ast.List)):
             values = self.items(value)
@@ -67,15 +67,15 @@ class Expressions(ABC):
             self.meter.made(1)
             container[key] = value
         else:
-            raise Refused("such an assignment is not available")
+            raise CodeRefused("such an assignment is not available")
 
-    def function(self, args: ast.arguments, body: Sequence[ast.stmt] | ast.expr, scope: Scope) -> Function:
+    def function(self, args: ast.arguments, body: Sequence[ast.stmt] | ast.expr, scope: Scope) -> CodeFunction:
         """A function with named arguments alone."""
         if args.vararg or args.kwarg or args.kwonlyargs or args.posonlyargs:
-            raise Refused("only plain arguments are available")
+            raise CodeRefused("only plain arguments are available")
         names = tuple(one.arg for one in args.args)
         values = [self.value(one, scope) for one in args.defaults]
-        return Function(names, dict(zip(names[len(names) - len(values) :], values, strict=True)), body, scope)
+        return CodeFunction(names, dict(zip(names[len(names) - len(values) :], values, strict=True)), body, scope)
 
     def value(self, node: ast.expr, scope: Scope) -> Any:
         """The value of an expression."""
@@ -83,7 +83,7 @@ class Expressions(ABC):
         self.meter.deeper()
         find = getattr(self, f"of_{type(node).__name__.lower()}", None)
         if find is None:
-            raise Refused(f"{type(node).__name__.lower()} is not available")
+            raise CodeRefused(f"{type(node).__name__.lower()} is not available")
         found = find(node, scope)
         self.meter.depth -= 1
         return found
@@ -97,7 +97,7 @@ class Expressions(ABC):
 
     def of_constant(self, node: ast.Constant, scope: Scope) -> Any:
         if not isinstance(node.value, (str, int, float, type(None))):
-            raise Refused("such a constant is not available")
+            raise CodeRefused("such a constant is not available")
         return checked(node.value)
 
     def of_name(self, node: ast.Name, scope: Scope) -> Any:
@@ -114,7 +114,7 @@ class Expressions(ABC):
         made: dict[Any, Any] = {}
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
-                raise Refused("** is not available")
+                raise CodeRefused("** is not available")
             self.put(made, self.value(key, scope), self.value(value, scope))
         return made
 
@@ -132,20 +132,20 @@ class Expressions(ABC):
     def of_formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> str:
         spec = "" if node.format_spec is None else str(self.value(node.format_spec, scope))
         if node.conversion not in (-1, ord("s")):
-            raise Refused("such a format is not available")
+            raise CodeRefused("such a format is not available")
         return formatted(self.meter, self.value(node.value, scope), spec)
 
     def of_binop(self, node: ast.BinOp, scope: Scope) -> Any:
         name = type(node.op).__name__
         if name not in BINARY:
-            raise Refused(f"{name.lower()} is not available")
+            raise CodeRefused(f"{name.lower()} is not available")
         return binary(self.meter, name, self.value(node.left, scope), self.value(node.right, scope))
 
     def of_unaryop(self, node: ast.UnaryOp, scope: Scope) -> Any:
         value = self.value(node.operand, scope)
         name = type(node.op).__name__
         if name not in UNARY:
-            raise Refused(f"{name.lower()} is not available")
+            raise CodeRefused(f"{name.lower()} is not available")
         return UNARY[name](value)
 
     def of_boolop(self, node: ast.BoolOp, scope: Scope) -> Any:
@@ -185,7 +185,7 @@ class Expressions(ABC):
         except KeyError as error:
             raise CodeError(f"KeyError: {self.written(key):.60}") from error
 
-    def of_lambda(self, node: ast.Lambda, scope: Scope) -> Function:
+    def of_lambda(self, node: ast.Lambda, scope: Scope) -> CodeFunction:
         return self.function(node.args, node.body, scope)
 
     def of_listcomp(self, node: ast.ListComp | ast.GeneratorExp, scope: Scope) -> list[Any]:
@@ -220,7 +220,7 @@ class Expressions(ABC):
 
     def of_call(self, node: ast.Call, scope: Scope) -> Any:
         if any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords):
-            raise Refused("* and ** are not available")
+            raise CodeRefused("* and ** are not available")
         if isinstance(node.func, ast.Attribute):
             target, function = self.value(node.func.value, scope), node.func.attr
         else:
@@ -247,7 +247,7 @@ class Expressions(ABC):
         """The value that a function returns."""
         if isinstance(function, Builtin):
             return FUNCTIONS[function.name](self, *args, **named)
-        if not isinstance(function, Function):
+        if not isinstance(function, CodeFunction):
             raise CodeError(f"TypeError: {kind(function)} cannot be called")
         given = {**function.defaults, **dict(zip(function.names, args, strict=False)), **named}
         if len(args) > len(function.names) or set(given) != set(function.names):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from cod_lightning.envs.apps.sandbox.bounds import CodeError, Refused, checked
+from cod_lightning.envs.apps.sandbox.bounds import CodeError, CodeRefused, checked
 
 MOST_ITEMS = 5_000
 
@@ -13,7 +13,7 @@ def _range(program: Any, *ends: int) -> list[int]:
         raise CodeError("TypeError: range takes whole numbers")
     values = range(*ends)
     if len(values) > MOST_ITEMS:
-        raise Refused(f"more than {MOST_ITEMS} items")
+        raise CodeRefused(f"more than {MOST_ITEMS} items")
     program.meter.made(len(values))
     return list(values)
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from cod_lightning.envs.apps.sandbox.bounds import MOST_LETTERS, CodeError, Refused, weight
+from cod_lightning.envs.apps.sandbox.bounds import MOST_LETTERS, CodeError, CodeRefused, weight
 from cod_lightning.envs.apps.sandbox.expressions import ApiCall, Expressions, Returned
 from cod_lightning.envs.apps.sandbox.functions import FUNCTIONS
 from cod_lightning.envs.apps.sandbox.operations import binary
@@ -29,7 +29,7 @@ _FAULTS = (
 )  # fmt: skip
 
 
-class Session:
+class CodeSession:
     """Runs programs one after another; their variables stay.
 
     Args:
@@ -40,8 +40,8 @@ class Session:
         self.always = {**{name: Builtin(name) for name in FUNCTIONS}, **{name: Namespace(name) for name in apps}}
         self.variables: dict[str, Any] = {}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Session":
-        twin = object.__new__(Session)
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CodeSession":
+        twin = object.__new__(CodeSession)
         memo[id(self.always)] = twin.always = self.always
         twin.variables = copy.deepcopy(self.variables, memo)
         return twin
@@ -54,7 +54,7 @@ class Session:
         program = _Program(self, call, errors)
         try:
             program.block(_parsed(code), program.scope)
-        except Refused as refused:
+        except CodeRefused as refused:
             program.shown.append(f"refused: {refused}")
         except RecursionError:
             program.shown.append("refused: too deeply nested")
@@ -64,7 +64,7 @@ class Session:
             program.shown.append(program.fault(error))
         try:
             weight(list(self.variables.values()))
-        except Refused:
+        except CodeRefused:
             self.variables = {}
             program.shown.append("refused: all variables are gone, since they held too much")
         return "\n".join(program.shown)
@@ -72,7 +72,7 @@ class Session:
 
 def _parsed(code: str) -> list[ast.stmt]:
     if len(code) > MOST_LETTERS:
-        raise Refused(f"the code is longer than {MOST_LETTERS} letters")
+        raise CodeRefused(f"the code is longer than {MOST_LETTERS} letters")
     try:
         with _PARSING, warnings.catch_warnings():  # which changes the filters of all threads
             warnings.simplefilter("ignore")
@@ -81,13 +81,13 @@ def _parsed(code: str) -> list[ast.stmt]:
         line = f"line {error.lineno}" if isinstance(error, SyntaxError) else "not to be read"
         raise CodeError(f"SyntaxError: {line}") from error
     except (RecursionError, MemoryError) as error:
-        raise Refused("too deeply nested") from error
+        raise CodeRefused("too deeply nested") from error
 
 
 class _Program(Expressions):
     """One run."""
 
-    def __init__(self, session: Session, call: ApiCall, errors: tuple[type[Exception], ...]) -> None:
+    def __init__(self, session: CodeSession, call: ApiCall, errors: tuple[type[Exception], ...]) -> None:
         super().__init__(call)
         self.errors = errors
         self.scope = Scope(session.variables, Scope(session.always))
@@ -103,7 +103,7 @@ class _Program(Expressions):
             self.meter.deeper()
             run = getattr(self, f"do_{type(statement).__name__.lower()}", None)
             if run is None:
-                raise Refused(f"{type(statement).__name__.lower()} is not available")
+                raise CodeRefused(f"{type(statement).__name__.lower()} is not available")
             run(statement, scope)
             self.meter.depth -= 1
 
@@ -139,7 +139,7 @@ class _Program(Expressions):
                 self.meter.weigh(key)
                 del container[key]
             else:
-                raise Refused("such a del is not available")
+                raise CodeRefused("such a del is not available")
 
     def do_if(self, node: ast.If, scope: Scope) -> None:
         self.block(node.body if self.value(node.test, scope) else node.orelse, scope)
@@ -180,7 +180,7 @@ class _Program(Expressions):
 
     def do_try(self, node: ast.Try, scope: Scope) -> None:
         if node.finalbody or len(node.handlers) != 1:
-            raise Refused("try takes one except, which catches all errors, and no finally")
+            raise CodeRefused("try takes one except, which catches all errors, and no finally")
         depth = self.meter.depth
         try:
             self.block(node.body, scope)
@@ -196,7 +196,7 @@ class _Program(Expressions):
 
     def do_functiondef(self, node: ast.FunctionDef, scope: Scope) -> None:
         if node.decorator_list:
-            raise Refused("decorators are not available")
+            raise CodeRefused("decorators are not available")
         self.assign(ast.Name(node.name), self.function(node.args, node.body, scope), scope)
 
 
@@ -204,4 +204,4 @@ def _loaded(target: ast.expr) -> ast.expr:
     """The target of `+=` as an expression."""
     if isinstance(target, (ast.Name, ast.Subscript)):
         return target
-    raise Refused("such an assignment is not available")
+    raise CodeRefused("such an assignment is not available")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from cod_lightning.envs.apps.sandbox.bounds import CodeError, Meter, Refused, checked, size
+from cod_lightning.envs.apps.sandbox.bounds import CodeError, CodeRefused, Meter, checked, size
 
 NUMBER = (int, float)
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -64,7 +64,7 @@ _FORMAT = re.compile(r"[<>^]?[+]?0?\d{0,2},?(\.\d)?[dfgs%]?", re.ASCII)
 def formatted(meter: Meter, value: Any, spec: str) -> str:
     """A piece of an f-string."""
     if not _FORMAT.fullmatch(spec):
-        raise Refused("a format is none of those that are allowed")
+        raise CodeRefused("a format is none of those that are allowed")
     meter.weigh(value)
     return format(value, spec) if spec else str(value)
 
@@ -72,7 +72,7 @@ def formatted(meter: Meter, value: Any, spec: str) -> str:
 def method(meter: Meter, target: Any, name: str, args: list[Any], named: dict[str, Any]) -> Any:
     """`target.name(...)`, where the type of the target has that method here."""
     if name not in METHODS.get(type(target), ()):
-        raise Refused(f"{kind(target)} has no method {name!r:.40} here")
+        raise CodeRefused(f"{kind(target)} has no method {name!r:.40} here")
     meter.weigh(*args, *named.values())
     meter.step(1 + size(target) // 16)
     if name == "replace" and len(args) >= 2 and isinstance(args[0], str) and isinstance(args[1], str):

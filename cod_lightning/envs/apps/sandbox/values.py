@@ -27,7 +27,7 @@ class Scope:
 
 
 @dataclass(eq=False)
-class Function:
+class CodeFunction:
     """What `def` or `lambda` made."""
 
     names: tuple[str, ...]
@@ -43,8 +43,8 @@ class Function:
             scope = scope.around
         return values
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Function":
-        twin = memo[id(self)] = Function(self.names, {}, self.body, self.scope)
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CodeFunction":
+        twin = memo[id(self)] = CodeFunction(self.names, {}, self.body, self.scope)
         twin.defaults, twin.scope = copy.deepcopy(self.defaults, memo), copy.deepcopy(self.scope, memo)
         return twin
 

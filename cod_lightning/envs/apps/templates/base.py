@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from cod_lightning.envs.apps import schema as s
 from cod_lightning.envs.apps.checks import Expected
 from cod_lightning.envs.apps.database import Database, R
-from cod_lightning.envs.apps.facts import Facts
-from cod_lightning.envs.apps.person import NOW, Person, on_clock
+from cod_lightning.envs.apps.facts import HiddenFacts
+from cod_lightning.envs.apps.person import NOW, Owner, on_clock
 
 Doing = Generator[Any, Any, Any]
 """Yields batches of calls, is sent their results."""
@@ -52,7 +52,7 @@ def rows(db: Database, kind: type[R], /, **columns: Any) -> list[R]:
 class Truth(Expected):
     """The state before a task, the facts, and shorthand for what tasks have in common."""
 
-    def __init__(self, before: Database, facts: Facts, person: Person) -> None:
+    def __init__(self, before: Database, facts: HiddenFacts, person: Owner) -> None:
         super().__init__(before)
         self.facts, self.person = facts, person
 
@@ -140,7 +140,7 @@ class Template(ABC):
 
     @abstractmethod
     def solve(self, do: Any, p: Parts) -> Doing:
-        """How to do it through the apps; `do` is an `agent.Agent`."""
+        """How to do it through the apps; `do` is an `AppsAgent`."""
 
     @abstractmethod
     def expected(self, end: Truth, p: Parts) -> None:

@@ -162,7 +162,7 @@ class CopyFile(Template):
     apps = ("files",)
 
     def draw(self, draw: Draw) -> Parts:
-        file = draw.one(s.File)
+        file = draw.one(s.TextFile)
         return {"name": file.name, "folder": draw.of(*(name for name in FOLDERS if name != file.folder))}
 
     def solve(self, do, p):
@@ -171,9 +171,9 @@ class CopyFile(Template):
         yield from do("files.delete", id=file["id"])
 
     def expected(self, end: Truth, p: Parts) -> None:
-        file = end.row(s.File, name=p["name"])
+        file = end.row(s.TextFile, name=p["name"])
         end.remove(file)
-        end.add(s.File(folder=p["folder"], name=file.name, text=file.text))
+        end.add(s.TextFile(folder=p["folder"], name=file.name, text=file.text))
 
 
 class ShareFolder(Template):
@@ -181,14 +181,14 @@ class ShareFolder(Template):
     apps = ("files",)
 
     def draw(self, draw: Draw) -> Parts:
-        return {"folder": draw.one(s.File).folder, "email": draw.one(s.Employee).email}
+        return {"folder": draw.one(s.TextFile).folder, "email": draw.one(s.Employee).email}
 
     def solve(self, do, p):
         found = yield from do.all("files.list", folder=p["folder"])
         yield from do.batch([("files.share", {"id": file["id"], "email": p["email"]}) for file in found])
 
     def expected(self, end: Truth, p: Parts) -> None:
-        for file in end.rows(s.File, folder=p["folder"]):
+        for file in end.rows(s.TextFile, folder=p["folder"]):
             end.edit(file, shared_with=(p["email"],))
 
 
@@ -197,7 +197,7 @@ class PinNote(Template):
     apps = ("notes",)
 
     def draw(self, draw: Draw) -> Parts:
-        return {"title": draw.one(s.Note).title, "text": draw.of(*TEXTS)}
+        return {"title": draw.one(s.ShortNote).title, "text": draw.of(*TEXTS)}
 
     def solve(self, do, p):
         note = yield from do.one("notes.search", query=p["title"])
@@ -206,7 +206,7 @@ class PinNote(Template):
         )
 
     def expected(self, end: Truth, p: Parts) -> None:
-        note = end.row(s.Note, title=p["title"])
+        note = end.row(s.ShortNote, title=p["title"])
         end.edit(note, pinned=True, text=f"{note.text}\n{p['text']}")
 
 
@@ -245,14 +245,14 @@ class DeleteMessage(Template):
     apps = ("messages",)
 
     def draw(self, draw: Draw) -> Parts:
-        return {"text": draw.one(s.Message).text}
+        return {"text": draw.one(s.TextMessage).text}
 
     def solve(self, do, p):
         message = yield from do.one("messages.search", query=p["text"])
         yield from do("messages.delete", id=message["id"])
 
     def expected(self, end: Truth, p: Parts) -> None:
-        end.remove(end.row(s.Message, text=p["text"]))
+        end.remove(end.row(s.TextMessage, text=p["text"]))
 
 
 OFFICE = by_name(

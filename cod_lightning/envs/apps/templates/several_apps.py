@@ -70,7 +70,7 @@ class ShareWithBoss(Template):
     apps, slots = ("files", "directory"), ("boss",)
 
     def draw(self, draw: Draw) -> Parts:
-        return {"name": draw.one(s.File).name}
+        return {"name": draw.one(s.TextFile).name}
 
     def solve(self, do, p):
         boss = yield from do.boss()
@@ -78,7 +78,7 @@ class ShareWithBoss(Template):
         yield from do("files.share", id=file["id"], email=boss["email"])
 
     def expected(self, end: Truth, p: Parts) -> None:
-        end.edit(end.row(s.File, name=p["name"]), shared_with=(end.boss.email,))
+        end.edit(end.row(s.TextFile, name=p["name"]), shared_with=(end.boss.email,))
 
 
 class TextContact(Template):
@@ -95,7 +95,7 @@ class TextContact(Template):
 
     def expected(self, end: Truth, p: Parts) -> None:
         phone = end.row(s.Contact, label=p["label"]).phone
-        end.add(s.Message(phone=phone, incoming=False, text=end.signed(p["text"]), at=NOW))
+        end.add(s.TextMessage(phone=phone, incoming=False, text=end.signed(p["text"]), at=NOW))
 
 
 class PayContact(Template):
@@ -135,7 +135,7 @@ class NoteToTodo(Template):
     apps = ("notes", "todo")
 
     def draw(self, draw: Draw) -> Parts:
-        return {"title": draw.one(s.Note).title, "day": draw.of(*DAYS)}
+        return {"title": draw.one(s.ShortNote).title, "day": draw.of(*DAYS)}
 
     def solve(self, do, p):
         note = yield from do.one("notes.search", query=p["title"])
@@ -145,7 +145,7 @@ class NoteToTodo(Template):
 
     def expected(self, end: Truth, p: Parts) -> None:
         end.add(s.Todo(title=p["title"], due=p["day"]))
-        end.remove(end.row(s.Note, title=p["title"]))
+        end.remove(end.row(s.ShortNote, title=p["title"]))
 
 
 class MailToFile(Template):
@@ -162,7 +162,7 @@ class MailToFile(Template):
 
     def expected(self, end: Truth, p: Parts) -> None:
         body = end.row(s.Mail, folder="inbox", subject=p["subject"]).body
-        end.add(s.File(folder=p["folder"], name=p["name"], text=body))
+        end.add(s.TextFile(folder=p["folder"], name=p["name"], text=body))
 
 
 class InviteContact(Template):
@@ -238,7 +238,7 @@ class SendGift(Template):
     def expected(self, end: Truth, p: Parts) -> None:
         end.ordered(p["product"], int(p["count"]))
         phone = end.row(s.Contact, label=p["label"]).phone
-        end.add(s.Message(phone=phone, incoming=False, text=end.signed(p["text"]), at=NOW))
+        end.add(s.TextMessage(phone=phone, incoming=False, text=end.signed(p["text"]), at=NOW))
 
 
 class PrepareMeeting(Template):
@@ -246,7 +246,7 @@ class PrepareMeeting(Template):
     apps, slots = ("calendar", "files", "directory"), ("boss",)
 
     def draw(self, draw: Draw) -> Parts:
-        return {"title": draw.one(s.Event).title, "name": draw.one(s.File).name}
+        return {"title": draw.one(s.Event).title, "name": draw.one(s.TextFile).name}
 
     def solve(self, do, p):
         boss = yield from do.boss()
@@ -257,7 +257,7 @@ class PrepareMeeting(Template):
 
     def expected(self, end: Truth, p: Parts) -> None:
         end.edit(end.row(s.Event, title=p["title"]), guests=(end.boss.email,))
-        end.edit(end.row(s.File, name=p["name"]), shared_with=(end.boss.email,))
+        end.edit(end.row(s.TextFile, name=p["name"]), shared_with=(end.boss.email,))
 
 
 class SplitBill(Template):
@@ -287,7 +287,7 @@ class SplitBill(Template):
         to = end.row(s.Contact, label=p["label"]).email
         end.add(s.PaymentRequest(sender=end.person.email, to=to, amount=int(p["amount"]), note=p["note"]))
         end.add(s.Todo(title=f"check {p['note']}", due=p["day"], project="house"))
-        end.add(s.Note(title=p["title"], text=f"{p['label']} owes {p['amount']}"))
+        end.add(s.ShortNote(title=p["title"], text=f"{p['label']} owes {p['amount']}"))
 
 
 SEVERAL_APPS = by_name(
