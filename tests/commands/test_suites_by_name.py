@@ -18,7 +18,7 @@ from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.chat import Chat
 
-SHIPPED = ["cross_domain", "harder", "in_domain", "longer_packs", "non_stationary", "ralph_loop"]
+SHIPPED = ["cross_domain", "harder", "in_domain", "longer_packs", "non_stationary", "ralph_loop", "safety"]
 
 
 def built(suites: list) -> list[Suite]:
