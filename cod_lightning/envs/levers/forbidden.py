@@ -146,9 +146,9 @@ class ForbiddenLever(Levers):
         return super()._observed() + (f"{self.wording.between}{self.wording.rule(self._rule)}" if said else "")
 
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
-        words, *rest = super()._end(outcome, complaint)
+        words, reward, terminated, truncated, info = super()._end(outcome, complaint)
         said = f"{self.wording.between}{self.wording.rule(self._rule)}" if self._said() else ""
-        return words + said, *rest
+        return words + said, reward, terminated, truncated, info
 
     def _said(self) -> bool:
         """Whether the rule is part of what is seen, since it is not in the system text."""
