@@ -1,7 +1,9 @@
 """A list of rules over another mechanism: what a rewrite may not say, and may not lose."""
 
 import pytest
+import yaml
 
+from cod_lightning.commands.config_files import config_folders
 from cod_lightning.contexts import (
     ActsContext,
     CheckedContext,
@@ -121,3 +123,12 @@ def test_what_is_no_regular_expression_is_refused(key):
 def test_a_penalty_below_zero_is_refused():
     with pytest.raises(ConfigError, match=r"data\.context\.penalty is -1"):
         CheckedContext(HintContext(), penalty=-1)
+
+
+def test_the_shipped_one_keeps_the_rule_of_the_forbidden_lever():
+    content = yaml.safe_load((config_folders()[0] / "context" / "hint_checked.yaml").read_text())
+    options, inside = content["init_args"], content["init_args"].pop("inside")
+    assert content["class_path"].endswith(f".{CheckedContext.__name__}")
+    mechanism = CheckedContext(HintContext(**inside["init_args"]), **options)
+    assert not rewritten(mechanism, "never=3 1=?", "1=red").parsed
+    assert rewritten(mechanism, "never=3 1=?", "never=3 1=red").parsed

@@ -78,7 +78,7 @@ POISONED: dict[str, Callable[[], ContextMechanism]] = {
     "skills": lambda: SkillsContext("compact", max_skills=8, budget=48),
     "episodes": lambda: EpisodesContext("compact", part_tokens=8),
     "transcript": lambda: TranscriptContext("compact", budget=64),
-    "hint, checked": lambda: CheckedContext(HintContext("compact"), [rf"={one}\\b.*={one}\\b" for one in COLOURS]),
+    "hint, checked": lambda: CheckedContext(HintContext("compact"), [rf"={one}\b.*={one}\b" for one in COLOURS]),
 }
 
 

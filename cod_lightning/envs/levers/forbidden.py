@@ -122,7 +122,8 @@ class ForbiddenLever(Levers):
         return ForbiddenTask(goal=task.goal, colours=task.colours, labels=task.labels, forbidden=forbidden, states=True)
 
     def words(self) -> tuple[str, ...]:
-        return (*super().words(), *(f"never={code}" for code in range(1, len(COLOURS) + 1)))
+        ruled = tuple(f"never={code}" for code in range(1, len(COLOURS) + 1))
+        return (*super().words(), *ruled) if self.protocol == "compact" else ()
 
     def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[LeverPlay, dict[int, str]]:
         first: Any = self._spec(pack.tasks[0])
