@@ -83,7 +83,7 @@ def test_the_command_line_chooses_suites_by_name(argv: list[str]) -> None:
     found = chosen(["test", *argv, "--model.lr", "1"])
     assert found[0] == "test"
     assert found[-2:] == ["--model.lr", "1"]
-    assert [suite["name"] for suite in config_after(found)["data"]["suites"]] == ["in_domain", "ralph_loop", "safety"]
+    assert [suite["name"] for suite in config_after(found)["data"]["suites"]] == ["in_domain", "ralph_loop"]
 
 
 def test_a_single_name_needs_no_brackets() -> None:

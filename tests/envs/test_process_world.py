@@ -130,10 +130,25 @@ def test_computing_time_is_counted_for_each_call_and_not_for_the_life_of_a_worke
         assert copy.deepcopy(world).step("busy")[2]
 
 
-def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cleaned(tmp_path, capfd):
-    world = ProcessWorld(ChildLevers(str(tmp_path / "child")), num_workers=1, step_s=0.3)
+def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cleaned(tmp_path):
+    """In a process of its own: workers print where the first of them was started."""
+    code = """
+        import sys
+        from tests.envs.test_process_world import hung
+        hung(sys.argv[1])
+    """
+    command = [sys.executable, "-c", inspect.cleandoc(code), str(tmp_path / "child")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": "."})
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout.count("printed"), done.stderr.count("printed")) == (1, 1)
+    assert not RAW.search(done.stdout + done.stderr)
+
+
+def hung(file):
+    """A step that hangs; what the world had started has ended after it."""
+    world = ProcessWorld(ChildLevers(file), num_workers=1, step_s=0.3)
     world.reset(options={"task": first_task(world)})
-    child = int((tmp_path / "child").read_text())
+    child = int(Path(file).read_text())
     os.kill(child, 0)
     with pytest.raises(WorldHung):
         world.step("no such answer")
@@ -141,9 +156,6 @@ def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cle
     while running(child) and time.perf_counter() < until:
         time.sleep(0.01)
     assert not running(child)
-    printed = "".join(capfd.readouterr())
-    assert printed.count("printed") == 2
-    assert not RAW.search(printed)
 
 
 def running(process):

@@ -305,8 +305,8 @@ of the person. [What it is](../worlds.md).
 REFERENCES = """
 Success by position in 250 packs of 4 of the test split, mean reward, and success by the number of apps of a task. *scripted* knows
 every documented call, tries, reads errors and notes what they show; *memoryless* plays as if each task were its first; *oracle*
-knows what is hidden. By how much *scripted* exceeds *memoryless* at positions 1 to 3 is what a context can be worth to a player that
-makes no other mistake.
+knows what is hidden. By how much *scripted* exceeds *memoryless* at positions 1 to 3 is what a context can be worth to a
+player that makes no other mistake.
 """.strip().splitlines()
 LEARNED = """
 Compact words, tiny policy (0.2 M parameters), the recipe of the quick start, held-out packs whose hidden facts no training pack
