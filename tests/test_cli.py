@@ -81,7 +81,7 @@ def test_a_shadowing_module_is_named(tmp_path):
         (["--ckpt_path", "."], "expected a checkpoint, not a folder without .metadata"),
         (["--trainer.gradient_clip_val", "0"], "trainer.gradient_clip_val is 0; expected null"),
         (["--warm_start", "smok"], "warm_start is smok; expected a file, or one of"),
-        (["env=nope"], "env is nope; expected one of alchemy_compact"),
+        (["env=nope"], "env is nope; expected one of "),
     ],
 )
 def test_a_mistake_in_the_config_exits_with_2_and_names_key_value_and_remedy(capsys, override, said):
@@ -133,7 +133,7 @@ def test_what_has_no_meaning_together_is_refused_before_the_warm_start(capsys, m
         (["--model.rl", "1"], "unrecognized arguments: --model.rl 1"),
         (
             ["--trainer.max_epochs", "few"],
-            "Subtypes: [int, NoneType]; Errors: - Expected a int; - Expected a NoneType;",
+            "trainer.max_epochs: Expected an int. Got value: few",
         ),
         (["--data.env.init_args.sise", "3"], "Option 'sise' is not accepted"),
     ],
@@ -148,7 +148,7 @@ def test_a_bad_option_is_answered_in_one_line_by_the_name_it_was_called(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{program}: error: ")
     assert said in line
-    assert line.endswith(f"{program} --help)")
+    assert re.search(rf"{re.escape(program)} --help( [\w.]+)?\)$", line)
 
 
 def test_help_calls_a_command_by_the_name_that_was_typed(capsys, monkeypatch):
@@ -314,7 +314,8 @@ def test_a_checkpoint_is_worked_with_in_the_folder_of_its_own_run(command, monke
 def test_a_number_that_no_machine_counts_to_is_refused_by_key(argv, number, capsys):
     code, said = fails(capsys, *argv, str(number))
     assert code == 2
-    assert said.startswith(f"error: {argv[-1].removeprefix('--')} is a number of ")
+    shown = "a number of 1329 bits" if number > 0 else number
+    assert said.startswith(f"error: {argv[-1].removeprefix('--')} is {shown}; expected a number between ")
     assert len(said) < 200
 
 

@@ -131,7 +131,7 @@ def stop_if_too_many(label: str, groups: Sequence[Group], max_failed_fraction: f
     raise TooManyFailures(
         f"{num_failed:,} of {num_lifecycles:,} lifecycles of the rollout '{label}' failed, more than "
         f"data.max_failed_fraction={max_failed_fraction:g} allows:\n{lines}\n"
-        "Remove the cause and go on with --ckpt_path last, or raise data.max_failed_fraction. Tracebacks: lifecycles/faults.log in "
+        "Remove the cause and go on with --ckpt_path auto, or raise data.max_failed_fraction. Tracebacks: lifecycles/faults.log in "
         "the run's folder."
     )
 

@@ -199,7 +199,7 @@ def scoring(name: str) -> Iterator[None]:
     except Exception as error:
         message = " ".join(str(error).split())[:300]
         raise ScorerFailed(
-            f"model.scorers.{name} raised {type(error).__name__}: {message}. Remove the cause and go on with --ckpt_path last."
+            f"model.scorers.{name} raised {type(error).__name__}: {message}. Remove the cause and go on with --ckpt_path auto."
         ) from error
 
 

@@ -95,7 +95,7 @@ def test_axes_of_the_file_stand_below_those_that_are_typed(tmp_path):
 @pytest.mark.parametrize(
     ("axis", "said"),
     [
-        ("credit=nothing", "Could not find 'credit/nothing'"),
+        ("credit=nothing", "credit is nothing; expected one of discounted"),
         ("model.lr=interval(0,1)", "does not support sweep type"),
         ("seed_everything=a,b", "seed_everything is a; expected a whole number"),
         ("data.suites=[nowhere]", "is nowhere; expected a YAML file"),
