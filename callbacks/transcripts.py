@@ -17,11 +17,10 @@ from torch import Tensor
 
 from callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import FAULT_LOG, ConfigError, DataError
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout import policy_logprobs, transcript
-from cod_lightning.rollout.boundaries import FAULT_LOG
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
@@ -52,7 +51,7 @@ class Transcripts(RolloutCallback):
         self._begun: set[str] = set()
         """Labels whose file this object has written to."""
         self._logprobs: LogprobWriter | None = None
-        """Of the latest training of a module that tells of its rows."""
+        """Of the latest training of a module that has row listeners."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         super().setup(trainer, pl_module, stage)
@@ -60,9 +59,9 @@ class Transcripts(RolloutCallback):
             lifecycles_file(trainer, "faults", "log"), anew=stage == "fit" and not trainer.ckpt_path
         )
         FAULT_LOG.addHandler(self._faults)
-        if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "row_listeners"):
+        if stage == "fit" and self.train_per_rollout and hasattr(pl_module, "add_row_listener"):
             self._logprobs = LogprobWriter(trainer)
-            pl_module.row_listeners.append(self._logprobs)  # pyright: ignore
+            pl_module.add_row_listener(self._logprobs)  # pyright: ignore
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self._logprobs is not None:
@@ -73,9 +72,8 @@ class Transcripts(RolloutCallback):
         FAULT_LOG.removeHandler(self._faults)
         if self._faults.num_faults:
             print(f"{self._faults.num_faults:,} faults; tracebacks: {self._faults.path}", file=sys.stderr)
-        listeners: list[Any] = getattr(pl_module, "row_listeners", [])
-        if self._logprobs in listeners:
-            listeners.remove(self._logprobs)
+        if stage == "fit" and self._logprobs is not None:
+            pl_module.remove_row_listener(self._logprobs)  # pyright: ignore
         if stage in _REPLACED:  # the next pass replaces its own files
             self._begun = {label for label in self._begun if not label.startswith(stage)}
 

@@ -6,7 +6,14 @@ into an episode's status, counts them by the name of their class, and the run go
 """
 
 import asyncio
+import contextlib
+import logging
 import signal
+
+FAULT_LOG = logging.getLogger("cod_lightning.faults")
+"""What cost a lifecycle, with its traceback; it goes nowhere by itself."""
+FAULT_LOG.propagate = False
+FAULT_LOG.addHandler(logging.NullHandler())
 
 
 class CodLightningError(Exception):
@@ -142,6 +149,12 @@ def described(error: BaseException) -> str:
     except BaseException:
         message = "(its message cannot be shown)"
     return f"{type(error).__name__}: {message}"
+
+
+def note_fault(error: BaseException) -> None:
+    """Log the traceback of what cost a lifecycle, to the logger `cod_lightning.faults`."""
+    with contextlib.suppress(Exception):  # a hostile error's own doing
+        FAULT_LOG.error("%s", described(error), exc_info=error)
 
 
 def ends_the_run(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
     every: 1   solve_0 update_0 solve_1 update_1 solve_2          (Connect the Dots, arXiv 2606.20002)
     every: 2   solve_0 solve_1 update_1 solve_2
+    every: null   solve_0 solve_1 solve_2
 
 To add an order: one subclass of `LifecyclePlan`, chosen with `data.plan.class_path`.
 """
@@ -40,11 +41,11 @@ class LifecyclePlan(ABC):
 class UpdateEvery(LifecyclePlan):
     """Solves every task, and updates the context after every `every`-th of them, but not after the last."""
 
-    every: int = 1
-    """Tasks from one update to the next; 1 is the paper's plan."""
+    every: int | None = 1
+    """Tasks from one update to the next; 1 is the paper's plan. Null: no updates, for contexts that are written within tasks."""
 
     def __post_init__(self) -> None:
-        if self.every < 1:
+        if self.every is not None and self.every < 1:
             raise ConfigError("data.plan.every", self.every, "at least 1", "1 updates the context after every task.")
 
     def order(self, num_tasks: int) -> Sequence[PlannedEpisode]:
@@ -56,7 +57,7 @@ class UpdateEvery(LifecyclePlan):
         out: list[PlannedEpisode] = []
         for position in range(num_tasks):
             out.append(PlannedEpisode(EpisodeKind.SOLVE, position))
-            if (position + 1) % self.every == 0 and position < num_tasks - 1:
+            if self.every and (position + 1) % self.every == 0 and position < num_tasks - 1:
                 out.append(PlannedEpisode(EpisodeKind.UPDATE, position))
         return out
 

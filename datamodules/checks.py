@@ -88,7 +88,8 @@ def check_sampling(temperature: float, top_p: float) -> None:
 def check_first_prompt(
     env: TextEnv, context: ContextMechanism, task: Task, window: int, chat: Chat, max_new_tokens: int
 ) -> None:
-    """A first prompt is in words that the policy knows, and there is room for it and its response."""
+    """A first prompt is in words that the policy knows; there is room for it, its response, and what the context budgets."""
+    context.check(window, max_new_tokens)
     world = copy.deepcopy(env)
     observation, _ = world.reset(options={"task": task})
     see_known(observation, chat, env, "reset()")

@@ -1,7 +1,8 @@
 """The data of the warm start: scripted demonstrations, run through the rollout code that the policy trains with.
 
 Every episode is demonstrated on its own, with a context that the demonstrator makes up (true in part, junk, or none), so
-that nothing in the data connects what one task shows with the context of the next one.
+that nothing in the data connects what one task shows with the context of the next one; a mechanism may show feedback that no
+update has taken in.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch, collate, credit_table
-from cod_lightning.plans import planned
+from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import share
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
@@ -36,6 +37,7 @@ class DemonstrationDataModule(ItemDataModule):
     Args:
         env: The world; it must have a demonstrator.
         context: The context mechanism whose form the demonstrations show.
+        plan: The order of the episodes that are shown.
         pack_size: N, tasks of a pack.
         num_updates: Optimizer updates of the warm start.
         packs_per_update: Packs whose episodes make one update.
@@ -48,6 +50,7 @@ class DemonstrationDataModule(ItemDataModule):
         self,
         env: TextEnv,
         context: ContextMechanism,
+        plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen)
         pack_size: int = 4,
         num_updates: int = 1500,
         packs_per_update: int = 3,
@@ -67,7 +70,7 @@ class DemonstrationDataModule(ItemDataModule):
             raise ConfigError(
                 "data.num_packs", num_packs, f"at least data.packs_per_update={packs_per_update}", "Raise it."
             )
-        self.env, self.context = env, context
+        self.env, self.context, self.plan = env, context, plan
         self.pack_size, self.num_updates, self.packs_per_update = pack_size, num_updates, packs_per_update
         self.num_packs, self.max_new_tokens, self.seed = num_packs, max_new_tokens, seed
 
@@ -105,12 +108,15 @@ class DemonstrationDataModule(ItemDataModule):
         env = copy.deepcopy(self.env)
         rng = random.Random(derive_seed("demonstrated contexts", self.seed, pack.id))
         sampler = self._sampler(Player(teacher, self.context))
-        setting = Setting(env=env, mechanism=self.context, sampler=sampler)
+        setting = Setting(env=env, mechanism=self.context, sampler=sampler, plan=self.plan)
         episodes: list[Episode] = []
-        for kind, position in planned(setting.plan, len(pack), self.context.updates):
+        order = planned(setting.plan, len(pack), self.context.updates)
+        for kind, position in order:
             who = f"{pack.id}.{position}.{kind}"
             if kind is EpisodeKind.SOLVE:
                 state, task = self.context.adopt(teacher.context(rng)), pack.tasks[position]
+                if self.context.updates and position and (EpisodeKind.UPDATE, position - 1) not in order:
+                    state = self.context.feedback(state, episodes[-1])
                 episodes.append(await run_solve_episode(env, task, state, setting, who, position))
             else:
                 episodes.append(await run_update_episode(env, episodes[-1], setting, who))

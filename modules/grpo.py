@@ -118,7 +118,7 @@ class GRPOModule(PolicyModule):
         """Optimizer updates that the engine has not seen."""
         self.progress: Callable[[], float] | None = None
         """Share of the training that is done, where no number of updates ends it."""
-        self.row_listeners: list[RowListener] = []
+        self._row_listeners: list[RowListener] = []
 
     def setup(self, stage: str) -> None:
         """Refuse options without meaning beside those of the data."""
@@ -152,6 +152,13 @@ class GRPOModule(PolicyModule):
     def measure_progress(self, share_done: Callable[[], float]) -> None:
         """Let the learning rate fall by this share of the training that is done, instead of by the number of updates."""
         self.progress = share_done
+
+    def add_row_listener(self, listener: RowListener) -> None:
+        """Call it with every micro-batch from now on."""
+        self._row_listeners.append(listener)
+
+    def remove_row_listener(self, listener: RowListener) -> None:
+        self._row_listeners.remove(listener)
 
     # ------------------------------------------------------------------ training
 
@@ -237,7 +244,7 @@ class GRPOModule(PolicyModule):
                 of_terms = added(of_terms, term.figures(sums))
             self._stop_if_not_finite(loss, logprobs, part)
             self._backward(loss, last=last)
-            for listener in self.row_listeners:
+            for listener in self._row_listeners:
                 listener(part, logprobs.detach())
             metrics = out.metrics if metrics is None else metrics + out.metrics
             entropy_sum += float(entropy.detach().sum())

@@ -84,13 +84,13 @@ def _start(rank: int, number: int, port: int, function: Callable[[], Any], folde
     child = os.fork()
     if child:
         return child
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": number, "LOCAL_WORLD_SIZE": number, "GROUP_RANK": 0}
-    told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "tests"}
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": number, "LOCAL_WORLD_SIZE": number, "GROUP_RANK": 0}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "tests"}
     status = 1
     try:
         torch.set_num_threads(1)  # a pool of threads does not outlive a fork
         if number > 1:
-            os.environ |= {name: str(value) for name, value in told.items()}
+            os.environ |= {name: str(value) for name, value in variables.items()}
         (folder / f"rank{rank}.pickle").write_bytes(pickle.dumps(function()))
         status = 0
     except BaseException:

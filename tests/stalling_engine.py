@@ -1,4 +1,4 @@
-"""An engine in this process that hangs once, if it is told where to leave a note of it."""
+"""An engine in this process that hangs once, if it knows a file in which to note it."""
 
 import os
 import time

@@ -2,7 +2,16 @@
 
 import re
 import tomllib
+from dataclasses import is_dataclass
+from inspect import isabstract
 from pathlib import Path
+
+from cod_lightning.objective.baselines import Baseline
+from cod_lightning.objective.losses import PolicyLoss
+from cod_lightning.objective.mismatch import MismatchCorrection
+from cod_lightning.objective.returns import CreditRule
+from cod_lightning.objective.terms import LossTerm
+from cod_lightning.plans import LifecyclePlan
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cod_lightning", "datamodules", "modules", "callbacks")
@@ -27,3 +36,15 @@ def test_a_room_whose_modules_are_layered_lists_all_of_them() -> None:
     rooms = [contract for contract in contracts if "containers" in contract]
     assert {"cod_lightning.commands", "cod_lightning.evaluation", "callbacks"} <= {r["containers"][0] for r in rooms}
     assert all(room["exhaustive"] for room in rooms)
+
+
+def test_what_belongs_to_the_objective_is_a_frozen_dataclass() -> None:
+    seams = (CreditRule, Baseline, PolicyLoss, MismatchCorrection, LossTerm, LifecyclePlan)
+    found = [one for seam in seams for one in everything_below(seam) if one.__module__.startswith("cod_lightning.")]
+    assert len(found) > 20
+    for one in found:
+        assert isabstract(one) or (is_dataclass(one) and one.__dataclass_params__.frozen), one
+
+
+def everything_below(base: type) -> set[type]:
+    return {one for direct in base.__subclasses__() for one in (direct, *everything_below(direct))}

@@ -57,8 +57,10 @@ def test_the_example_goes_through_the_real_rollout(hidden_number):
         def act(self, messages, rng):
             low, high = 1, 30
             for message in messages:
-                for guess, told in re.findall(r"(\d+) is too (\w+)", message.content):
-                    low, high = (max(low, int(guess) + 1), high) if told == "low" else (low, min(high, int(guess) - 1))
+                for guess, stated in re.findall(r"(\d+) is too (\w+)", message.content):
+                    low, high = (
+                        (max(low, int(guess) + 1), high) if stated == "low" else (low, min(high, int(guess) - 1))
+                    )
             return f"<answer>{(low + high) // 2}</answer>"
 
         def note(self, messages, rng):

@@ -16,11 +16,11 @@ HOLD += "with locked(Path(sys.argv[1]), 'key', 'fit'):\n    print('held', flush=
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("file", "expected a folder"), ("file/in", "and .*/file is a file"), ("/proc/x", "in /proc")]
+    ("name", "message"), [("file", "expected a folder"), ("file/in", "and .*/file is a file"), ("/proc/x", "in /proc")]
 )
-def test_a_place_that_cannot_be_a_folder_is_refused_and_nothing_is_left_there(tmp_path, name, told):
+def test_a_place_that_cannot_be_a_folder_is_refused_and_nothing_is_left_there(tmp_path, name, message):
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=f"--state is .*{told}.*Name another one"):
+    with pytest.raises(ConfigError, match=f"--state is .*{message}.*Name another one"):
         check_folder(tmp_path / name, "--state")
     check_folder(tmp_path / "new" / "run", "--state")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

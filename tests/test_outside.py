@@ -1,14 +1,21 @@
-"""One of each seam from a package outside the tree, by `class_path` alone: trained together for two updates, and resumed."""
+"""One of each seam from a package outside the tree, by `class_path` alone: trained together, resumed, and refused where they cannot
+work; and a third kind of episode, which is a member, a branch of the lifecycle and a plan."""
 
+import json
+import os
+import shutil
+import subprocess
 import textwrap
 
 import pytest
+import torch
 import yaml
 
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.transcript import read
 from cod_lightning.types import EpisodeKind
-from tests.command_line import cod, rows
+from tests.chat_server import ChatServer, Reply, said
+from tests.command_line import COMMAND, ROOT, cod, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -18,6 +25,7 @@ from dataclasses import dataclass
 import torch
 from msgspec import Struct
 
+from cod_lightning.clients import ChatClient
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
 from cod_lightning.objective.losses.base import LossOutputs, PolicyLoss, metrics_of
 from cod_lightning.objective.terms import LossTerm, TermSums
@@ -86,26 +94,41 @@ class FewTurns(Reward):
         return -0.1 * len(episode.turns)
 
 
-class EveryOther(PackSource):
-    """Packs 0, 2, 4, ..., and how many outcomes it has seen."""
+class Judge(Reward):
+    """A tenth for an answer that a chat model likes."""
+
+    weight = 0.1
+
+    def __init__(self, url):
+        self.client = ChatClient("judge", url, where="data.rewards.judge", timeout_s=1.0, max_retries=1, backoff_s=0.01)
+
+    async def __call__(self, episode, task):
+        messages = (Message(Role.USER, episode.turns[-1].response),)
+        return await self.client.ask(messages, max_tokens=5, read=lambda answer: float(answer.text))
+
+
+class ComesBack(PackSource):
+    """Half of each rollout's packs are those of the largest advantages so far, played again; the others are new."""
 
     def __init__(self):
-        self.seen = 0
+        self.worth = {}
 
     def next(self, first, count):
-        return [PackChoice(2 * n) for n in range(first, first + count)]
+        best = sorted(self.worth, key=lambda index: (-self.worth[index], index))[: count // 2]
+        return [PackChoice(index) for index in (*best, *range(first, first + count - len(best)))]
 
     def observe(self, outcomes):
-        self.seen += len(outcomes.choices)
+        worth = outcomes.advantages.values.abs().flatten(1).mean(dim=1).tolist()
+        self.worth |= {choice.index: value for choice, value in zip(outcomes.choices, worth, strict=True)}
 
     def metrics(self):
-        return {"seen": self.seen}
+        return {"known": len(self.worth)}
 
     def state_dict(self):
-        return {"seen": self.seen}
+        return {"worth": dict(self.worth)}
 
     def load_state_dict(self, state_dict):
-        self.seen = state_dict["seen"]
+        self.worth = dict(state_dict["worth"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +179,7 @@ CONFIG = {
     "data": {
         "plan": {"class_path": "outside.OnlyOnce"},
         "context": {"class_path": "outside.ByTask"},
-        "source": {"class_path": "outside.EveryOther"},
+        "source": {"class_path": "outside.ComesBack"},
         "rewards": {"turns": {"class_path": "outside.FewTurns"}},
         "packs_per_rollout": 4,
         "updates_per_rollout": 2,
@@ -169,14 +192,33 @@ CONFIG = {
 }
 
 
+def graded(content):
+    """0, 1 or 2."""
+    return said(str(len(content["messages"][0]["content"]) % 3))
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def judge():
+    """A chat endpoint whose model gives grades."""
+    with ChatServer(graded) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def folder(judge, tmp_path_factory):
     """A folder with the package, the YAML and a run of two epochs of two updates."""
     folder = tmp_path_factory.mktemp("outside")
-    (folder / "outside.py").write_text(textwrap.dedent(PACKAGE))
-    (folder / "mine.yaml").write_text(yaml.safe_dump(CONFIG))
+    write(folder, judge.url)
     run(folder, "whole")
     return folder
+
+
+def write(folder, url, more=""):
+    """The package, and the YAML with the address of the judge."""
+    (folder / "outside.py").write_text(textwrap.dedent(PACKAGE) + more)
+    graded = {"class_path": "outside.Judge", "init_args": {"url": url}}
+    data = CONFIG["data"] | {"rewards": CONFIG["data"]["rewards"] | {"judge": graded}}
+    (folder / "mine.yaml").write_text(yaml.safe_dump(CONFIG | {"data": data}))
 
 
 def run(folder, name, *more):
@@ -200,8 +242,9 @@ def test_every_part_has_left_its_trace_in_the_metrics(folder):
     found = rows(folder / "whole")
     trained = [row for row in found if row["train/gradient_norm"]]
     assert len(trained) == 4
-    assert [float(row["source/seen"]) for row in trained] == [4, 4, 8, 8]
+    assert [float(row["source/known"]) for row in trained] == [4, 4, 6, 6]
     assert all(float(row["train/reward/turns/position_0"]) < 0 for row in trained)
+    assert all(0 <= float(row["train/reward/judge/position_0"]) <= 0.2 for row in trained)
     assert all(row["train/pull"] and 0 <= float(row["train/teacher_missing"]) < 1 for row in trained)
     assert all(float(row["rollout/token_drift"]) == 0 for row in trained)
 
@@ -212,21 +255,23 @@ def test_transcripts_have_the_plan_the_source_s_packs_and_the_mechanism_s_state(
     kinds = [(episode.kind, episode.position) for episode in life.episodes]
     solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
     assert kinds == [(solve, 0), (update, 0), (solve, 1), (solve, 2), (solve, 3)]
-    assert all(int(group.pack.id.rpartition("/")[2]) % 2 == 0 for group in groups)
+    packs = [int(group.pack.id.rpartition("/")[2]) for group in groups]
+    assert packs[:4] == [0, 1, 2, 3]
+    assert set(packs[4:6]) < set(packs[:4]), "the packs of the largest advantages, played again"
+    assert packs[6:] == [4, 5]
+    assert life.solves[0].parts.keys() == {"world", "turns", "judge"}
     assert set(life.updates[0].state_after) == {"facts", "uses"}
     assert "\n".join(life.updates[0].state_after["facts"]) == life.updates[0].context_after
 
 
 def test_stopped_after_an_update_it_goes_on_bit_for_bit(folder):
-    import torch
-
     run(folder, "part", "--ckpt_path", "whole/checkpoints/update-00000001.ckpt")
-    whole, part = (
-        torch.load(folder / name / "checkpoints" / "last.ckpt", weights_only=False)["state_dict"]
-        for name in ("whole", "part")
-    )
-    assert whole.keys() == part.keys()
-    assert all(torch.equal(whole[name], part[name]) for name in whole)
+    assert same_weights(folder / "whole", folder / "part")
+
+
+def same_weights(*runs):
+    one, other = (torch.load(run / "checkpoints" / "last.ckpt", weights_only=False)["state_dict"] for run in runs)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 BAD = {
@@ -237,9 +282,14 @@ BAD = {
         ("data.plan is Late for 4 tasks", "expected a solve episode at the end", "Leave the last one out"),
     ),
     "a source that names no pack": (
-        "class Empty(EveryOther):\n    def next(self, first, count):\n        return []\n",
+        "class Empty(ComesBack):\n    def next(self, first, count):\n        return []\n",
         ("--data.source", "outside.Empty"),
         ("data.source is Empty", "4 packs where 4 are asked for, not 0", "--ckpt_path last"),
+    ),
+    "a source whose state does not load": (
+        "def refuse(self, state_dict):\n    raise KeyError('worth')\nComesBack.load_state_dict = refuse\n",
+        ("--ckpt_path", "WHOLE/checkpoints/update-00000001.ckpt"),
+        ("data.source is ComesBack", "answers `load_state_dict` (KeyError: 'worth')", "--ckpt_path last"),
     ),
     "a teacher with another tokenizer": (
         "",
@@ -276,14 +326,109 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_part_that_cannot_work_ends_in_one_line_that_names_key_value_and_remedy(folder, tmp_path, name):
+def test_a_part_that_cannot_work_ends_in_one_line_that_names_key_value_and_remedy(judge, folder, tmp_path, name):
     more, arguments, expected = BAD[name]
-    (tmp_path / "outside.py").write_text(textwrap.dedent(PACKAGE) + more)
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(CONFIG))
+    write(tmp_path, judge.url, more)
     TinyPolicy().tokenizer(["another", "vocabulary"]).save_pretrained(tmp_path / "other")
-    line = ["fit", "--config", "smoke", "--config", "mine.yaml", *arguments]
-    done = cod(*line, cwd=tmp_path, path=[tmp_path], timeout=300)
+    message = refused(tmp_path, *(argument.replace("WHOLE", str(folder / "whole")) for argument in arguments))
+    assert "\n" not in message
+    assert all(part in message for part in expected), message
+
+
+def refused(folder, *arguments):
+    """What `fit` says last, from `error:` on."""
+    done = cod("fit", "--config", "smoke", "--config", "mine.yaml", *arguments, cwd=folder, path=[folder], timeout=300)
     assert done.returncode in (1, 2), done.stderr[-2000:]
-    assert "Traceback" not in done.stderr
-    (said,) = [line for line in done.stderr.splitlines() if "error:" in line]
-    assert all(part in said for part in expected), said
+    assert "Traceback (most" not in done.stderr
+    assert done.stderr.count("error:") == 1
+    return done.stderr.partition("error:")[2].strip()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (None, ("does not serve the model judge", "Check the settings at data.rewards.judge")),
+        (Reply(after_s=3.0), ("does not serve the model judge", "no answer within", "data.rewards.judge")),
+        (said("good"), ("RewardFailure, for example", "judge raised EndpointFailure", "data.max_failed_fraction")),
+    ],
+    ids=["down", "hangs", "nonsense"],
+)
+def test_a_judge_that_cannot_be_read_ends_the_run_with_what_it_did_and_the_remedy(tmp_path, answer, expected):
+    with ChatServer(lambda content: answer) as server:
+        url = server.url if answer is not None else "http://127.0.0.1:9/v1"
+        write(tmp_path, url)
+        message = refused(tmp_path)
+    assert all(part in message for part in expected), message
+
+
+def test_a_run_whose_judge_goes_down_loses_nothing_and_goes_on_bit_for_bit_once_it_is_up_again(folder, tmp_path):
+    left = 150
+
+    def answer(content):
+        nonlocal left
+        left -= 1
+        return graded(content) if left >= 0 else Reply(status=500)
+
+    with ChatServer(answer) as server:
+        write(tmp_path, server.url)
+        message = refused(tmp_path, "--trainer.default_root_dir", "part", "--checkpoint_every", "1")
+        assert "judge raised EndpointFailure: " in message
+        assert "--ckpt_path last" in message
+        assert "in __call__" in (tmp_path / "part" / "lifecycles" / "faults.log").read_text(), "the judge's traceback"
+        before = [row["step"] for row in rows(tmp_path / "part") if row["train/gradient_norm"]]
+        assert 0 < len(before) < 4
+        left = 10_000
+        run(tmp_path, "part", "--ckpt_path", "last")
+    assert same_weights(folder / "whole", tmp_path / "part")
+    whole, part = ([r["train/gradient_norm"] for r in rows(f)] for f in (folder / "whole", tmp_path / "part"))
+    assert whole == part
+
+
+MEMBER = '''    REFLECT = "reflect"
+    """Another rewrite of the context."""
+'''
+BRANCH = """
+    async def _reflect(self, env: TextEnv, index: int, position: int, task: Task) -> Episode:
+        return structs.replace(await self._update(env, index, position, task), kind=EpisodeKind.REFLECT)
+"""
+
+
+def test_a_third_kind_of_episode_needs_a_member_a_branch_of_the_lifecycle_and_a_plan(tmp_path):
+    """In a copy of the packages, in which nothing else is changed: no file of the numerics, of transcripts or of the module."""
+    for name in ("cod_lightning", "modules", "datamodules", "callbacks", "configs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    types, lifecycle = tmp_path / "cod_lightning" / "types.py", tmp_path / "cod_lightning" / "rollout" / "lifecycle.py"
+    insert(types, '    """One rewrite of the context."""\n', MEMBER)
+    choice = "play = self._solve if kind is EpisodeKind.SOLVE else self._update"
+    insert(lifecycle, choice, " if kind is EpisodeKind.UPDATE else self._reflect")
+    insert(lifecycle, "        return updated\n", BRANCH)
+    insert(lifecycle, "from typing import Any\n", "\nfrom msgspec import structs\n")
+    (tmp_path / "reflecting.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from cod_lightning.plans import PlannedEpisode, UpdateEvery\n"
+        "from cod_lightning.types import EpisodeKind\n\n"
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class Reflecting(UpdateEvery):\n"
+        "    def order(self, num_tasks):\n"
+        "        for kind, position in super().order(num_tasks):\n"
+        "            yield PlannedEpisode(kind, position)\n"
+        "            if kind is EpisodeKind.UPDATE:\n"
+        "                yield PlannedEpisode(EpisodeKind.REFLECT, position)\n"
+    )
+    sizes = {"packs_per_rollout": 2, "updates_per_rollout": 2, "rollouts_per_epoch": 1, "val_packs": 2, "suites": None}
+    config = {"data": {"plan": {"class_path": "reflecting.Reflecting"}, **sizes}, "trainer": {"max_epochs": 1}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(config | {"warm_start": None}))
+    line = ["fit", "--config", "smoke", "--config", "mine.yaml", "--trainer.default_root_dir", "run"]
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([*COMMAND, *line], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len([row for row in rows(tmp_path / "run") if row["train/gradient_norm"]]) == 2
+    for written in (tmp_path / "run" / "lifecycles" / "train.jsonl").read_text().splitlines():
+        kinds = [episode["kind"] for episode in json.loads(written)["episodes"]]
+        assert kinds == ["solve", "update", "reflect"] * 3 + ["solve"]
+
+
+def insert(path, after, text):
+    source = path.read_text()
+    assert source.count(after) == 1
+    path.write_text(source.replace(after, after + text))

@@ -95,8 +95,8 @@ def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
         return 130
     finally:
         store.close()
-        if told := cli.datamodule.engine.report():
-            console.print(Text(told))
+        if report := cli.datamodule.engine.report():
+            console.print(Text(report))
     return 0
 
 

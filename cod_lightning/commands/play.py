@@ -88,13 +88,11 @@ class Watched(TextPolicy):
         self.console, self.policy = console, policy
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What the policy answers."""
         answer = self.policy.act(messages, rng)
         self.console.print(Text.assemble(("policy>", "bold"), f" {answer}"))
         return answer
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """What the policy notes."""
         return self.policy.note(messages, rng)
 
 

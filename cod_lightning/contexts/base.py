@@ -2,14 +2,14 @@
 
 The state is a record that the mechanism owns; no other code reads its fields. Within a lifecycle it goes round like this:
 
-    empty -> prepare -> (the task, with `on_turn` after each response) -> feedback -> update -> prepare -> ...
+    empty -> prepare -> (the task: on_turn, before_turn, on_turn, ...) -> feedback -> update -> prepare -> ...
 
 Every method is pure: it returns a new state and keeps nothing. Whatever a method raises costs the lifecycle that called it, and
 is counted as `ContextFailure`. To add a mechanism: one file with one subclass, chosen with `data.context.class_path`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -74,10 +74,24 @@ class Intervention(Struct, frozen=True):
     state: Any
     reply: str | None = None
     """The next user message, in place of the environment's; the environment then does not see the response. None: it does."""
+    action: str | None = None
+    """What the environment sees in place of the response, such as the response without what was meant for the mechanism."""
+
+
+class History(Struct, frozen=True):
+    """The dialogue in which a task goes on, in place of what was said so far."""
+
+    state: Any
+    messages: tuple[Message, ...]
+    """The whole prompt, its last message the user's. Where it only adds that one to what was said, it goes on from it; otherwise a
+    new rendering begins a new segment of the same episode."""
 
 
 UpdateDialogue = Generator[Sequence[Message] | str, Answer, ContextUpdate]
 """Yields the opening messages, then the text of each further user message; is sent each answer; returns the result."""
+
+Spoken = Callable[[Sequence[Message]], str]
+"""From a dialogue to text."""
 
 
 class ContextMechanism(ABC):
@@ -126,9 +140,24 @@ class ContextMechanism(ABC):
         """Called with each response of a solve episode before the environment sees it; None leaves the turn alone."""
         return None
 
+    def before_turn(self, state: Any, rules: str, messages: Sequence[Message], tokens: TokenView) -> History | None:
+        """Called before each turn of a solve episode but the first, with the dialogue up to the user's next message; None goes on
+        with it as it is.
+
+        `messages[0]` is the system text, `messages[1]` the task's first observation, unless the mechanism has put others there.
+        """
+        return None
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        """A scripted policy's response in this dialogue of a task; `act` and `note` say what it does and what it notes in any."""
+        return act(messages)
+
     def feedback(self, state: Any, episode: Episode) -> Any:
         """The state after a task, whose reward is in `episode`; called once for every solve episode that has a reward."""
         return state
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        """Raise `ConfigError` for budgets that leave no room in a prompt with its response, or in a response (tokens)."""
 
     def words(self) -> tuple[str, ...]:
         """Every word that the compact wording can show or ask for (see `TextEnv.words`)."""

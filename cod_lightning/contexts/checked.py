@@ -4,11 +4,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.contexts.base import (
     ContextMechanism,
     ContextUpdate,
+    History,
     Intervention,
     Prepared,
+    Spoken,
     TokenView,
     UpdateDialogue,
 )
@@ -68,7 +72,20 @@ class CheckedContext(ContextMechanism):
         return self.inside.write(note, messages)
 
     def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
-        return self.inside.on_turn(state, response, tokens)
+        """That of the mechanism inside, without its new state where that would say what is forbidden."""
+        found = self.inside.on_turn(state, response, tokens)
+        if found is not None and self._said(self.text(state), self.text(found.state)):
+            return structs.replace(found, state=state)
+        return found
+
+    def before_turn(self, state: Any, rules: str, messages: Sequence[Message], tokens: TokenView) -> History | None:
+        return self.inside.before_turn(state, rules, messages, tokens)
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        return self.inside.respond(act, note, messages)
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        self.inside.check(window, max_new_tokens)
 
     def feedback(self, state: Any, episode: Episode) -> Any:
         """That of the mechanism inside, unless it would say what is forbidden."""

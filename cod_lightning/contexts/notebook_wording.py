@@ -30,6 +30,8 @@ class OperationKind(StrEnum):
     DELETE = "delete"
     KEEP = "keep"
     """Nothing: the entries stay as they are."""
+    READ = "read"
+    """Show an entry in full; only where not all are (`acts.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class NaturalNotebook(NotebookWording):
         OperationKind.REPLACE: "replace NUMBER: TEXT",
         OperationKind.DELETE: "delete NUMBER",
         OperationKind.KEEP: "keep",
+        OperationKind.READ: "read NUMBER",
     }
 
     def inject(self, rules: str, entries: Sequence[str]) -> str:
@@ -251,7 +254,8 @@ class CompactNotebook(NotebookWording):
     def words(self) -> tuple[str, ...]:
         """The marks, the operations and the numbers; the entries' own words are the world's."""
         numbers = (f"#{number}" for number in range(1, self.max_entries + 1))
-        return ("notebook", self._start, self._end, ";", *map(str, OperationKind), *numbers)
+        kinds = (OperationKind.ADD, OperationKind.REPLACE, OperationKind.DELETE, OperationKind.KEEP)
+        return ("notebook", self._start, self._end, ";", *map(str, kinds), *numbers)
 
     def _operation(self, part: str) -> Operation:
         found = re.fullmatch(

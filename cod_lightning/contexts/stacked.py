@@ -37,7 +37,7 @@ class StackedContext(ContextMechanism):
         parts: At least two mechanisms, of which at most one answers within tasks (`on_turn`).
 
     Raises:
-        ConfigError: For fewer parts, several of one class, or two that answer within tasks.
+        ConfigError: For fewer parts, several of one class, two that answer within tasks, or one that replaces their history.
     """
 
     State: ClassVar[type[Struct]] = StackedState
@@ -51,6 +51,10 @@ class StackedContext(ContextMechanism):
             )
         if len(set(names)) < len(names):
             raise ConfigError("data.context.parts", shown, "mechanisms of different classes", "Leave one out.")
+        if replacing := [name for name, part in zip(names, parts, strict=True) if _replaces(part)]:
+            expected = f"mechanisms that leave a task's history alone, unlike {' and '.join(replacing)}"
+            remedy = "Use it as data.context; CompactingContext goes around others."
+            raise ConfigError("data.context.parts", shown, expected, remedy)
         answering = [name for name, part in zip(names, parts, strict=True) if _answers(part)]
         if len(answering) > 1:
             expected = f"at most one that answers within tasks, not {' and '.join(answering)}"
@@ -129,6 +133,10 @@ class StackedContext(ContextMechanism):
         assert part is not None, "no part asks for anything"
         return part.write(note, messages)
 
+    def check(self, window: int, max_new_tokens: int) -> None:
+        for part in self.parts:
+            part.check(window, max_new_tokens)
+
     def words(self) -> tuple[str, ...]:
         """The words of all parts, each once."""
         return tuple(dict.fromkeys(word for part in self.parts for word in part.words()))
@@ -157,3 +165,7 @@ class StackedContext(ContextMechanism):
 
 def _answers(part: ContextMechanism) -> bool:
     return type(part).on_turn is not ContextMechanism.on_turn
+
+
+def _replaces(part: ContextMechanism) -> bool:
+    return type(part).before_turn is not ContextMechanism.before_turn

@@ -5,21 +5,23 @@ episode = agent.solve(task)
 """
 
 import asyncio
-import copy
 import time
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.deployment.store import ContextStore, StoredEpisode
+from cod_lightning.deployment.store import ContextStore, ContextVersion, StoredEpisode
+from cod_lightning.engines.scripted import Recorded
 from cod_lightning.errors import DataError
 from cod_lightning.plans import PlannedEpisode, planned
+from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.rollout.lifecycle import Life
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, StopReason, Task
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 
 class Agent:
@@ -56,7 +58,7 @@ class Agent:
         stored = self.store.episodes()
         solved = [one for one in stored if one.episode.kind is EpisodeKind.SOLVE]
         for task, one in zip(tasks, solved, strict=True):
-            self._replay(task, one.episode)
+            self._replay(task, one)
         self._resumed = True
         if stored and stored[-1].episode.kind is EpisodeKind.SOLVE:
             self._finish(stored[-1], tasks[-1])
@@ -101,12 +103,12 @@ class Agent:
         asyncio.run(run())
         return played
 
-    def _state(self) -> Any:
-        """The state of the current context."""
-        current, mechanism = self.store.current(), self.setting.mechanism
-        if current.state:
-            return mechanism.load(current.state)
-        return mechanism.adopt(current.text) if current.text else mechanism.empty()
+    def _state(self, version: ContextVersion | None = None) -> Any:
+        """The state of this version of the context, or of the current one."""
+        kept, mechanism = version or self.store.current(), self.setting.mechanism
+        if kept.state:
+            return mechanism.load(kept.state)
+        return mechanism.adopt(kept.text) if kept.text else mechanism.empty()
 
     def _dumped(self, episode: Episode) -> str | None:
         """The state that the episode leaves; None where it leaves the state that was there."""
@@ -114,33 +116,21 @@ class Agent:
         changed = episode.kind is EpisodeKind.UPDATE or episode.state_after != episode.state_before
         return self.setting.mechanism.dump(episode.state_after) if left and changed else None
 
-    def _replay(self, task: Task, episode: Episode) -> None:
-        """Repeat to the environment the responses that it got; it is deterministic, so it answers the same, or is another one."""
+    def _replay(self, task: Task, stored: StoredEpisode) -> None:
+        """Play a task again with its responses: environment and mechanism are deterministic, or not those of then."""
+        episode, env = stored.episode, self.life.env
         if episode.status is EpisodeStatus.FAILED:
             return
-        env, liveness = self.life.env, self.setting.sampler.liveness
         assert env is not None, "an agent lives in one environment"
-        hooked = type(self.setting.mechanism).on_turn is not ContextMechanism.on_turn
-        identity = f"replay of task {episode.position}"
-        liveness.at(identity, "world")
-        seen = [*(turn.observation for turn in episode.turns), episode.feedback]
-        shown = [env.reset(options={"task": task})[0]]
-        for turn, answer in zip(episode.turns, seen[1:], strict=True):
-            if turn.observation != shown[-1]:
-                break
-            if turn.stop is StopReason.WINDOW:  # which the environment did not see
-                shown.append(answer)
-                break
-            liveness.at(identity, "world")
-            tried = copy.deepcopy(env) if hooked else env
-            shown.append(tried.step(turn.response)[0])
-            if hooked and shown[-1] != answer and turn is not episode.turns[-1]:
-                shown[-1] = answer  # the mechanism replied in its place, which left it as it was
-            else:
-                env = self.life.env = tried
-        liveness.over(identity)
+        setting = replace(self.setting, sampler=replace(self.setting.sampler, engine=Recorded(episode.turns)))
+        state = self._state(self.store.version(stored.context_version))
+        name = f"replay of task {episode.position}"
+        again = asyncio.run(run_solve_episode(env, task, state, setting, name, episode.position))
+        seen, shown = ([*(turn.observation for turn in one.turns), one.feedback] for one in (episode, again))
         if shown != seen:
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(shown, seen, strict=False)))
             raise DataError(
-                f"task {episode.position} in {self.store.path} was played in another world than this one: at turn "
-                f"{len(shown) - 1} it says something else. Use the parameters and the version of then, or a new --state."
+                f"task {episode.position} in {self.store.path} was played in another world than this one: at turn {same} it says "
+                f"something else{f' ({again.error})' if again.error else ''}. Use the parameters and the version of then, or a new "
+                "--state."
             )

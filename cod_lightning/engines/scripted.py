@@ -1,4 +1,4 @@
-"""An engine without a model: a function from dialogue to text, so that scripted policies run through the very same rollout."""
+"""Engines without a model, so that scripted policies and recorded episodes run through the very same rollout."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.errors import EngineFailure
-from cod_lightning.types import Message, StopReason
+from cod_lightning.types import Message, StopReason, Turn
 
 
 class ScriptedEngine(Engine):
@@ -39,5 +39,27 @@ class ScriptedEngine(Engine):
             behaviour_logprobs=(0.0,) * len(ids),
             stop=StopReason.STOP if ids[-1:] == (self._stop_id,) else StopReason.LENGTH,
             policy_version=-1,
+            prompt_digest=digest(request.prompt_ids),
+        )
+
+
+class Recorded(Engine):
+    """Gives the turns of one episode again. Those without tokens, for which the window had no room, are no engine's."""
+
+    has_weights = False
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self._turns = iter([turn for turn in turns if turn.action_ids])
+
+    async def generate(self, request: Request) -> Completion:
+        """The next turn. Raises `EngineFailure` after the last."""
+        turn = next(self._turns, None)
+        if turn is None:
+            raise EngineFailure("the recorded episode has ended")
+        return Completion(
+            action_ids=turn.action_ids,
+            behaviour_logprobs=turn.behaviour_logprobs,
+            stop=turn.stop,
+            policy_version=turn.policy_version,
             prompt_digest=digest(request.prompt_ids),
         )

@@ -4,7 +4,7 @@ import os
 import random
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +61,8 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
 
         on_cpu = current_platform.is_cpu()
         _check(model, how, on_cpu=on_cpu)
+        if on_cpu:
+            _tolerate_foreign_modules()
         (write_four_bit if how.four_bit else write_config)(model, Path(folder))
         lora = {"enable_lora": True, "max_lora_rank": how.lora_rank, "max_loras": 1, "max_cpu_loras": 1}
         adapter: dict[str, Any] = {} if how.lora_rank is None else lora
@@ -113,6 +115,12 @@ def _check(model: PreTrainedModel, how: Start, *, on_cpu: bool) -> None:
         raise ConfigError("model.policy.window", how.window, expected, f"Set it to {longest}.")
     if not on_cpu:
         return
+    experts = [key for key in ("num_experts", "num_local_experts", "n_routed_experts") if getattr(config, key, None)]
+    if experts:
+        expected = "a model without mixtures of experts: vLLM 0.32 on a CPU does not take new weights for them"
+        raise ConfigError(
+            "model.policy", f"{type(model).__name__} with {experts[0]}", expected, "Choose engine=transformers."
+        )
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend  # pyright: ignore[reportMissingImports]
 
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -129,6 +137,20 @@ def _prepare_environment() -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+
+
+def _tolerate_foreign_modules() -> None:
+    """vLLM 0.32 on a CPU reads `vars` of everything that any module holds, and dies where that is no dict.
+
+    llvmlite holds such an object, and is there as soon as something has imported numba (bm25s does).
+    """
+    from vllm.triton_utils import dispatcher  # pyright: ignore[reportMissingImports]
+
+    def attributes(value: object) -> Mapping[str, Any]:
+        found = vars(value)
+        return found if isinstance(found, Mapping) else {}
+
+    dispatcher.vars = attributes
 
 
 @contextmanager

@@ -324,7 +324,7 @@ def _played(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) 
             "the first task is solved as by the oracle: do rules or observations say what is hidden?",
         )  # fmt: skip
         leaks += alike
-    yield Verdict("without a context nobody knows what is hidden", tuple(leaks))
+    yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
 
 
 def _gains(before: Estimate, after: Estimate, reward_before: Estimate, reward_after: Estimate, least: float) -> bool:

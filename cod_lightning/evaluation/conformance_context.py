@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, Prepared, UpdateDialogue
 from cod_lightning.evaluation.conformance import GARBAGE, Broken, Verdict, verdict_on
+from cod_lightning.rollout.boundaries import check_history, check_intervention
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 
@@ -19,6 +20,7 @@ def check_context(mechanism: ContextMechanism) -> Iterator[Verdict]:
         ("a note that is adopted can be read again", lambda: _adopted(mechanism)),
         ("a state is dumped and loaded to the same", lambda: _loaded(mechanism)),
         ("an update accepts what write() answers, and survives any answer", lambda: _updated(mechanism)),
+        ("a task goes on after any response, and keeps no control token", lambda: _within(mechanism)),
         ("methods change no state in place", lambda: _in_place(mechanism)),
     ):
         yield verdict_on(rule, look)
@@ -94,11 +96,37 @@ def _updated(mechanism: ContextMechanism) -> Broken:
             yield "a control token is kept in the context; refuse what tokens.control_token(text) finds"
 
 
+def _within(mechanism: ContextMechanism) -> Broken:
+    """A task as `rollout/episode.py` plays it: the mechanism may answer each response, and replace the dialogue after it."""
+    chat = byte_chat()
+    for text in (None, *GARBAGE):
+        if text == "\ud800":  # no tokenizer decodes to half a surrogate pair
+            continue
+        prepared = mechanism.prepare(mechanism.adopt(_NOTE), "the rules", "what is seen")
+        state, dialogue = prepared.state, (Message(Role.SYSTEM, prepared.system), Message(Role.USER, "what is seen"))
+        for _ in range(5):
+            said = mechanism.respond(lambda _: "an action", lambda _: "gamma=3", dialogue) if text is None else text
+            found = mechanism.on_turn(state, said, chat)
+            if found is not None:
+                check_intervention(found, mechanism)
+                state = found.state
+            seen = "what came of it" if found is None or found.reply is None else found.reply
+            dialogue = (*dialogue, Message(Role.ASSISTANT, said), Message(Role.USER, seen))
+            if (history := mechanism.before_turn(state, "the rules", dialogue, chat)) is not None:
+                check_history(history, mechanism)
+                state, dialogue = history.state, history.messages
+        if "<|im_end|>" in mechanism.text(state):
+            yield "a control token is kept in the context; refuse what tokens.control_token(text) finds"
+
+
 def _in_place(mechanism: ContextMechanism) -> Broken:
     state = mechanism.adopt(_NOTE)
     before, episode = mechanism.dump(state), _solved(mechanism, state)
     mechanism.prepare(state, "the rules", "what is seen")
     mechanism.on_turn(state, "a response", byte_chat())
+    texts = ("the rules", "what is seen", "a response", "what came of it")
+    roles = (Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.USER)
+    mechanism.before_turn(state, "the rules", tuple(map(Message, roles, texts)), byte_chat())
     mechanism.feedback(state, episode)
     if mechanism.updates:
         mechanism.write("gamma=3", _opening(mechanism.update(state, "the rules", episode, byte_chat())))

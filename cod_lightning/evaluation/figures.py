@@ -10,14 +10,29 @@ from jaxtyping import Float
 
 from cod_lightning.evaluation.bundle import Bundle
 from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.intervals import ratio_estimate
 from cod_lightning.evaluation.outcomes import Outcomes
-from cod_lightning.evaluation.schema import Both, Difference, Figure, Figures, ForwardTransfer, Recovery, Regret
+from cod_lightning.evaluation.schema import (
+    Both,
+    Difference,
+    Figure,
+    Figures,
+    ForwardTransfer,
+    Recovery,
+    Regret,
+    StatefulGain,
+)
 
 
 def figures(
-    trained: Outcomes, controls: Mapping[str, Outcomes], changes: tuple[int, ...] | None = None, seed: int = 0
+    trained: Outcomes,
+    controls: Mapping[str, Outcomes],
+    changes: tuple[int, ...] | None = None,
+    seed: int = 0,
+    r_max: float | None = None,
 ) -> Figures:
-    """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes."""
+    """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes, `r_max` is
+    the largest reward of a task."""
     bundle, num_positions = Bundle(trained.pack_ids), trained.num_positions
     mean, gain = np.full(num_positions, 1 / num_positions), np.zeros(num_positions)
     gain[0], gain[-1] = -1.0, 1.0
@@ -72,7 +87,31 @@ def figures(
         if ConditionKind.ORACLE in controls
         else None,
         recovery=recovery(trained, controls, changes, seed) if changes is not None else None,
+        stateful_gain=StatefulGain(
+            control=without,
+            gain_t=by_position(f"minus {without} reward"),
+            gain=at(f"minus {without} reward mean"),
+            gain_norm=None if r_max is None else normalised_gain(trained, controls[without], r_max, seed),
+            r_max=r_max,
+        )
+        if without
+        else None,
     )
+
+
+def normalised_gain(stateful: Outcomes, stateless: Outcomes, r_max: float, seed: int = 0) -> Figure | None:
+    """(stateful - stateless) / (r_max - stateless), of rewards averaged over positions and packs; None without room above.
+
+    Only tasks that both played count. Source: Asawa et al., "Continual Learning Bench" (arXiv 2606.05661).
+    """
+    bundle, num_positions = Bundle(stateful.pack_ids), stateful.num_positions
+    below = r_max - bundle.aligned(stateless, stateless.rewards)
+    gain = stateful.rewards - (r_max - below)
+    room = np.where(np.isnan(gain), np.nan, below)
+    mean, none = np.full(num_positions, 1 / num_positions), np.zeros(num_positions)
+    values = np.concatenate([gain, room], axis=1)
+    found = ratio_estimate(values, np.concatenate([mean, none]), np.concatenate([none, mean]), seed=seed)
+    return None if found.known is None else found.figure()
 
 
 def _negative(value: Figure) -> Figure:

@@ -84,6 +84,31 @@ def gain_estimate(values: Float[np.ndarray, "P N"], *, seed: int = 0) -> Estimat
     return bootstrap(values[:, [0, -1]], np.array([[-1.0, 1.0]]), seed=seed)[0]
 
 
+def ratio_estimate(
+    values: Float[np.ndarray, "P M"],
+    numerator: Float[np.ndarray, " M"],
+    denominator: Float[np.ndarray, " M"],
+    *,
+    seed: int = 0,
+) -> Estimate:
+    """The ratio of two statistics sum_m c_m * (mean over packs of values[:, m]); unknown where the denominator is not above 0.
+
+    A resample whose denominator is not above 0 does not count.
+
+    >>> ratio_estimate(np.array([[0.5, 1.0], [0.5, 3.0]]), np.array([1.0, 0.0]), np.array([0.0, 1.0])).mean
+    0.25
+    """
+    present = ~np.isnan(values)
+    resampled = np.concatenate(list(_resampled_means(np.where(present, values, 0.0), present, seed)))
+    means, num = position_means(values), int(present.any(axis=1).sum())
+    if not means @ denominator > 0:
+        return Estimate(math.nan, math.nan, math.nan, num)
+    below = resampled @ denominator
+    ratios = (resampled @ numerator)[below > 0] / below[below > 0]
+    low, high = np.percentile(ratios, (2.5, 97.5)) if len(ratios) else (math.nan, math.nan)
+    return Estimate(float(means @ numerator / (means @ denominator)), float(low), float(high), num)
+
+
 def success_difference(minuend: Outcomes, subtrahend: Outcomes) -> Float[np.ndarray, "P N"]:
     """Success of one policy minus success of another on the same packs; NaN where either is missing.
 

@@ -55,6 +55,13 @@ def _figures(record: SuiteRecord, found: Sequence[Row]) -> Iterator[str]:
             for key, one in figures["differences"].items()
         ]
         yield table(["trained minus", "success", "reward", "gain of success"], lines)
+    if (gain := figures.get("stateful_gain")) is not None:
+        shown = shown_positions(record["pack_size"])
+        line = ["reward minus " + labels[gain["control"]], *(_figure(gain["gain_t"][n]) for n in shown)]
+        yield table(
+            ["gain_t", *map(str, shown), "gain_norm"],
+            [[*line, _figure(gain["gain_norm"]) if gain["gain_norm"] else "-"]],
+        )
     if (regret := figures["regret"]) is not None:
         shown = shown_positions(record["pack_size"])
         line = ["oracle minus trained, reward", *(_figure(regret["by_position"][n]) for n in shown)]

@@ -36,6 +36,8 @@ class PlayedCondition:
     outcomes: Outcomes
     changes: tuple[int, ...] | None = None
     """[P] positions at which the packs' rules change; None where they stay."""
+    r_max: float | None = None
+    """The largest reward of a task; None where it has parts beside the environment's own."""
     checkpoint: str | None = None
     """What holds the trained policy's weights, as it was named; None for the module's own weights, warm start and references."""
 
@@ -58,7 +60,7 @@ def suite_record(played: Sequence[PlayedCondition]) -> SuiteRecord:
         cod_gain=gain.known,
         paired=_paired(by_name, gain, seed),
         checkpoint=trained.checkpoint,
-        figures=figures(outcomes, controls, trained.changes, seed),
+        figures=figures(outcomes, controls, trained.changes, seed, trained.r_max),
     )
 
 

@@ -83,6 +83,26 @@ class ForwardTransfer(TypedDict):
     reward: Figure
 
 
+class StatefulGain(TypedDict):
+    """Gain as Continual Learning Bench defines it: the reward of the agent that carries a context from task to task (stateful)
+    minus that of the same agent without (stateless), on the same task.
+
+    Source: Asawa et al., "Continual Learning Bench" (arXiv 2606.05661). `cod_gain` is something else: last position minus first.
+    """
+
+    control: str
+    """What counts as stateless: `no_context` where it was played, else `blanked_context`."""
+    gain_t: list[Figure]
+    """By position: stateful minus stateless reward, paired within the packs that both played."""
+    gain: Figure
+    """Its mean over positions."""
+    gain_norm: Figure | None
+    """(stateful - stateless) / (r_max - stateless), each the mean reward over positions and packs; null where `r_max` is unknown or
+    the stateless agent is not below it."""
+    r_max: float | None
+    """The largest reward of a task; null where the reward has parts beside the environment's own."""
+
+
 class Regret(TypedDict):
     """Reward of the oracle reference minus that of the trained policy, paired within the packs that both played."""
 
@@ -117,6 +137,8 @@ class Figures(TypedDict):
     """Null where the oracle did not play."""
     recovery: Recovery | None
     """Null where the rule does not change."""
+    stateful_gain: NotRequired[StatefulGain | None]
+    """Null where no control without context was played."""
 
 
 class SuiteRecord(TypedDict):

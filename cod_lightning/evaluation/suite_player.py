@@ -53,4 +53,5 @@ class SuitePlayer:
             env=env.name,
             outcomes=Outcomes.of([lifecycle for group in groups for lifecycle in group.lifecycles]),
             changes=tuple(changes) or None,
+            r_max=None if setting.rewards else float(env.reward_range[1]),
         )

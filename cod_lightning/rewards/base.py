@@ -13,7 +13,15 @@ from numbers import Real
 
 from msgspec import structs
 
-from cod_lightning.errors import ConfigError, EngineRefused, RewardFailure, RewardTimeout, described, ends_the_run
+from cod_lightning.errors import (
+    ConfigError,
+    EngineRefused,
+    RewardFailure,
+    RewardTimeout,
+    described,
+    ends_the_run,
+    note_fault,
+)
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 _MOST_SCORES = 64
@@ -111,6 +119,8 @@ async def scored(episode: Episode, task: Task, rewards: Rewards, limit_s: float 
     if not failures and not math.isfinite(total):
         failures = [RewardFailure(f"the parts {scores} have no finite sum")]
     if failures:
+        for failure in failures:
+            note_fault(failure)
         names = ", and ".join(map(str, failures))
         error = f"{type(failures[0]).__name__}: {names}"
         return structs.replace(episode, status=EpisodeStatus.FAILED, reward=None, success=None, error=error)
@@ -134,10 +144,13 @@ async def _scores(
         return error
     except BaseException as error:
         if limit.expired():
-            return RewardTimeout(f"{name} gave no score in data.deadlines.reward_s={limit_s:g} s")
-        if ends_the_run(error) or (isinstance(error, GeneratorExit) and asyncio.current_task() is None):
+            failure = RewardTimeout(f"{name} gave no score in data.deadlines.reward_s={limit_s:g} s")
+        elif ends_the_run(error) or (isinstance(error, GeneratorExit) and asyncio.current_task() is None):
             raise
-        return RewardFailure(f"{name} raised {described(error)}")
+        else:
+            failure = RewardFailure(f"{name} raised {described(error)}")
+        failure.__cause__ = error
+        return failure
 
 
 def _is_name(key: object) -> bool:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError, EnvironmentFailure, described
-from cod_lightning.rollout.boundaries import FAULTS, crossing, note_fault
+from cod_lightning.errors import ConfigError, EnvironmentFailure, described, note_fault
+from cod_lightning.rollout.boundaries import FAULTS, crossing
 from cod_lightning.rollout.episode import run_solve_episode
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Attempt, AttemptKind, Episode, EpisodeKind, EpisodeStatus, Pack

@@ -4,15 +4,13 @@ Whatever code beyond a boundary raises, `sys.exit()`, `KeyboardInterrupt` and ca
 `FAULTS`, which costs the lifecycle that met it. What is really meant for the run passes.
 """
 
-import contextlib
-import logging
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, History, Intervention, Prepared
 from cod_lightning.engines.base import Completion
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import (
@@ -26,18 +24,15 @@ from cod_lightning.errors import (
     OutOfTime,
     described,
     ends_the_run,
+    note_fault,
 )
 from cod_lightning.markdown import visible
 from cod_lightning.rollout.chat import Chat
-from cod_lightning.types import Episode, EpisodeStatus, Message, StopReason
+from cod_lightning.types import Episode, EpisodeStatus, Message, Role, StopReason
 
 _T = TypeVar("_T")
 FAULTS = (EngineFailure, EnvironmentFailure, ContextFailure, ForgedRole, OutOfTime)
 """They cost their lifecycle; anything else ends the run."""
-FAULT_LOG = logging.getLogger("cod_lightning.faults")
-"""What cost a lifecycle, with its traceback; it goes nowhere by itself."""
-FAULT_LOG.propagate = False
-FAULT_LOG.addHandler(logging.NullHandler())
 _LONGEST_TEXT = 1_000_000
 """Characters of an observation, of rules, of a system text or a message of an update; longer ones would fill the memory."""
 _IDS, _LOGPROBS = frozenset({int}), frozenset({float, int})
@@ -59,12 +54,6 @@ def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: str = "
         return call()
     except BaseException as error:
         blame(kind, error, who)
-
-
-def note_fault(error: BaseException) -> None:
-    """Log the traceback of what cost a lifecycle, for whoever listens to the logger `cod_lightning.faults`."""
-    with contextlib.suppress(Exception):  # a hostile error's own doing
-        FAULT_LOG.error("%s", described(error), exc_info=error)
 
 
 def check_reward(reward: float, env: TextEnv) -> None:
@@ -117,6 +106,37 @@ def check_prepared(prepared: object, mechanism: ContextMechanism) -> None:
 def context_text(mechanism: ContextMechanism, state: Any) -> str:
     """The state for readers. Raises `ContextFailure` for what is no text, and whatever the mechanism raises."""
     return checked_text(mechanism.text(state), mechanism, ContextFailure)
+
+
+def check_intervention(found: object, mechanism: ContextMechanism) -> None:
+    """Raise `ContextFailure` unless a mechanism's `on_turn` gave what it has to."""
+    if not (isinstance(found, Intervention) and isinstance(found.state, mechanism.State)):
+        raise ContextFailure(
+            f"{type(mechanism).__name__}.on_turn gave no Intervention with a {mechanism.State.__name__}"
+        )
+    if found.reply is not None:
+        checked_text(found.reply, mechanism, ContextFailure)
+    if not isinstance(found.action, str | None):
+        raise ContextFailure(
+            f"{type(mechanism).__name__}.on_turn gave an action that is a {type(found.action).__name__}"
+        )
+
+
+def check_history(found: object, mechanism: ContextMechanism) -> None:
+    """Raise `ContextFailure` unless a mechanism's `before_turn` gave a dialogue that any chat template can render."""
+    who = f"{type(mechanism).__name__}.before_turn"
+    if not (isinstance(found, History) and isinstance(found.state, mechanism.State)):
+        raise ContextFailure(f"{who} gave no History with a {mechanism.State.__name__}")
+    messages = found.messages
+    if not (isinstance(messages, tuple) and all(isinstance(message, Message) for message in messages)):
+        raise ContextFailure(f"{who} gave a history that is no tuple of messages")
+    roles = [message.role for message in messages]
+    if len(roles) % 2 or roles != [Role.SYSTEM, *[Role.USER, Role.ASSISTANT] * len(roles)][: len(roles) or 1]:
+        raise ContextFailure(
+            f"{who} gave the roles {', '.join(roles) or 'none'}; expected system, user, then assistant and user in turn"
+        )
+    for message in messages:
+        checked_text(message.content, mechanism, ContextFailure)
 
 
 def check_update(found: object, mechanism: ContextMechanism) -> None:

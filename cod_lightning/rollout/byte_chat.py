@@ -46,6 +46,10 @@ class ByteChat(Chat):
         ended = "" if last_action_id == _END else "<|end|>"
         return self.encode(f"{ended}<|user|>{self.neutral(user_text)}<|end|><|assistant|>")
 
+    def count(self, text: str) -> int:
+        """Words: budgets of contexts are meant for a policy's tokens, of which bytes are no measure."""
+        return len(text.split())
+
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The text without its final end; any other special token stays visible."""
         ids = action_ids[:-1] if action_ids[-1:] == (_END,) else action_ids

@@ -1,7 +1,7 @@
 """One dialogue with the engine in exact tokens: a turn's prompt is the previous ids plus new ids.
 
-Only where the chat follows a template that rewrites history is it rendered again, and a new segment begins: the engine knows
-it as another dialogue, and its turn does not extend the one before.
+Only where the chat follows a template that rewrites history, or the context mechanism replaces it, is it rendered again, and a new
+segment begins: the engine knows it as another dialogue, and its turn does not extend the one before.
 """
 
 from collections.abc import Sequence
@@ -122,21 +122,30 @@ class Dialogue:
         if chat.rewrite_history:
             kept, self._prompt = chat.extended(self._prompt, response, text), chat.rendered(self.messages)
             if kept != self._prompt:
-                self._begin_again()
+                self._begin_again(chat.encode(self._prompt))
                 return
         self._new_ids = chat.continuation(text, self._ids[-1] if self._num_turns else None)
         self._ids.extend(self._new_ids)
+
+    def go_on(self, messages: Sequence[Message]) -> None:
+        """Make this the dialogue, its last message the user's; what it only adds to what was said extends the prompt."""
+        if list(messages[:-1]) == self.messages:
+            self.say(messages[-1].content)
+            return
+        chat, self.messages = self.sampler.chat, list(messages)
+        self._prompt = chat.rendered(messages) if chat.rewrite_history else ""
+        self._begin_again(chat.opening(messages))
 
     def close(self) -> None:
         """The episode is over."""
         self.sampler.engine.release(self._name)
 
-    def _begin_again(self) -> None:
-        """Begin a new segment: the template has rewritten earlier messages, so the ids so far are no prefix of the prompt."""
+    def _begin_again(self, ids: tuple[int, ...]) -> None:
+        """Begin a new segment with this prompt, of which the ids so far are no prefix."""
         self.sampler.engine.release(self._name)
         self._num_rewrites += 1
         self._extends = False
-        self._new_ids = self.sampler.chat.encode(self._prompt)
+        self._new_ids = ids
         self._ids, self._digest, self._num_digested = list(self._new_ids), 0, 0
 
     @property

@@ -9,10 +9,12 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import Answer, ContextMechanism, TokenView
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError, ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout
+from cod_lightning.errors import ConfigError, ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout, note_fault
 from cod_lightning.rollout.boundaries import (
     FAULTS,
     blame,
+    check_history,
+    check_intervention,
     check_prepared,
     check_reward,
     check_update,
@@ -20,7 +22,6 @@ from cod_lightning.rollout.boundaries import (
     checked_text,
     context_text,
     crossing,
-    note_fault,
     see_known,
 )
 from cod_lightning.rollout.deadlines import episode_limit
@@ -29,7 +30,7 @@ from cod_lightning.rollout.setting import Setting, Shown
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 
 MOST_INTERVENTIONS = 64
-"""Turns of a solve episode that a mechanism may answer in the environment's place; it is not asked about further ones."""
+"""Turns of a solve episode that a mechanism may answer in the environment's place; after that it is not asked any more."""
 MOST_UPDATE_TURNS = 32
 """Turns of an update episode; a mechanism that asks for more has failed."""
 
@@ -46,8 +47,17 @@ async def run_solve_episode(
 ) -> Episode:
     """All turns of one task in `env`, given the context that earlier tasks left."""
     mechanism, sampler = setting.mechanism, setting.sampler
+    who = f"{type(mechanism).__name__} raised "
     turns: list[Turn] = []
     before, context, context_after = state, "", ""
+    inside: Any = None
+    """The state within the task: that of the lifecycle, or one that begins empty and is dropped at the end."""
+
+    def carry() -> None:
+        """What the mechanism made of its state within the task is the lifecycle's."""
+        nonlocal state, context_after
+        if shown is Shown.OWN and inside is not state:
+            state, context_after = inside, crossing(ContextFailure, lambda: context_text(mechanism, inside), who)
 
     def ended(status: EpisodeStatus | None, reward: float | None, feedback: str = "", error: str = "") -> Episode:
         """The episode; without a status it has the environment's. Asks the environment where there is a reward."""
@@ -70,23 +80,21 @@ async def run_solve_episode(
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
-            observation, system = await _begun(env, task)
+            observation, rules = await _begun(env, task)
             see_known(observation, sampler.chat, env, "reset()")
-            see_known(system, sampler.chat, env, "rules")
-            hooked = False
+            see_known(rules, sampler.chat, env, "rules")
+            system, hooked, num_replies = rules, False, 0
             try:
                 context = context_after = context_text(mechanism, state)
                 if shown is not Shown.RULES:
-                    prepared = mechanism.prepare(
-                        state if shown is Shown.OWN else mechanism.empty(), system, observation
-                    )
+                    prepared = mechanism.prepare(state if shown is Shown.OWN else mechanism.empty(), rules, observation)
                     check_prepared(prepared, mechanism)
-                    system = prepared.system
+                    system, inside = prepared.system, prepared.state
                     if shown is Shown.OWN:
-                        state = prepared.state
-                        hooked = type(mechanism).on_turn is not ContextMechanism.on_turn  # most have none of their own
+                        state = inside
+                    hooked = _hooked(mechanism)
             except BaseException as error:
-                blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
+                blame(ContextFailure, error, who)
             see_known(system, sampler.chat, mechanism, "prepare()")
             dialogue = sampler.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
             try:
@@ -96,21 +104,26 @@ async def run_solve_episode(
                     if turn.stop is StopReason.WINDOW:
                         full = partial(ended, EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
                         return crossing(EnvironmentFailure, full)
-                    if hooked and len(turns) <= MOST_INTERVENTIONS:
-                        state, context_after, reply = _intervened(
-                            mechanism, state, context_after, turn.response, sampler.chat
-                        )
-                        if reply is not None:
-                            see_known(reply, sampler.chat, mechanism, "on_turn()")
-                            dialogue.say(reply)
-                            continue
-                    observation, reward, over = await _stepped(env, turn.response)
-                    see_known(observation, sampler.chat, env, "step()")
-                    if over:
-                        return crossing(EnvironmentFailure, partial(ended, None, reward, observation))
-                    if len(turns) > MOST_INTERVENTIONS:
-                        crossing(EnvironmentFailure, partial(_see_end, env, len(turns)))
-                    dialogue.say(observation)
+                    action, reply = turn.response, None
+                    if hooked:
+                        inside, action, reply = _intervened(mechanism, inside, turn.response, sampler.chat)
+                        carry()
+                    if reply is None:
+                        observation, reward, over = await _stepped(env, action)
+                        see_known(observation, sampler.chat, env, "step()")
+                        if over:
+                            return crossing(EnvironmentFailure, partial(ended, None, reward, observation))
+                        if len(turns) > MOST_INTERVENTIONS:
+                            crossing(EnvironmentFailure, partial(_see_end, env, len(turns)))
+                    else:
+                        observation, num_replies = reply, num_replies + 1
+                        see_known(reply, sampler.chat, mechanism, "on_turn()")
+                    if hooked:
+                        inside = _went_on(dialogue, mechanism, inside, rules, observation)
+                        carry()
+                        hooked = num_replies < MOST_INTERVENTIONS
+                    else:
+                        dialogue.say(observation)
             finally:
                 _close(dialogue)
     except FAULTS as error:
@@ -154,19 +167,44 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
     return await asyncio.to_thread(crossing, EnvironmentFailure, call)
 
 
+def _hooked(mechanism: ContextMechanism) -> bool:
+    """Whether the mechanism does anything within a task; most do not."""
+    own, base = type(mechanism), ContextMechanism
+    return own.on_turn is not base.on_turn or own.before_turn is not base.before_turn
+
+
 def _intervened(
-    mechanism: ContextMechanism, state: Any, text: str, response: str, tokens: TokenView
+    mechanism: ContextMechanism, state: Any, response: str, tokens: TokenView
 ) -> tuple[Any, str, str | None]:
-    """State and text of the context after a response, and the mechanism's reply to it. Raises `ContextFailure`."""
+    """State after a response, what the environment sees of it, and the mechanism's reply to it. Raises `ContextFailure`."""
     try:
-        intervention = mechanism.on_turn(state, response, tokens)
-        if intervention is None:
-            return state, text, None
-        if intervention.reply is not None:
-            checked_text(intervention.reply, mechanism, ContextFailure)
-        return intervention.state, context_text(mechanism, intervention.state), intervention.reply
+        found = mechanism.on_turn(state, response, tokens)
+        if found is None:
+            return state, response, None
+        check_intervention(found, mechanism)
+        return found.state, response if found.action is None else found.action, found.reply
     except BaseException as error:
         blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
+
+
+def _went_on(dialogue: Dialogue, mechanism: ContextMechanism, state: Any, rules: str, text: str) -> Any:
+    """Put the next user message, in the dialogue that the mechanism wants; its state from here on. Raises `ContextFailure`."""
+    chat = dialogue.sampler.chat
+    try:
+        messages = (*dialogue.messages, Message(Role.USER, text))
+        found = mechanism.before_turn(state, rules, messages, chat)
+        if found is not None:
+            check_history(found, mechanism)
+    except BaseException as error:
+        blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
+    if found is None:
+        dialogue.say(text)
+        return state
+    for message in found.messages:
+        if message.role is not Role.ASSISTANT:
+            see_known(message.content, chat, mechanism, "before_turn()")
+    dialogue.go_on(found.messages)
+    return found.state
 
 
 def after_feedback(mechanism: ContextMechanism, solved: Episode) -> Episode:

@@ -63,7 +63,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
 
 def _unless_stopped(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report what a task raised after nobody waited for it; a signal that ends the run is its own message."""
+    """Report what a task raised that was no longer awaited; a signal that ends the run is its own message."""
     if not isinstance(context.get("exception"), Stopped | KeyboardInterrupt):
         loop.default_exception_handler(context)
 

@@ -13,10 +13,10 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ContextFailure, EnvironmentFailure, described
+from cod_lightning.errors import ContextFailure, EnvironmentFailure, described, note_fault
 from cod_lightning.plans import PlannedEpisode, planned
 from cod_lightning.rollout.attempts import Branching, BranchPoint, start_attempts
-from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end, note_fault
+from cod_lightning.rollout.boundaries import FAULTS, crossing, failed_at_the_end
 from cod_lightning.rollout.deadlines import pack_ends
 from cod_lightning.rollout.episode import after_feedback, run_solve_episode, run_update_episode
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting

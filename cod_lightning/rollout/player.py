@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextPolicy
@@ -18,7 +19,8 @@ class Player:
 
     def reply(self, messages: Sequence[Message], rng: random.Random) -> str:
         """The next response. An empty note has no well-formed response; it is returned as it is, and does not parse."""
+        act, note = (partial(spoken, rng=rng) for spoken in (self.policy.act, self.policy.note))
         if not self.context.asks(messages):
-            return self.policy.act(messages, rng)
-        note = self.policy.note(messages, rng)
-        return self.context.write(note, messages) if note else note
+            return self.context.respond(act, note, messages)
+        noted = note(messages)
+        return self.context.write(noted, messages) if noted else noted

@@ -32,7 +32,7 @@ class RolloutStats:
     token_drift: int
     """Turns whose recorded ids are not those that the engine conditioned on; 0 unless something is wrong."""
     num_rewritten: int = 0
-    """Turns before which the chat template rewrote history: each begins a segment within its episode."""
+    """Turns before which the chat template or the context mechanism rewrote history: each begins a segment within its episode."""
     num_lost_groups: int = 0
     """Groups in which fewer than two siblings are complete, so that no whole lifecycles can be compared."""
     faults: dict[str, int] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import Group, Pack
 from tests.benchmarks.packs import training_packs
-from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.results import Table, report, spread
 
 SIBLINGS, PACK_SIZE, WINDOW = 8, 4, 8192
 COPIES, NEVER = engine._WORTH_COPYING, WINDOW
@@ -109,7 +109,7 @@ def main() -> None:
                 "same_tokens_sampled": all(own.said == whole.said for own, whole in found),
             }
         )
-    told(Table(name="dialogues that begin alike", about=(__doc__ or "").splitlines()[0], rows=rows))
+    report(Table(name="dialogues that begin alike", about=(__doc__ or "").splitlines()[0], rows=rows))
 
 
 if __name__ == "__main__":

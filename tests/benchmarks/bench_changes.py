@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.benchmarks.bench_end_to_end import ours, prepare
 from tests.benchmarks.changes import EVERYTHING, UNDO
-from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.results import Table, report, spread
 from tests.benchmarks.workers import Worker, in_turn
 
 PARTS = {"step": "seconds", "rollout": "generation_s", "update": "training_s"}
@@ -38,7 +38,7 @@ def main() -> None:
             if worker.failure:
                 sys.exit(f"{one}: {worker.failure}: {logs[one].read_text()[-2000:]}")
     rows = [{"without": name, **_times(steps[name], steps[""])} for name in names[1:]]
-    told(Table(name="what each change gives", about=__doc__.splitlines()[0], rows=rows))
+    report(Table(name="what each change gives", about=__doc__.splitlines()[0], rows=rows))
 
 
 def _times(without: list[dict[str, float]], whole: list[dict[str, float]]) -> dict[str, dict[str, float]]:

@@ -19,7 +19,7 @@ from typing import Any
 from cod_lightning.contexts import HintContext
 from cod_lightning.models import TinyPolicy
 from tests.benchmarks.fixed_work import OBSERVATION_WORDS, RULE_WORDS, FixedWork, text
-from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.results import Table, report, spread
 from tests.benchmarks.workers import Worker, in_turn
 
 HERE = Path(__file__).parent
@@ -121,7 +121,7 @@ def main() -> None:
     args = parser.parse_args()
     note = "" if args.trl else "TRL was not there (--trl PYTHON): no ratio against it."
     rows = [found for turns in args.turns for found in compare(turns, args)]
-    told(Table(name="end to end", about=__doc__.splitlines()[0], note=note, rows=rows))
+    report(Table(name="end to end", about=__doc__.splitlines()[0], note=note, rows=rows))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from tests.benchmarks.fixed_work import Endless, FixedWork
 from tests.benchmarks.generate_engine import GenerateEngine
 from tests.benchmarks.packs import training_packs
 from tests.benchmarks.quick_start import num_sampled
-from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.results import Table, report, spread
 
 SIBLINGS, TASKS, TURNS, TOKENS = 8, 2, 6, 4
 
@@ -75,7 +75,7 @@ def main() -> None:
                 {"lifecycles": count, "engine": name, "tokens_s": spread(found), "ours_is_faster_by": spread(ratios)}
             )
     note = "" if "vLLM" in known else "vLLM is not installed here: no figure of it."
-    told(Table(name="engines", about=__doc__.splitlines()[0], note=note, rows=rows))
+    report(Table(name="engines", about=__doc__.splitlines()[0], note=note, rows=rows))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from cod_lightning.evaluation.suite import Suite
 from cod_lightning.types import Group, Split
 from datamodules import RolloutDataModule
 from modules import GRPOModule
-from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.results import Table, report, spread
 
 SIBLINGS = 8
 
@@ -106,7 +106,7 @@ def main() -> None:
     ]
     rows[1]["times_training"] = spread(ratios)
     about = "Sampled tokens a second, by the clock and by the processor's."
-    told(Table(name="evaluation against training rollouts", about=f"{__doc__.splitlines()[0]} {about}", rows=rows))
+    report(Table(name="evaluation against training rollouts", about=f"{__doc__.splitlines()[0]} {about}", rows=rows))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from cod_lightning.objective.logprobs import action_logprobs
-from tests.benchmarks.results import Table, told
+from tests.benchmarks.results import Table, report
 from tests.dense_logprobs import token_logprobs
 
 VOCABULARY, WIDTH = 151_936, 64
@@ -80,7 +80,7 @@ def main() -> None:
         return _child(asked.way, asked.num_tokens)
     rows = [{"way": way, **measure(way, asked.num_tokens)} for way in WAYS]
     note = f"{VOCABULARY:,} words, {asked.num_tokens:,} tokens, width {WIDTH}, float32, one thread."
-    return told(Table(name="log-probs at a large vocabulary", about=__doc__.splitlines()[0], note=note, rows=rows))
+    return report(Table(name="log-probs at a large vocabulary", about=__doc__.splitlines()[0], note=note, rows=rows))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ from cod_lightning.rollout.stats import RolloutStats
 from modules.grpo import GRPOModule
 from tests.benchmarks.packs import training_packs
 from tests.benchmarks.recorded import train_on
-from tests.benchmarks.results import Table, spread, told, write
+from tests.benchmarks.results import Table, report, spread, write
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 MAX_NEW_TOKENS, PACK_SIZE = 8, 4
@@ -210,7 +210,7 @@ def main() -> None:
         "figures of anchors and counterfactual are relative to a rollout without; attempts are those of a lifecycle."
     )
     table = Table(name="what each option costs, relative to loss=rec", about=ABOUT, note=note, rows=rows)
-    told(table)
+    report(table)
     if args.out is not None:
         command = "PYTHONPATH=. python tests/benchmarks/bench_objectives.py --out docs/results/objectives.json"
         write(args.out, "What each option of the objective costs", command, table)

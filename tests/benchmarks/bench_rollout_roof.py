@@ -35,7 +35,7 @@ from cod_lightning.types import Pack
 from tests.benchmarks.generate_engine import GenerateEngine
 from tests.benchmarks.quick_start import QuickStart, num_sampled
 from tests.benchmarks.rectangles import RectangleCache, feed, rectangle
-from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.results import Table, report, spread
 
 SIBLINGS = 8
 
@@ -251,7 +251,7 @@ def main() -> None:
             }
         )
     shared.end()
-    told(Table(name="rollout against its roof", about=(__doc__ or "").splitlines()[0], rows=rows))
+    report(Table(name="rollout against its roof", about=(__doc__ or "").splitlines()[0], rows=rows))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from modules.grpo import GRPOModule
 from tests.benchmarks.fixed_work import Endless, FixedWork
 from tests.benchmarks.packs import training_packs
 from tests.benchmarks.recorded import train_on
-from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.results import Table, report, spread
 
 ROOT = Path(__file__).parents[2]
 SIZES: dict[str, list[dict[str, int]]] = {
@@ -207,7 +207,7 @@ def main() -> None:
     wanted = args.only or (*SIZES, "processes", "commands")
     tables = [grown(kind, args) for kind in SIZES if kind in wanted]
     tables += [one(args) for one in (processes, commands) if one.__name__ in wanted]
-    told(*tables)
+    report(*tables)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from cod_lightning.rollout.segments import segments_of
 from modules.grpo import GRPOModule
 from tests.benchmarks.quick_start import QuickStart
 from tests.benchmarks.recorded import train_on
-from tests.benchmarks.results import Table, spread, told
+from tests.benchmarks.results import Table, report, spread
 
 SIBLINGS, BUDGET = 8, 8192
 
@@ -101,7 +101,7 @@ def main() -> None:
                 "ours_of_roof": spread([b / a for a, b in zip(ours, roofs, strict=True)]),
             }
         )
-    told(Table(name="training against its roof", about=__doc__.splitlines()[0], rows=rows))
+    report(Table(name="training against its roof", about=__doc__.splitlines()[0], rows=rows))
 
 
 if __name__ == "__main__":

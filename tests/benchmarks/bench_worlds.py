@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.types import Message, Pack, Role, Split, Task
-from tests.benchmarks.results import Table, told
+from tests.benchmarks.results import Table, report
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def main() -> None:
     options = parser.parse_args()
     names = options.worlds.split(",") if options.worlds else own_worlds()
     rows = [{"world": name, **measure(name, options.packs, options.repeats)} for name in names]
-    told(Table(name="worlds", about=__doc__.splitlines()[0], rows=rows))
+    report(Table(name="worlds", about=__doc__.splitlines()[0], rows=rows))
 
 
 if __name__ == "__main__":

@@ -45,11 +45,11 @@ def run(name: str, python: Path, arguments: list[str]) -> list[Table]:
     except (OSError, subprocess.CalledProcessError) as error:
         failure = f"Did not run: {error}."
     print(f"{name}: {failure or f'{time.perf_counter() - begun:.0f} s'}", file=sys.stderr, flush=True)
-    told = f"`PYTHONPATH=. python tests/benchmarks/{' '.join([f'{name}.py', *arguments])}`"
+    shown = f"`PYTHONPATH=. python tests/benchmarks/{' '.join([f'{name}.py', *arguments])}`"
     if failure:
-        return [Table(name=name.removeprefix("bench_"), about=told, note=failure)]
+        return [Table(name=name.removeprefix("bench_"), about=shown, note=failure)]
     tables = [Table(**table) for table in tables_of(output).values()]
-    return [Table(name=t.name, about=f"{t.about}\n\n{told}", note=t.note, rows=t.rows) for t in tables]
+    return [Table(name=t.name, about=f"{t.about}\n\n{shown}", note=t.note, rows=t.rows) for t in tables]
 
 
 def main() -> None:

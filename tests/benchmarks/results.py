@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from cod_lightning import markdown
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
@@ -22,13 +24,13 @@ class Table:
     note: str = ""
 
 
-def told(*tables: Table) -> None:
+def report(*tables: Table) -> None:
     """One JSON object on standard output, a table a key."""
     print(json.dumps({table.name: asdict(table) for table in tables}, indent=1))
 
 
 def tables_of(printed: str) -> dict[str, dict[str, Any]]:
-    """What `told` printed, whatever else was printed before it."""
+    """What `report` printed, whatever else was printed before it."""
     return json.loads(printed[printed.index("{\n") :])
 
 
@@ -54,9 +56,8 @@ def write(file: Path, title: str, command: str, *tables: Table) -> None:
 def _markdown(rows: Sequence[dict[str, Any]]) -> str:
     """A table with a column for every key that occurs."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    lines = [f"| {' | '.join(name.replace('_', ' ') for name in columns)} |", f"|{' --- |' * len(columns)}"]
-    lines += [f"| {' | '.join(_cell(row.get(name, '')) for name in columns)} |" for row in rows]
-    return "\n".join(lines)
+    head = [name.replace("_", " ") for name in columns]
+    return markdown.table(head, ([_cell(row.get(name, "")) for name in columns] for row in rows))
 
 
 def _cell(value: Any) -> str:

@@ -126,7 +126,7 @@ class Commanded(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         seconds = time.perf_counter() - self.begun
         parts = {f"{name}_s": value for name, value in SECONDS.items()}
-        told = {
+        report = {
             "seconds": seconds,
             "episodes": PROMPTS * SIBLINGS,
             "sampled_tokens": PROMPTS * SIBLINGS * self.turns * TOKENS,
@@ -134,7 +134,7 @@ class Commanded(TrainerCallback):
             **parts,
         }
         TRAINED["tokens"] = 0
-        print(json.dumps(told), flush=True)
+        print(json.dumps(report), flush=True)
 
 
 TRAINED = {"tokens": 0}

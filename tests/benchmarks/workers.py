@@ -1,4 +1,4 @@
-"""Processes that make a training step when they are told to, so that all that are compared see the same machine."""
+"""Processes that make a training step on a command, so that all that are compared see the same machine."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ WARM_UP = 1
 
 @dataclass
 class Worker:
-    """A process that makes one step when it is told to."""
+    """A process that makes one step on a command."""
 
     process: "subprocess.Popen[str] | None"
     failure: str = ""

@@ -114,8 +114,8 @@ def test_told_on_one_rank_both_stop_after_the_same_update_and_go_on_as_if_nothin
         return str(weights(trained(tmp_path / "run", kind, 2, ckpt_path=last)))
 
     expected = on_two_ranks(tmp_path, whole, grouped=False)
-    told = f"Stopped by SIGTERM after update 5. To go on: the same command with --ckpt_path {last}"
-    assert on_two_ranks(tmp_path, stopped, grouped=False) == [f"143 {told}", "143 "]
+    message = f"Stopped by SIGTERM after update 5. To go on: the same command with --ckpt_path {last}"
+    assert on_two_ranks(tmp_path, stopped, grouped=False) == [f"143 {message}", "143 "]
     assert (last.is_dir(), damage(last)) == (kind == "shards", None)
     assert sorted(path.name for path in last.parent.iterdir()) == [
         "last.ckpt",

@@ -24,15 +24,15 @@ class ForgetfulEngine(TransformersEngine):
 
 
 class SleepyEngine(TransformersEngine):
-    """Notes what it is told and asked; serves nothing while it sleeps."""
+    """Notes its calls; serves nothing while it sleeps."""
 
     def __init__(self):
         super().__init__()
-        self.told, self.awake = [], True
+        self.calls, self.awake = [], True
 
     def _note(self, what):
-        if self.told[-1:] != [what]:
-            self.told.append(what)
+        if self.calls[-1:] != [what]:
+            self.calls.append(what)
 
     def sleep(self):
         self._note("sleep")
@@ -106,4 +106,4 @@ def test_an_engine_sleeps_while_training_goes_on_and_is_woken_in_two_stages(tmp_
     engine = SleepyEngine()
     fit(tmp_path, engine, WeightSync())
     woken = ["weights", "sync", "kv_cache", "turns"]
-    assert engine.told == [*woken, *(["sleep", *woken] * 3)]
+    assert engine.calls == [*woken, *(["sleep", *woken] * 3)]

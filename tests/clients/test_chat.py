@@ -103,15 +103,15 @@ def test_a_bomb_of_a_megabyte_is_cut_before_it_fills_the_memory(encoding, wbits,
     bomb = bomb_of(wbits)
     assert 700_000 < len(bomb) < 900_000
     with ChatServer(lambda content: Reply(bomb, status=status, headers={"Content-Encoding": encoding})) as server:
-        told, peak = peak_bytes(lambda: raised(EndpointFailure, client(server.url)))
-    assert told.startswith("too long: the body has more than 4,194,304 bytes" if status == 200 else "HTTP 500: ")
+        message, peak = peak_bytes(lambda: raised(EndpointFailure, client(server.url)))
+    assert message.startswith("too long: the body has more than 4,194,304 bytes" if status == 200 else "HTTP 500: ")
     assert peak < 20 * 2**20, f"{peak:,} bytes"
 
 
 def test_an_endless_body_is_cut():
     with endless_server() as (url, sent):
-        told, peak = peak_bytes(lambda: raised(EndpointFailure, client(url, max_bytes=2**20)))
-    assert told.startswith("too long: ")
+        message, peak = peak_bytes(lambda: raised(EndpointFailure, client(url, max_bytes=2**20)))
+    assert message.startswith("too long: ")
     assert peak < 8 * 2**20, f"{peak:,} bytes"
     assert sent[0] < 64 * 2**20
 
@@ -174,10 +174,10 @@ def test_a_silent_endpoint_is_given_up_and_the_message_says_how_long_it_took():
     with ChatServer(lambda content: Reply("", after_s=0.6)) as server:
         one = client(server.url, timeout_s=0.1, max_retries=2, max_refusals=2, backoff_s=0.0)
         begun = time.monotonic()
-        told = raised(EndpointFailure, one)
+        message = raised(EndpointFailure, one)
         took = time.monotonic() - begun
-        said_s = float(told.removeprefix("timeout: no answer within ").split()[0])
-        assert "and 3 tries" in told
+        said_s = float(message.removeprefix("timeout: no answer within ").split()[0])
+        assert "and 3 tries" in message
         assert 0.3 <= said_s <= took + 0.06
         assert "2 times in a row: timeout: " in raised(EngineRefused, one)
     assert len(server.requests) <= 6
@@ -214,27 +214,27 @@ def test_a_body_that_drips_ends_with_its_try():
 def test_a_wrong_key_is_refused_at_once_in_one_printable_line():
     reply = Reply({"error": {"message": f"bad key {KEY}\n\x1b]52;c;aGk=\x07\u202e\x9b2J"}}, status=401)
     with ChatServer(lambda content: reply) as server:
-        told = raised(EngineRefused, client(server.url, max_retries=4))
-    assert "HTTP 401: bad key [the key]" in told
-    assert told.isprintable()
+        message = raised(EngineRefused, client(server.url, max_retries=4))
+    assert "HTTP 401: bad key [the key]" in message
+    assert message.isprintable()
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
-    ("ceiling", "told"),
+    ("ceiling", "message"),
     [
         ({"max_total_tokens": 30}, "data.engine.max_total_tokens is 30 and this process has spent 42"),
         ({"max_cost": 1.0, "input_price": 1e5, "output_price": 1e3}, "data.engine.max_cost is 1 and "),
     ],
 )
-def test_a_ceiling_ends_the_run_in_one_line_and_nothing_more_is_asked(ceiling, told):
+def test_a_ceiling_ends_the_run_in_one_line_and_nothing_more_is_asked(ceiling, message):
     with ChatServer(lambda content: said("up")) as server:
         one = client(server.url, **ceiling)
         while ask(one) == "up":
             assert len(server.requests) < 10
         num = len(server.requests)
-        assert told in raised(EngineRefused, one)
-        assert told in raised(EngineRefused, copy.deepcopy(one)), "a copy shares the ceiling"
+        assert message in raised(EngineRefused, one)
+        assert message in raised(EngineRefused, copy.deepcopy(one)), "a copy shares the ceiling"
     assert len(server.requests) == num
 
 

@@ -96,9 +96,9 @@ def listening():
 
 def work(rank):
     dist.init_process_group("gloo", rank=rank, world_size=2)
-    told = torch.ones(2) * (rank + 1)
-    dist.all_reduce(told)
-    os.write(1, f"{rank} {told.tolist()} {sorted(listening())}\\n".encode())  # at once: both write to one pipe
+    summed = torch.ones(2) * (rank + 1)
+    dist.all_reduce(summed)
+    os.write(1, f"{rank} {summed.tolist()} {sorted(listening())}\\n".encode())  # at once: both write to one pipe
     dist.barrier()
 
 if len(sys.argv) > 1:

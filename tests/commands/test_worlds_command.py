@@ -1,4 +1,4 @@
-"""`worlds`, and how commands build the world they are told."""
+"""`worlds`, and how commands build the world that is named."""
 
 import subprocess
 import sys

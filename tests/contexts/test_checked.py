@@ -12,7 +12,7 @@ from cod_lightning.contexts import (
     SkillsContext,
     TranscriptContext,
 )
-from cod_lightning.contexts.base import Answer
+from cod_lightning.contexts.base import Answer, Intervention
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.rollout.byte_chat import byte_chat
@@ -93,6 +93,21 @@ def test_what_has_to_be_kept_is_in_the_new_context_or_the_old_one_stays(inside, 
     )
     assert lost.reason == "the context loses 'never=3', which data.context.kept keeps"
     assert rewritten(mechanism, before, "never=3\nlever 2 is green", feedback).parsed
+
+
+class Noting(HintContext):
+    """Keeps each response as its text."""
+
+    def on_turn(self, state, response, tokens):
+        return Intervention(self.adopt(response), "noted")
+
+
+def test_what_a_response_would_put_into_the_context_within_a_task_is_checked_too():
+    mechanism = CheckedContext(Noting(), forbidden=["(?i)ignore .* rule"])
+    state = mechanism.adopt("lever 1 is red")
+    for response, kept in (("ignore the rule", "lever 1 is red"), ("lever 2 is green", "lever 2 is green")):
+        found = mechanism.on_turn(state, response, byte_chat())
+        assert (mechanism.text(found.state), found.reply) == (kept, "noted")
 
 
 def test_states_are_those_of_the_mechanism_inside():

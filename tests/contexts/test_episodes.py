@@ -187,7 +187,7 @@ def test_a_shortened_record_keeps_to_its_tokens_whatever_the_episode_was(protoco
 @KINDS
 @PROTOCOLS
 def test_it_keeps_the_contract(kind, protocol):
-    assert [verdict.broken for verdict in check_context(kind(protocol))] == [()] * 5
+    assert [verdict.broken for verdict in check_context(kind(protocol))] == [()] * 6
 
 
 @KINDS

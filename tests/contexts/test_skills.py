@@ -216,7 +216,7 @@ def test_a_choice_costs_the_environment_no_turn():
 
 @PROTOCOLS
 def test_it_keeps_the_contract(protocol):
-    assert [verdict.broken for verdict in check_context(SkillsContext(protocol))] == [()] * 5
+    assert [verdict.broken for verdict in check_context(SkillsContext(protocol))] == [()] * 6
 
 
 @PROTOCOLS

@@ -3,6 +3,7 @@
 import pytest
 
 from cod_lightning.contexts import (
+    ConstantStateContext,
     EpisodesContext,
     HintContext,
     NotebookContext,
@@ -57,7 +58,7 @@ def test_scripted_play_goes_by_all_of_them_and_no_update_is_refused(name, protoc
 @PROTOCOLS
 @STACKS
 def test_it_keeps_the_contract(name, protocol):
-    assert [verdict.broken for verdict in check_context(stacks(protocol)[name])] == [()] * 5
+    assert [verdict.broken for verdict in check_context(stacks(protocol)[name])] == [()] * 6
 
 
 def test_a_task_is_shown_every_part_in_their_order():
@@ -106,6 +107,7 @@ def test_a_choice_of_a_skill_passes_through_and_its_state_is_the_part_s():
         ([HintContext()], "parts is HintContext; expected at least two"),
         ([HintContext(), HintContext()], "expected mechanisms of different classes"),
         ([SkillsContext(), type("Other", (SkillsContext,), {})()], "at most one that answers within tasks"),
+        ([HintContext(), ConstantStateContext()], "leave a task's history alone, unlike ConstantStateContext"),
     ],
 )
 def test_stacks_that_cannot_work_are_named(parts, message):

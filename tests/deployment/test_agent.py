@@ -8,7 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from cod_lightning.contexts import EpisodesContext, HintContext, NotebookContext, TranscriptContext
+from cod_lightning.contexts import (
+    ActsContext,
+    CompactingContext,
+    ConstantStateContext,
+    EpisodesContext,
+    HintContext,
+    NotebookContext,
+    SkillsContext,
+    TranscriptContext,
+)
 from cod_lightning.contexts.base import Intervention, Prepared, TextState
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.base import Reference
@@ -56,6 +65,27 @@ def test_a_restarted_agent_goes_on_with_its_context(tmp_path):
         whole.solve(task)
     assert [v.text for v in second.store.versions()] == [v.text for v in whole.store.versions()]
     assert [s.episode for s in second.store.episodes()] == [s.episode for s in whole.store.episodes()]
+
+
+WITHIN = [ConstantStateContext(), ActsContext(), SkillsContext()]
+WITHIN.append(CompactingContext(HintContext(), budget=60, summary_budget=20))
+
+
+@pytest.mark.parametrize("mechanism", WITHIN)
+def test_an_agent_whose_mechanism_acts_within_tasks_goes_on_after_restarts_as_if_it_had_never_stopped(
+    tmp_path, mechanism
+):
+    states = []
+    for name, stops in (("a", (2, 5, 6)), ("b", ())):
+        agent, pack = _agent(tmp_path / name, mechanism=mechanism)
+        for position, task in enumerate(pack.tasks):
+            if position in stops:
+                agent.store.close()
+                agent, _ = _agent(tmp_path / name, mechanism=mechanism)
+                agent.resume(list(pack.tasks[:position]))
+            agent.solve(task)
+        states.append((agent.context, [one.episode.feedback for one in agent.store.episodes()]))
+    assert states[0] == states[1]
 
 
 @pytest.mark.parametrize("mechanism", [EpisodesContext(), TranscriptContext()])

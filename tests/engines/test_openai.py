@@ -61,7 +61,7 @@ def play(engine, chat, window, num_packs=6, max_new_tokens=8):
     return run_groups(packs, 1, Setting(env=WORLD, mechanism=MECHANISM, sampler=sampler))
 
 
-def told(groups):
+def outline(groups):
     episodes = [episode for group in groups for episode in group.lifecycles[0].episodes]
     return [(e.status, e.reward, e.context_after, [(t.response, t.stop) for t in e.turns]) for e in episodes]
 
@@ -72,7 +72,7 @@ def test_a_served_policy_says_what_it_says_in_process(max_new_tokens):
     with tiny_server() as server:
         engine = bound(server.url, max_concurrent=3)
         served = play(engine, CHAT, 100_000, max_new_tokens=max_new_tokens)
-    assert told(served) == told(expected)
+    assert outline(served) == outline(expected)
     stops = {turn.stop for group in served for e in group.lifecycles[0].episodes for turn in e.turns}
     assert stops == {StopReason.STOP if max_new_tokens == 8 else StopReason.LENGTH}
     assert count_drift(served) == 0

@@ -5,6 +5,7 @@ import random
 
 import pytest
 import torch
+from transformers import MixtralConfig, MixtralForCausalLM
 
 from cod_lightning.engines.base import Request, digest
 from cod_lightning.engines.transformers import TransformersEngine
@@ -275,6 +276,17 @@ def test_a_head_size_that_vllm_lacks_on_a_cpu_is_refused_by_key(tokenizer):
     model = TinyPolicy(**TINY | {"num_heads": 4}).model(tokenizer)
     with pytest.raises(ConfigError, match=r"num_heads\) is 16; expected one of 32, 64"):
         VLLMEngine().bind(model, stop_ids=[2])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU vLLM serves them")
+def test_a_mixture_of_experts_is_refused_on_a_cpu_by_key():
+    config = MixtralConfig(
+        vocab_size=32, hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
+    )
+    with pytest.raises(
+        ConfigError, match=r"model\.policy is MixtralForCausalLM with num_\w*experts.*engine=transformers"
+    ):
+        VLLMEngine().bind(MixtralForCausalLM(config), stop_ids=[2], window=64)
 
 
 def test_a_window_beyond_the_model_s_positions_is_refused_by_key(model):

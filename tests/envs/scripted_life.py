@@ -60,12 +60,12 @@ def live(env: TextEnv, pack: Pack, policy: TextPolicy, protocol: str, seed: int 
         if isinstance(policy, Demonstrator):
             context = policy.context(rng)
         episode, record = solve(env, task, policy, mechanism, context, rng)
-        told = Episode(
+        solved = Episode(
             **{name: getattr(episode, name) for name in ("kind", "position", "status", "turns", "reward", "success")},
             feedback=episode.feedback,
             context_before=context,
         )
-        note = policy.note(opened(mechanism, env.rules, told), rng)
+        note = policy.note(opened(mechanism, env.rules, solved), rng)
         lived.append(replace(record, note=note))
         context = note
     return lived

@@ -44,14 +44,14 @@ def test_any_text_can_be_read(table: FactTable, text):
 
 
 def test_a_move_off_the_edge_is_no_fact_although_it_says_left():
-    told = "Direction 2 kept you at row 0, column 0; maybe that is the edge."
-    assert NaturalLake.facts.parse(told) == {}
+    stated = "Direction 2 kept you at row 0, column 0; maybe that is the edge."
+    assert NaturalLake.facts.parse(stated) == {}
     assert CompactLake.facts.parse("2=stay @(0,0)") == {}
 
 
 def test_two_cells_of_a_move_are_a_fact_and_overrule_the_context():
-    told = "- Direction 2: up\nDirection 2 took you, from row 0, column 0 to row 1, column 0."
-    assert NaturalLake.facts.parse(told) == {2: "down"}
+    stated = "- Direction 2: up\nDirection 2 took you, from row 0, column 0 to row 1, column 0."
+    assert NaturalLake.facts.parse(stated) == {2: "down"}
 
 
 @given(facts=SOME_FACTS)
@@ -108,17 +108,17 @@ def test_what_is_noted_of_a_stated_code_says_nothing_of_its_value():
 
 
 @pytest.mark.parametrize(
-    ("dials", "told", "not_told"),
+    ("dials", "stated", "not_stated"),
     [
         ({}, "with probability 0.5", "nothing to do"),
         ({"note_accuracy": 0.0}, "nothing to do with what was seen", "weak form"),
         ({"note_accuracy": 0.0, "quotes": True, "fills": "stated"}, "named the fact", "weak form"),
     ],
 )
-def test_the_dials_say_what_demonstrations_contain(dials, told, not_told):
+def test_the_dials_say_what_demonstrations_contain(dials, stated, not_stated):
     said = QuotingDials(**dials).described()
-    assert told in said
-    assert not_told not in said
+    assert stated in said
+    assert not_stated not in said
     assert ("if only at random" in said) == ("fills" in dials)
 
 

@@ -16,9 +16,16 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.envs.ralph_loop import RalphLoop
-from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
+from cod_lightning.errors import (
+    FAULT_LOG,
+    ConfigError,
+    EnvironmentFailure,
+    WorldDied,
+    WorldHung,
+    WorldOutOfCPU,
+    WorldOutOfMemory,
+)
 from cod_lightning.models import TinyPolicy
-from cod_lightning.rollout.boundaries import FAULT_LOG
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.dialogue import Sampler

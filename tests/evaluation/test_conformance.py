@@ -109,7 +109,7 @@ class Raising(Levers):
 
 
 @pytest.mark.parametrize(
-    ("world", "rule", "told"),
+    ("world", "rule", "evidence"),
     [
         (Impure, "sample_pack is a pure", "drawn again"),
         (Constant, "sample_pack is a pure", "packs hide the same"),
@@ -127,10 +127,10 @@ class Raising(Levers):
         (Packless, "sample_pack draws packs", "raised ValueError: no packs"),
     ],
 )
-def test_a_world_that_breaks_a_rule_is_named_with_an_example(world, rule, told):
+def test_a_world_that_breaks_a_rule_is_named_with_an_example(world, rule, evidence):
     found = broken(world(protocol="compact"))
     examples = next(examples for name, examples in found.items() if name.startswith(rule))
-    assert told in " ".join(examples)
+    assert evidence in " ".join(examples)
 
 
 def test_a_slow_world_is_named_and_not_played_for_hours(monkeypatch):
@@ -151,10 +151,10 @@ class Secret(LeverTask):
 class Telling(Levers):
     @property
     def rules(self):
-        return f"{super().rules} {self.told}"
+        return f"{super().rules} {self.evidence}"
 
     def reset(self, *, seed=None, options=None):
-        self.told = f"try-{options['task'].spec.secret}"
+        self.evidence = f"try-{options['task'].spec.secret}"
         return super().reset(seed=seed, options=options)
 
     def sample_pack(self, *, split, index, num_tasks, seed=0):
@@ -180,7 +180,7 @@ class Leaking(Levers):
 
 def test_an_observation_that_shows_what_the_oracle_notes_is_found():
     found = broken(Leaking(protocol="compact"))
-    assert "which is what the oracle notes" in " ".join(found["without a context nobody knows what is hidden"])
+    assert "which is what the oracle notes" in " ".join(found["without a context an agent cannot know what is hidden"])
 
 
 class LateWord(Levers):
@@ -283,7 +283,7 @@ class Mutable(HintContext):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "told"),
+    ("mechanism", "evidence"),
     [
         (Loud, "expected an empty string"),
         (Forgetful, "text(adopt(note)) lacks"),
@@ -294,6 +294,6 @@ class Mutable(HintContext):
         (Mutable, "changed the state"),
     ],
 )
-def test_a_context_that_breaks_a_rule_is_named_with_an_example(mechanism, told):
+def test_a_context_that_breaks_a_rule_is_named_with_an_example(mechanism, evidence):
     found = [example for verdict in check_context(mechanism("natural")) for example in verdict.broken]
-    assert told in " ".join(found)
+    assert evidence in " ".join(found)

@@ -80,7 +80,7 @@ def test_a_wrong_key_ends_a_test_with_one_message(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("command", "more", "told"),
+    ("command", "more", "message"),
     [
         ("test", ["--data.engine.init_args.model", "null"], "data.engine.model is empty"),
         ("fit", [], "data.engine is OpenAIEngine"),
@@ -88,14 +88,14 @@ def test_a_wrong_key_ends_a_test_with_one_message(capsys, tmp_path):
         ("test", ["model=tiny"], "data.engine is OpenAIEngine"),
     ],
 )
-def test_what_needs_weights_or_a_name_is_refused_before_anything_is_sent(command, more, told, capsys, tmp_path):
+def test_what_needs_weights_or_a_name_is_refused_before_anything_is_sent(command, more, message, capsys, tmp_path):
     def never(content):
         raise AssertionError("it was asked")
 
     with ChatServer(never) as server:
         own = engine(model="tiny", base_url=server.url)
         assert main([command, *LEVERS, *own, "--trainer.max_epochs", "1", *more]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not server.requests
     assert not (tmp_path / "runs/endpoint/config.yaml").exists()
 

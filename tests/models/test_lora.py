@@ -176,14 +176,14 @@ def test_a_missing_or_old_package_is_named_with_the_remedy(package, kind, instal
 
     from cod_lightning import extras
 
-    def told(name):
+    def version_of(name):
         if name != package:
             return version(name)
         if installed is None:
             raise PackageNotFoundError
         return installed
 
-    monkeypatch.setattr(extras, "version", told)
+    monkeypatch.setattr(extras, "version", version_of)
     with pytest.raises(ConfigError, match=rf"{package}.*pip install 'cod-lightning\[qlora\]'"):
         kind(path="anywhere")
 

@@ -52,13 +52,13 @@ def evaluation(folder: Path, name: str = "held_out", **suite: Any) -> Path:
 
 
 def facts(**changes: Any) -> Facts:
-    told: dict[str, Any] = {
+    message: dict[str, Any] = {
         **{"name": "ours", "run": "lake-8b", "checkpoint": "last.ckpt", "updates": 1200, "written": NOON},
         **{"config": CONFIG, "world": "lake", "num_parameters": 8_000_000_000, "dtype": "bfloat16", "window": 12_000},
         **{"prompt": (("system", "rules"), ("user", "a lake")), "evaluation": None, "evaluated": None},
         **{"written_by": {"cod_lightning": "0.1.0"}, "exported_by": {"torch": "2.13"}},
     }
-    return Facts(**(told | changes))
+    return Facts(**(message | changes))
 
 
 def html(card: str) -> str:
@@ -107,11 +107,11 @@ def test_the_header_names_a_base_model_of_the_hub_and_no_folder(tmp_path: Path, 
 def test_hostile_texts_are_shown_and_do_nothing(tmp_path: Path) -> None:
     config = copy.deepcopy(CONFIG)
     config["model"]["policy"]["init_args"]["path"] = HOSTILE
-    config["data"]["env"] = {"class_path": "pkg.Thing", "init_args": {"told": HOSTILE}}
+    config["data"]["env"] = {"class_path": "pkg.Thing", "init_args": {"message": HOSTILE}}
     path = evaluation(tmp_path, HOSTILE, env=HOSTILE, controls={HOSTILE: [position(0.1), position(0.2)]})
     prompt = (("system", HOSTILE), ("user", HOSTILE))
-    told = facts(name=HOSTILE, run=HOSTILE, world=HOSTILE, config=config, prompt=prompt, evaluation=path)
-    page, plain = html(render(told)), html(render(facts(evaluation=evaluation(tmp_path))))
+    message = facts(name=HOSTILE, run=HOSTILE, world=HOSTILE, config=config, prompt=prompt, evaluation=path)
+    page, plain = html(render(message)), html(render(facts(evaluation=evaluation(tmp_path))))
     assert "<script" not in page
     assert "evil" in page
     assert re.findall('href="([^"]*)"', page) == ["https://arxiv.org/abs/2606.20002"]

@@ -1,4 +1,4 @@
-"""The way across a lake, told again from responses."""
+"""The way across a lake, reconstructed from responses."""
 
 import pytest
 

@@ -121,12 +121,12 @@ def test_a_wrong_key_ends_the_run_with_one_line(judge):
     denied = Reply({"error": {"message": f"Incorrect API key provided: {KEY}"}}, status=401)
     with ChatServer(lambda content: denied) as server, pytest.raises(EngineRefused) as caught:
         score(judge(server.url))
-    told = str(caught.value)
-    assert "HTTP 401" in told
-    assert "data.rewards.JudgeReward" in told
-    assert "JUDGE_API_KEY" in told
-    assert KEY not in told
-    assert "\n" not in told
+    stated = str(caught.value)
+    assert "HTTP 401" in stated
+    assert "data.rewards.JudgeReward" in stated
+    assert "JUDGE_API_KEY" in stated
+    assert KEY not in stated
+    assert "\n" not in stated
 
 
 def test_a_ceiling_ends_the_run_with_one_line(judge):

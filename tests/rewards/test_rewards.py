@@ -13,7 +13,7 @@ from cod_lightning.contexts import HintContext
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
-from cod_lightning.errors import ConfigError, EngineRefused, Stopped
+from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward, rewards_of, scored
 from cod_lightning.rollout.deadlines import Deadlines
@@ -142,6 +142,21 @@ def test_a_part_that_raises_or_is_no_finite_number_makes_the_reward_missing(part
     assert episode.parts == {}
 
 
+@pytest.mark.parametrize("limit_s", [None, 0.01], ids=["raises", "hangs"])
+def test_the_traceback_of_what_a_part_did_is_logged(caplog, limit_s):
+    async def ask():
+        await asyncio.sleep(0 if limit_s is None else 60)
+        raise ValueError("no")
+
+    FAULT_LOG.addHandler(caplog.handler)
+    try:
+        episode = score(solved(), limit_s=limit_s, bonus=Does(ask))
+    finally:
+        FAULT_LOG.removeHandler(caplog.handler)
+    assert [record.getMessage() for record in caplog.records] == [episode.error]
+    assert "in ask" in caplog.text
+
+
 def test_a_part_that_hangs_is_broken_off():
     episode = score(solved(), limit_s=0.05, bonus=Does(lambda: asyncio.sleep(60)))
     assert episode.error == "RewardTimeout: bonus gave no score in data.deadlines.reward_s=0.05 s"
@@ -230,6 +245,7 @@ def test_format_and_length_by_their_definition():
                 part = LengthReward(c, zero_tokens=10, full_tokens=30, max_turns=4)
                 episode = score(solved(reward, turns=tuple(map(turn, lengths))), length=part)
                 assert episode.reward == pytest.approx(expected(reward, lengths, c, 10, 30, 4))
+    assert score(solved(turns=(turn(1),)), length=LengthReward(0.25, max_turns=1)).reward == 0.75, "one turn of one"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def others_are_the_same(found):
 
 
 class BadWorld(WordWorld):
-    """In pack 1, one of its methods does what it is told."""
+    """In pack 1, one of its methods has the fault."""
 
     def __init__(self, method, does):
         super().__init__()
@@ -155,7 +155,7 @@ def test_a_task_that_never_ends_is_broken_off_where_no_window_ends_it():
 
 
 class BadContext(PlainContext):
-    """One of its methods does what it is told, from the second task of every pack on."""
+    """One of its methods has the fault, from the second task of every pack on."""
 
     def __init__(self, method, does):
         self.method, self.does = method, does

@@ -1,4 +1,4 @@
-"""A policy with a closed vocabulary is shown its own words only, and whoever says another one is named."""
+"""A policy with a closed vocabulary is shown its own words only, and the class that says another one is named."""
 
 from pathlib import Path
 from typing import Any

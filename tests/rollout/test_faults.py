@@ -227,12 +227,15 @@ def test_too_many_failures_stop_with_each_fault_by_number_and_an_example():
     stop_if_too_many("train", [group], 0.5)
     with pytest.raises(TooManyFailures) as caught:
         stop_if_too_many("train", [group], 0.49)
-    told = str(caught.value)
-    assert told.startswith("2 of 4 lifecycles of the rollout 'train' failed, more than data.max_failed_fraction=0.49")
-    assert (
-        f"1 EngineFailure, for example {group.pack.id}#1, solve 0: FunctionEngine raised ConnectionError: gone" in told
+    message = str(caught.value)
+    assert message.startswith(
+        "2 of 4 lifecycles of the rollout 'train' failed, more than data.max_failed_fraction=0.49"
     )
-    assert f"1 BadCompletion, for example {group.pack.id}#2, solve 0: no tokens" in told
+    assert (
+        f"1 EngineFailure, for example {group.pack.id}#1, solve 0: FunctionEngine raised ConnectionError: gone"
+        in message
+    )
+    assert f"1 BadCompletion, for example {group.pack.id}#2, solve 0: no tokens" in message
 
 
 def test_a_group_of_fewer_than_two_survivors_is_counted_as_lost():

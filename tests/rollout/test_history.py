@@ -27,7 +27,7 @@ REWRITTEN = {("qwen3", True): True, ("qwen3", False): True}
 
 
 class Spy(ScriptedEngine):
-    """Says what it is told to and keeps what it was asked."""
+    """Always gives one reply, and keeps the requests."""
 
     def __init__(self, chat, reply):
         super().__init__(lambda messages, random: reply, chat.encode, chat.stop_id)

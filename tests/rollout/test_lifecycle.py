@@ -138,24 +138,24 @@ def test_a_full_window_ends_the_episode_as_truncated_and_no_prompt_exceeds_it():
 def test_the_monitor_hears_of_every_episode_and_of_the_end():
     class Listening(RolloutMonitor):
         def __init__(self):
-            self.heard = []
+            self.calls = []
 
         def begin(self, label, num_lifecycles, num_tasks):
-            self.heard.append(("begin", num_lifecycles, num_tasks))
+            self.calls.append(("begin", num_lifecycles, num_tasks))
 
         def episode(self, episode):
-            self.heard.append(episode.kind)
+            self.calls.append(episode.kind)
 
         def lifecycle(self, lifecycle):
-            self.heard.append("lifecycle")
+            self.calls.append("lifecycle")
 
         def end(self):
-            self.heard.append("end")
+            self.calls.append("end")
 
     monitor = Listening()
     live(FunctionEngine(lambda _: SAY_W1), num_tasks=2, monitor=monitor)
     solve, update = EpisodeKind.SOLVE, EpisodeKind.UPDATE
-    assert monitor.heard == [("begin", 1, 2), solve, update, solve, "lifecycle", "end"]
+    assert monitor.calls == [("begin", 1, 2), solve, update, solve, "lifecycle", "end"]
 
 
 @pytest.mark.parametrize("num_tasks", [1, 5])
@@ -186,16 +186,16 @@ def test_a_world_that_waits_for_something_outside_does_not_hold_up_its_siblings(
 class Scripted(WordWorld):
     """One turn; then what it was made with."""
 
-    def __init__(self, reward=1.0, solved=True, farewell="w7 w8"):
+    def __init__(self, reward=1.0, solved=True, feedback="w7 w8"):
         super().__init__(max_turns=1)
-        self.reward, self.solved, self.farewell = reward, solved, farewell
+        self.reward, self.solved, self.feedback = reward, solved, feedback
 
     @property
     def success(self):
         return self.solved
 
     def step(self, action):
-        return self.farewell, self.reward, True, False, {}
+        return self.feedback, self.reward, True, False, {}
 
 
 @pytest.mark.parametrize(("reward", "solved"), [(0.0, True), (0.4, False), (1.0, True), (0.0, False)])
@@ -205,7 +205,7 @@ def test_whether_a_task_was_solved_is_the_worlds_to_say_whatever_the_reward_is(r
 
 
 def test_the_last_observation_of_a_task_is_its_feedback_and_what_the_update_is_shown():
-    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(farewell="w7 w8 w9")).lifecycles
+    (life,) = live(FunctionEngine(lambda _: SAY_W1), Scripted(feedback="w7 w8 w9")).lifecycles
     assert [e.feedback for e in life.solves] == ["w7 w8 w9"] * 3
     assert [e.turns[0].observation for e in life.updates] == ["w7 w8 w9"] * 2
 
@@ -284,7 +284,7 @@ def test_an_update_that_does_not_parse_leaves_to_the_next_task_what_the_mechanis
 
 
 def test_an_update_that_does_not_parse_is_malformed_if_it_ended_itself_and_truncated_if_it_was_cut_off():
-    world = Scripted(farewell=" ".join(["w5"] * 30))
+    world = Scripted(feedback=" ".join(["w5"] * 30))
     ended, (prompt,) = live_with_hint(lambda _: f"w3 {END}", HintContext("compact"), world)
     by_length, _ = live_with_hint(lambda _: "w3 w3 w3 w3", HintContext("compact"), world, max_new_tokens=3)
     by_window, _ = live_with_hint(lambda _: "w3 w3 w3 w3", HintContext("compact"), world, window=prompt + 2)

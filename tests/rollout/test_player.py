@@ -15,7 +15,7 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
 
 
 class Recorder(TextPolicy):
-    """Acts and notes as told, and remembers what it was shown."""
+    """Acts and notes as scripted, and remembers what it was shown."""
 
     def __init__(self, note: str = "1=up") -> None:
         self.text = note

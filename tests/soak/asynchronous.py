@@ -24,6 +24,8 @@ from typing import Any
 
 from scipy.stats import t
 
+from cod_lightning.markdown import table
+
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = (0, 1)
 CORRECTION = {0: (), 1: ("mismatch=token_truncate",)}
@@ -112,16 +114,16 @@ def page(results: dict[str, Any]) -> str:
         "still for; the whole run also has validations, the evaluation at the end and the start of Python. Load is that of 1, 5",
         "and 15 minutes, at the end of a run.",
         "",
-        "| seed | bound | whole run, s | training, s | stood still, s | rollouts, s | load | success at 0 | 1 | 2 | 3 |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
+    head = ["seed", "bound", "whole run, s", "training, s", "stood still, s", "rollouts, s", "load"]
+    cells = []
     for seed, record in results["seeds"].items():
         for bound, run in record["runs"].items():
             seconds = [run[name] for name in ("wall_s", "training_s", "stood_still_s", "rollout_s")]
-            cells = [f"{p['success']:.3f} [{p['ci95'][0]:.3f}, {p['ci95'][1]:.3f}]" for p in run["positions"]]
+            curve = [f"{p['success']:.3f} [{p['ci95'][0]:.3f}, {p['ci95'][1]:.3f}]" for p in run["positions"]]
             load = "/".join(map(str, run["load"]))
-            lines.append(f"| {' | '.join(map(str, [seed, bound, *seconds, load, *cells]))} |")
-    lines.append("")
+            cells.append([str(cell) for cell in (seed, bound, *seconds, load, *curve)])
+    lines += [table([*head, "success at 0", "1", "2", "3"], cells), ""]
     for seed, record in results["seeds"].items():
         found = record["compared"]
         low, high = found["ci95"]

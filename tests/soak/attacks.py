@@ -59,7 +59,7 @@ def lived(folder: Path) -> ContextStore:
     return store
 
 
-def told(store: ContextStore) -> list[Any]:
+def content(store: ContextStore) -> list[Any]:
     """All that a store says."""
     newest = store.current()
     single = [store.version(number) for number in range(newest.version + 1)]
@@ -100,7 +100,7 @@ def damaged_stores(num: int) -> dict[str, int]:
     counts: dict[str, int] = dict.fromkeys(("damages", "refused", "unchanged", "tracebacks", "changed"), 0)
     with tempfile.TemporaryDirectory() as root:
         living = lived(Path(root) / "living")
-        expected = told(living)
+        expected = content(living)
         shutil.copytree(Path(root) / "living", Path(root) / "whole")
         living.close()
         for number in range(num):
@@ -111,7 +111,7 @@ def damaged_stores(num: int) -> dict[str, int]:
             try:
                 store = ContextStore(folder, create=number % 2 == 0)
                 try:
-                    same = told(store) == expected
+                    same = content(store) == expected
                     store.add("next", Episode(**_next()), 0.0, None)
                     counts["unchanged" if same else "changed"] += 1
                 finally:

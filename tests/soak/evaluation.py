@@ -25,9 +25,9 @@ from cod_lightning.evaluation.schema import Results
 
 ROOT = Path(__file__).resolve().parents[2]
 ABOUT = """Success (share of tasks solved) by position: means over packs with 95 % bootstrap intervals. The packs are fixed by
-identity and the same in every row of a table. *context blanked*: contexts are written and never shown; *no context*: nobody is
-asked for any; *another pack's context*: what the trained agent had at the same position of the suite's next pack; *the oracle's
-context*: the truth, from position 0 on. Differences, regret and recovery are paired within packs."""
+identity and the same in every row of a table. *context blanked*: contexts are written and never shown; *no context*: no
+update takes place; *another pack's context*: what the trained agent had at the same position of the suite's next pack; *the
+oracle's context*: the truth, from position 0 on. Differences, regret and recovery are paired within packs."""
 
 
 def suites(num_packs: int) -> list[dict[str, Any]]:

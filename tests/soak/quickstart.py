@@ -20,6 +20,8 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
+from cod_lightning.markdown import table
+
 ROOT = Path(__file__).resolve().parents[2]
 STYLES = (
     {"color": "#0969da", "linestyle": "-"},
@@ -95,10 +97,9 @@ def page(results: dict[str, Any]) -> str:
         ]
         for suite_name, suite in record["evaluation"]["suites"].items():
             lines += [f"Suite `{suite_name}`, {suite['packs']} packs from `{suite['env']}`, success by position:", ""]
-            lines += ["| policy | 0 | 1 | 2 | 3 |", "| --- | --- | --- | --- | --- |"]
             rows = {"trained": suite["positions"], **suite["controls"]}
-            for label, positions in rows.items():
-                lines.append(f"| {label} | " + " | ".join(_cell(p) for p in positions) + " |")
+            cells = [[label, *map(_cell, positions)] for label, positions in rows.items()]
+            lines.append(table(["policy", "0", "1", "2", "3"], cells))
             difference = suite["paired"]["trained_minus_best_warm_start"]
             if difference:
                 low, high = difference["ci95"]

@@ -23,6 +23,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from cod_lightning.envs.levers.wording import CompactLevers
+from cod_lightning.markdown import table
 from cod_lightning.types import EpisodeKind, EpisodeStatus
 from tests.soak.quickstart import run
 
@@ -53,9 +54,9 @@ def noted(folder: Path) -> dict[int, list[int]]:
         for episode in lifecycle["episodes"]:
             if episode["kind"] == EpisodeKind.UPDATE and episode["status"] == EpisodeStatus.COMPLETED:
                 seen = facts.parse(episode["turns"][0]["observation"])
-                told = facts.parse(episode["context_after"])
+                stated = facts.parse(episode["context_after"])
                 counts[0] += len(seen)
-                counts[1] += sum(told.get(code) == value for code, value in seen.items())
+                counts[1] += sum(stated.get(code) == value for code, value in seen.items())
     return found
 
 
@@ -95,22 +96,22 @@ def page(results: dict[str, Any]) -> str:
         "",
         *ABOUT.strip().splitlines(),
         "",
-        "| seed | policy | 0 | 1 | 2 | 3 | gain | noted, first | noted, last | seconds |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
+    cells = []
     for seed, record in results["seeds"].items():
         suite, noted = record["evaluation"]["suites"]["held_out"], list(record["noted"].values())
         rows = {"**trained**": suite["positions"], **suite["controls"]}
         for name, curve in rows.items():
-            cells = [f"{p['success']:.3f} [{p['success_ci95'][0]:.3f}, {p['success_ci95'][1]:.3f}]" for p in curve]
+            success = [f"{p['success']:.3f} [{p['success_ci95'][0]:.3f}, {p['success_ci95'][1]:.3f}]" for p in curve]
             gain = f"{curve[-1]['success'] - curve[0]['success']:+.3f}"
             more = (
                 [f"{noted[0]:.2f}", f"{noted[-1]:.2f}", f"{record['seconds']:.0f}"]
                 if "trained" in name
                 else ["", "", ""]
             )
-            lines.append(f"| {' | '.join([seed, name, *cells, gain, *more])} |")
-    lines += ["", "![facts noted](uninformative.png)", ""]
+            cells.append([seed, name, *success, gain, *more])
+    head = ["seed", "policy", "0", "1", "2", "3", "gain", "noted, first", "noted, last", "seconds"]
+    lines += [table(head, cells), "", "![facts noted](uninformative.png)", ""]
     for seed, record in results["seeds"].items():
         lines += [f"- seed {seed}: {'held' if held else 'NOT HELD'}: {name}" for name, held in record["held"].items()]
     return "\n".join([*lines, ""])

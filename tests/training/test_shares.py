@@ -32,15 +32,15 @@ def number(request):
 
 @pytest.fixture
 def each_rank(monkeypatch, number):
-    """Calls a function as every rank in turn; what ranks gather comes from `told`, a function of the rank."""
+    """Calls a function as every rank in turn; what ranks gather comes from `gathered_from`, a function of the rank."""
 
-    def call(function, told=None):
+    def call(function, gathered_from=None):
         found = []
         for rank in range(number):
             for module in (ranks, shares):
                 monkeypatch.setattr(module, "rank", lambda r=rank: r)
                 monkeypatch.setattr(module, "num_ranks", lambda: number)
-            monkeypatch.setattr(shares, "gathered", lambda _: [told(r) for r in range(number)])
+            monkeypatch.setattr(shares, "gathered", lambda _: [gathered_from(r) for r in range(number)])
             found.append(function(rank))
         return found
 
@@ -93,8 +93,8 @@ def test_every_rank_sees_the_rewards_and_attempts_of_all_in_the_order_of_packs(e
     places = [(5 * g) % number for g in range(G)]  # as replaced packs have them
     own = [[group(g) for g in range(G) if places[g] == rank] for rank in range(number)]
     expected = credit_table([group(g) for g in range(G)])
-    told = lambda rank: credit_table(own[rank]) if own[rank] else None  # noqa: E731
-    for found in each_rank(lambda rank: shares.table_of_all(own[rank], places), told):
+    gathered_from = lambda rank: credit_table(own[rank]) if own[rank] else None  # noqa: E731
+    for found in each_rank(lambda rank: shares.table_of_all(own[rank], places), gathered_from):
         for name in ("rewards", "valid", "action_counts", "kinds"):
             assert torch.equal(getattr(found, name), getattr(expected, name)), name
         for name in vars(expected.attempts):
@@ -129,6 +129,7 @@ def test_another_number_of_ranks_shares_the_groups_of_a_checkpoint_out_anew(each
     [
         ((32, 4, 3), r"data\.packs_per_rollout is 32; .*multiple of 12.* Set it to 24 or 36\."),
         ((32, 4, 16), r"multiple of 64.* Set it to 64, or data\.updates_per_rollout to 2\."),
+        ((6, 4, 1), r"multiple of 4.* Set it to 4 or 8, or data\.updates_per_rollout to 3\."),
         ((3, 1, 4), r"multiple of 4.* Set it to 4\."),
     ],
 )

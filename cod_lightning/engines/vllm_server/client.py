@@ -73,8 +73,8 @@ class ServerClient:
     def facts(self) -> ServerFacts:
         """Its settings. Raises `ConfigError` for those that would give wrong log-probs, `EngineFailure` if it cannot be asked."""
         try:
-            told = self.get("/server_info?config_format=json")["vllm_config"]
-            config, room = told["model_config"], told.get("lora_config") or {}
+            settings = self.get("/server_info?config_format=json")["vllm_config"]
+            config, room = settings["model_config"], settings.get("lora_config") or {}
         except (ServerRefused, EndpointFailure, KeyError, TypeError) as error:
             if "HTTP 401" in str(error):
                 remedy = "Put its key into the environment variable that data.engine.api_key_variable names."
@@ -164,7 +164,7 @@ class ServerClient:
             raise self._meant(failure) from None
 
     def _takes_adapters(self) -> bool:
-        """Whether it may be told of adapters while it runs: then a nameless one is a bad request, else the route is missing."""
+        """Whether it loads adapters while it runs: then a nameless one is a bad request, else the route is missing."""
         try:
             self.post("/v1/load_lora_adapter", {"lora_name": "", "lora_path": ""})
         except ServerRefused as refusal:

@@ -106,7 +106,7 @@ class VLLMServerEngine(Engine):
         self.takes_adapters, self.dequantise = not merge_adapters, dequantise
         self.sleeps, self.asleep = sleep, False
         self.num_live = 0
-        """Turns that somebody waits for."""
+        """Turns that are being waited for."""
         self._fleet = Fleet([])
         self._supply: WeightSupply | None = None
         self._model: PreTrainedModel | None = None
@@ -245,12 +245,12 @@ class VLLMServerEngine(Engine):
 
     def _agree(self, mine: Sequence[Server], *, strict: bool) -> None:
         """Tell the other ranks which servers have the weights. All raise `EngineFailure` where one rank has none that serves."""
-        told = gathered({server.url: server.trouble for server in mine})
+        troubles = gathered({server.url: server.trouble for server in mine})
         for server in self._fleet.servers:
             if server not in mine:
-                server.trouble = told[0][server.url]
+                server.trouble = troubles[0][server.url]
                 server.up = not server.trouble
-        lost = sorted({trouble for troubles in told for trouble in troubles.values() if trouble})
+        lost = sorted({trouble for of_rank in troubles for trouble in of_rank.values() if trouble})
         if strict and lost:
             raise EngineFailure(
                 f"{'; '.join(lost)}. Was it started for another model, or can it not read data.engine.weights_folder?"

@@ -11,7 +11,7 @@ _REFUSAL = b'{"error": {"message": "no key, or a wrong one", "code": 401}}'
 
 
 class KeyGuard:
-    """ASGI middleware that answers 401 to whoever does not send `Authorization: Bearer KEY`, before vLLM sees the request.
+    """ASGI middleware that answers 401 to a request without `Authorization: Bearer KEY`, before vLLM sees the request.
 
     Args:
         app: vLLM's.

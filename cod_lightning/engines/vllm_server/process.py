@@ -127,8 +127,8 @@ class ServerProcess:
             lines = self.log.read_text(errors="replace").splitlines()
         except OSError:
             return ""
-        told = [line for line in lines if _ERROR.search(line)] or lines
-        return " / ".join(line.strip()[-200:] for line in told[-_LINES_SHOWN:])
+        shown = [line for line in lines if _ERROR.search(line)] or lines
+        return " / ".join(line.strip()[-200:] for line in shown[-_LINES_SHOWN:])
 
     def died(self) -> EngineFailure:
         """What to say when it is no longer there."""
@@ -180,14 +180,14 @@ class ServerProcess:
         return [*arguments, *how.arguments]
 
     def _environment(self) -> dict[str, str]:
-        told = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1", KEY: self.key}
+        own = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1", KEY: self.key}
         if self.adapter_rank:
-            told["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+            own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
         if self.how.devices:
-            told["CUDA_VISIBLE_DEVICES"] = self.how.devices[self.index]
+            own["CUDA_VISIBLE_DEVICES"] = self.how.devices[self.index]
         usual = {"VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         kept = {name: value for name, value in os.environ.items() if name != "VLLM_ENABLE_V1_MULTIPROCESSING"}
-        return usual | kept | told
+        return usual | kept | own
 
 
 def check_local(num: int, how: LocalServers) -> None:

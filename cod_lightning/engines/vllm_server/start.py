@@ -37,22 +37,22 @@ def own_order(urls: list[str]) -> list[str]:
 def check_facts(facts: Mapping[str, ServerFacts], window: int, adapter_rank: int) -> str:
     """What all servers compute in. Raises `ConfigError` for a window or a room for adapters that is too small, or two kinds of
     precision."""
-    for url, told in facts.items():
-        if told.adapter_rank < adapter_rank:
+    for url, server in facts.items():
+        if server.adapter_rank < adapter_rank:
             expected = (
-                f"a server with room for adapters of rank {adapter_rank} (model.policy.rank), not {told.adapter_rank}"
+                f"a server with room for adapters of rank {adapter_rank} (model.policy.rank), not {server.adapter_rank}"
             )
             flags = f"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora --max-lora-rank {adapter_rank} or more"
             remedy = f"Start it with {flags}, or set data.engine.merge_adapters to send all weights."
             raise ConfigError("data.engine.urls", url, expected, remedy)
-        if told.window < window:
-            expected = f"at least {window} (model.policy.window), not {told.window}"
+        if server.window < window:
+            expected = f"at least {window} (model.policy.window), not {server.window}"
             remedy = f"Start it with --max-model-len {window}, or lower model.policy.window."
             raise ConfigError("data.engine.urls", url, f"a server whose window is {expected}", remedy)
-    kinds = {told.dtype for told in facts.values()}
+    kinds = {server.dtype for server in facts.values()}
     if len(kinds) > 1:
-        told = ", ".join(f"{url} {fact.dtype}" for url, fact in facts.items())
-        raise ConfigError("data.engine.urls", told, "servers of one precision", "Start all with the same --dtype.")
+        found = ", ".join(f"{url} {fact.dtype}" for url, fact in facts.items())
+        raise ConfigError("data.engine.urls", found, "servers of one precision", "Start all with the same --dtype.")
     return kinds.pop()
 
 

@@ -72,7 +72,7 @@ class NCCLTransfer:
         )
 
     def _source(self) -> Any:
-        """The weights of the sync at hand, as vLLM wants to be told of them."""
+        """The weights of the sync at hand, in the form that vLLM asks for."""
         from vllm.distributed.weight_transfer.base import (  # pyright: ignore[reportMissingImports]
             ParamMeta,
             WeightSource,
@@ -111,8 +111,8 @@ class SyncRoutes:
         self._server.post("/update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        told = {} if weight_version is None else {"weight_version": weight_version}
-        self._server.post("/finish_weight_update", told)
+        content = {} if weight_version is None else {"weight_version": weight_version}
+        self._server.post("/finish_weight_update", content)
 
 
 def _own_address(host: str) -> tuple[str, int]:

@@ -57,8 +57,8 @@ class WeightSupply:
         if self._by == "folder":
             write = self._folder.write_adapter if self._adapter else self._folder.write
             own = write(model, named, label) if give else None
-            told = gathered(own)[0]
-            self._path = own or told or Path()
+            first = gathered(own)[0]
+            self._path = own or first or Path()
 
     def done(self) -> None:
         """Keep no tensors."""

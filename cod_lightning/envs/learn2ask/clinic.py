@@ -28,10 +28,10 @@ class ClinicTask:
     condition: str
     opening: int
     """Which of the condition's complaints is said."""
-    told: tuple[str, ...]
+    mentioned: tuple[str, ...]
     """Items known from the dialogue, in order of appearance."""
     phrasing: tuple[int, ...]
-    """Of each item in `told`: twice the number of its sentence, plus 1 where the assistant had asked for it."""
+    """Of each item in `mentioned`: twice the number of its sentence, plus 1 where the assistant had asked for it."""
     required: tuple[str, ...]
     """The hidden protocol, sorted."""
     priority: tuple[str, ...]
@@ -44,7 +44,7 @@ class ClinicTask:
     @property
     def missing(self) -> tuple[str, ...]:
         """Required items that the dialogue has not mentioned."""
-        return tuple(name for name in self.priority if name in self.required and name not in self.told)
+        return tuple(name for name in self.priority if name in self.required and name not in self.mentioned)
 
     @property
     def label(self) -> Label:
@@ -54,7 +54,7 @@ class ClinicTask:
     @property
     def unmentioned(self) -> tuple[str, ...]:
         """Items that the dialogue has not mentioned, in the order of the catalogue."""
-        return tuple(item.name for item in ITEMS if item.name in self.items and item.name not in self.told)
+        return tuple(item.name for item in ITEMS if item.name in self.items and item.name not in self.mentioned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +96,13 @@ class Clinics:
         stop, size = rng.random() < self.stop_share, rng.choice(self.mentioned_sizes)
         if stop:
             others = [name for name in self.items if name not in required]
-            told = [*required, *rng.sample(others, size - len(required))]
+            mentioned = [*required, *rng.sample(others, size - len(required))]
         else:
-            told = rng.sample(self.items, size)
-            while set(required) <= set(told):
-                told = rng.sample(self.items, size)
-        rng.shuffle(told)
-        return tuple(told)
+            mentioned = rng.sample(self.items, size)
+            while set(required) <= set(mentioned):
+                mentioned = rng.sample(self.items, size)
+        rng.shuffle(mentioned)
+        return tuple(mentioned)
 
     def draw_patient(
         self,
@@ -113,12 +113,12 @@ class Clinics:
         condition: str,
     ) -> ClinicTask:
         """A dialogue with a patient who has that condition."""
-        told = self.draw_mentioned(rng, required)
+        mentioned = self.draw_mentioned(rng, required)
         return ClinicTask(
             condition=condition,
             opening=rng.randrange(len(CONDITIONS[condition])),
-            told=told,
-            phrasing=tuple(rng.randrange(6) for _ in told),
+            mentioned=mentioned,
+            phrasing=tuple(rng.randrange(6) for _ in mentioned),
             required=required,
             priority=tuple(rng.sample(self.items, self.num_items)),
             items=items,
@@ -132,18 +132,18 @@ class Clinics:
         parts = {Split.TEST: ranked[:share], Split.VALIDATION: ranked[share : 2 * share]}
         return tuple(parts.get(split, ranked[2 * share :]))
 
-    def weights(self, told: tuple[str, ...], known: Mapping[str, bool]) -> dict[tuple[str, ...], float]:
+    def weights(self, mentioned: tuple[str, ...], known: Mapping[str, bool]) -> dict[tuple[str, ...], float]:
         """Posterior probability of each protocol that agrees with the known facts, after a dialogue that mentions these items.
 
-        Exact for dialogues as `draw_told` draws them; that a split holds only some of the dialogues is left out.
+        Exact for dialogues as `draw_mentioned` draws them; that a split holds only some of the dialogues is left out.
         """
         protocols = _protocols(self.items, self.num_required)
         sets = [required for required in protocols if all((n in required) == fact for n, fact in known.items())]
-        size, sub = len(told), len(self.items) - self.num_required
+        size, sub = len(mentioned), len(self.items) - self.num_required
         if_stop = math.comb(sub, size - self.num_required) if size >= self.num_required else 0
         if_continue = math.comb(len(self.items), size) - if_stop
         stop, go_on = self.stop_share / max(1, if_stop), (1 - self.stop_share) / max(1, if_continue)
-        raw = {required: stop if set(required) <= set(told) else go_on for required in sets}
+        raw = {required: stop if set(required) <= set(mentioned) else go_on for required in sets}
         total = sum(raw.values())
         return {required: weight / total for required, weight in raw.items()} if total else {}
 
@@ -168,7 +168,7 @@ def content_of(named: tuple[str, ...], missing: tuple[str, ...]) -> float:
 def turns_of(task: ClinicTask) -> tuple[tuple[str, str], ...]:
     """The dialogue as turns: the complaint, then item by item, asked for or not."""
     turns: list[tuple[str, str]] = [("user", CONDITIONS[task.condition][task.opening])]
-    for name, phrase in zip(task.told, task.phrasing, strict=True):
+    for name, phrase in zip(task.mentioned, task.phrasing, strict=True):
         item = BY_NAME[name]
         if phrase % 2:
             turns.append(("assistant", item.question))
@@ -178,7 +178,7 @@ def turns_of(task: ClinicTask) -> tuple[tuple[str, str], ...]:
 
 def split_of_patient(task: ClinicTask) -> Split:
     """The one split that this dialogue belongs to, whatever the clinic requires."""
-    return split_of_text(" ".join([task.condition, str(task.opening), *task.told, *map(str, task.phrasing)]))
+    return split_of_text(" ".join([task.condition, str(task.opening), *task.mentioned, *map(str, task.phrasing)]))
 
 
 @lru_cache(maxsize=64)

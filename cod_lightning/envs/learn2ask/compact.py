@@ -28,7 +28,7 @@ class CompactClinic(ClinicWording):
         return " ".join([PLACES[ROLES.index(task.roles)], *(f"{name}=yes" for name in task.required if self.opened)])
 
     def observation(self, task: ClinicTask) -> str:
-        return " ".join([task.condition, *(f"told={name}" for name in task.told)])
+        return " ".join([task.condition, *(f"told={name}" for name in task.mentioned)])
 
     def read(self, response: str) -> ReadAnswer:
         """`ask=ITEM` or the stop tag, between the answer tags."""

@@ -31,12 +31,12 @@ class ClinicPlay(Play[Facts]):
         return self.wording.respond(rng.choice([None, *self.clinics.items]))
 
     def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
-        told = self.wording.mentioned_in(messages[1].content)
-        weights = self.clinics.weights(told, known)
+        mentioned = self.wording.mentioned_in(messages[1].content)
+        weights = self.clinics.weights(mentioned, known)
         values: dict[str | None, float] = {None: 0.0}
-        values.update({name: 0.0 for name in self.clinics.items if name not in told})
+        values.update({name: 0.0 for name in self.clinics.items if name not in mentioned})
         for required, weight in weights.items():
-            missing = tuple(name for name in required if name not in told)
+            missing = tuple(name for name in required if name not in mentioned)
             if not missing:
                 values[None] += weight * Scores(action=1, content=1, format=1).fused(self.fusion)
                 continue

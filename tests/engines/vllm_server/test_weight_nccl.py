@@ -33,11 +33,11 @@ def test_every_call_of_a_transfer_has_its_route(server):
 
 
 def test_the_group_has_a_rank_for_each_worker_and_one_for_training(server):
-    told = NCCLTransfer(ServerClient(server.url, "", 5.0)).init_info()
-    assert told["world_size"] == 2
-    assert told["rank"] == 0
-    assert told["master_address"] == "127.0.0.1"
-    assert told["master_port"] > 0
+    info = NCCLTransfer(ServerClient(server.url, "", 5.0)).init_info()
+    assert info["world_size"] == 2
+    assert info["rank"] == 0
+    assert info["master_address"] == "127.0.0.1"
+    assert info["master_port"] > 0
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what is missing without a GPU")

@@ -175,7 +175,7 @@ def test_the_system_text_holds_what_the_pack_shares_and_lists_decoys_with_the_re
     assert "Tier 0: a, b, c\nTier 1: k, l\nTier 2: p, q" in rules
     assert "exactly one recipe" in rules
     assert "Target" not in rules
-    assert "=" not in rules, "no recipe is told, and no example can pass for one"
+    assert "=" not in rules, "the rules state no recipe, and no example can pass for one"
     env, first = _started(protocol="natural", show_tiers=False)
     assert "Tier" not in env.rules
     assert "Target: p.\n" in first

@@ -44,15 +44,15 @@ def reward_of(task: ControlTask, formula: str) -> float:
 
 @given(task=TASKS, u=st.floats(-3, 3))
 def test_a_run_follows_the_stated_dynamics_and_loss(task, u):
-    told = run(task, lambda t, x, v: u)
+    played = run(task, lambda t, x, v: u)
     cut = max(-1.0, min(1.0, u))
-    assert told.us == (cut,) * task.horizon
+    assert played.us == (cut,) * task.horizon
     for t in range(task.horizon):
-        assert told.vs[t + 1] == pytest.approx(task.a * told.vs[t] + task.b * cut, abs=1e-9)
-        assert told.xs[t + 1] == pytest.approx(told.xs[t] + told.vs[t + 1], abs=1e-9)
-    loss = (told.xs[-1] - task.target_x) ** 2 + 2 * told.vs[-1] ** 2 + 0.03 * task.horizon * cut**2
-    assert told.loss == pytest.approx(loss)
-    assert told.reward == pytest.approx(1 / (1 + loss))
+        assert played.vs[t + 1] == pytest.approx(task.a * played.vs[t] + task.b * cut, abs=1e-9)
+        assert played.xs[t + 1] == pytest.approx(played.xs[t] + played.vs[t + 1], abs=1e-9)
+    loss = (played.xs[-1] - task.target_x) ** 2 + 2 * played.vs[-1] ** 2 + 0.03 * task.horizon * cut**2
+    assert played.loss == pytest.approx(loss)
+    assert played.reward == pytest.approx(1 / (1 + loss))
 
 
 def test_noise_is_added_to_the_velocity_and_is_the_same_in_every_attempt():
@@ -123,8 +123,8 @@ def test_a_law_of_a_word_and_its_formula_are_one():
 @settings(max_examples=60, deadline=None)
 @given(task=TASKS)
 def test_one_run_tells_both_numbers_from_three_decimals(task):
-    told = run(task, lambda t, x, v: 0.3 * (task.target_x - x) - 0.7 * v + (0.9 if t == 0 else 0))
-    vs, us = ([round(value, 3) for value in values] for values in (told.vs, told.us))
+    played = run(task, lambda t, x, v: 0.3 * (task.target_x - x) - 0.7 * v + (0.9 if t == 0 else 0))
+    vs, us = ([round(value, 3) for value in values] for values in (played.vs, played.us))
     found = learned(RANGES.prior, RANGES, vs, us)
     assert abs(found.a - task.a) < 6 * found.a_error
     assert abs(found.b - task.b) < 6 * found.b_error
@@ -135,13 +135,13 @@ def test_with_noise_more_runs_tell_more_and_a_contradiction_starts_anew():
     belief, errors = ranges.prior, []
     for seed in range(4):
         task = replace(drawn(seed, noise=0.1), a=0.8, b=-1.1)
-        told = run(task, lambda t, x, v: 0.1 * x - 0.5 * v + (0.9 if t == 0 else 0))
-        belief = learned(belief, ranges, told.vs, told.us)
+        played = run(task, lambda t, x, v: 0.1 * x - 0.5 * v + (0.9 if t == 0 else 0))
+        belief = learned(belief, ranges, played.vs, played.us)
         errors.append(belief.b_error)
     assert errors == sorted(errors, reverse=True)
     assert belief.b == pytest.approx(-1.1, abs=0.15)
-    told = run(replace(drawn(9, noise=0.1), a=0.8, b=1.1), lambda t, x, v: 1.0 if t % 3 else -1.0)
-    assert learned(belief, ranges, told.vs, told.us).b == pytest.approx(1.1, abs=0.15)
+    played = run(replace(drawn(9, noise=0.1), a=0.8, b=1.1), lambda t, x, v: 1.0 if t % 3 else -1.0)
+    assert learned(belief, ranges, played.vs, played.us).b == pytest.approx(1.1, abs=0.15)
 
 
 def test_the_last_law_and_its_end_mostly_settle_both_numbers():
@@ -149,13 +149,13 @@ def test_the_last_law_and_its_end_mostly_settle_both_numbers():
     for seed in range(20):
         task = drawn(seed)
         formula = careful_formula(task)
-        told = run_formula(task, compile_expression(formula, names_of(TYPICAL)))
+        played = run_formula(task, compile_expression(formula, names_of(TYPICAL)))
         earlier = Earlier(
             formula=formula,
             task=task,
-            reward=told.reward,
-            miss_x=round(told.xs[-1] - task.target_x, 3),
-            miss_v=round(told.vs[-1], 3),
+            reward=played.reward,
+            miss_x=round(played.xs[-1] - task.target_x, 3),
+            miss_v=round(played.vs[-1], 3),
         )
         found = implied_by(earlier, RANGES)
         right += abs(found.a - task.a) < 0.02 and abs(found.b - task.b) < 0.02

@@ -184,7 +184,7 @@ def test_compact_feedback_sums_up_what_a_run_shows():
 
 def test_rules_tell_what_is_hidden_and_not_what_it_is():
     env, _ = started(process_noise=0.1)
-    for told in (
+    for stated in (
         "1/(1 + L)",
         "0.03",
         "remaining_steps",
@@ -194,7 +194,7 @@ def test_rules_tell_what_is_hidden_and_not_what_it_is():
         "deviation 0.1",
         "-0.1",
     ):
-        assert told in env.rules
+        assert stated in env.rules
     assert "1.1" not in env.rules
     assert "noise" not in OptimalControl().rules
 

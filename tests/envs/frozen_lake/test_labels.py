@@ -93,5 +93,5 @@ def test_facts_with_any_names_read_back(names):
     plain = FactTable("Signal", DIRECTIONS, compact=False)
     if names == NAMES[0]:
         assert table.write(facts) == plain.write(facts)
-    told = f"Signal {names[1]} took you, from row 0, column 0 to row 1, column 0."
-    assert NaturalLake(LakeLabels("Signal", names)).facts.parse(told) == {2: "down"}
+    observation = f"Signal {names[1]} took you, from row 0, column 0 to row 1, column 0."
+    assert NaturalLake(LakeLabels("Signal", names)).facts.parse(observation) == {2: "down"}

@@ -120,15 +120,15 @@ def test_moves_are_gymnasiums_own(seed, size):
 @pytest.mark.parametrize("protocol", ["natural", "compact"])
 def test_a_lenient_lake_warns_of_the_first_unreadable_answer_and_ends_with_the_second(protocol):
     env, first = _started(protocol=protocol, lenient=True)
-    told, reward, terminated, truncated, _ = env.step("up")
+    stated, reward, terminated, truncated, _ = env.step("up")
     assert (reward, terminated, truncated) == (0.0, False, False)
     if protocol == "compact":
-        assert told == "unread @(0,0)"
+        assert stated == "unread @(0,0)"
         assert "unread" in env.words()
     else:
-        assert "Step 2 of 8.\nYour answer could not be read: <answer> occurs 0 times" in told
-        assert "<answer>Direction X</answer> with X from 1 to 4" in told
-        assert "Map:\n P \t" in told
+        assert "Step 2 of 8.\nYour answer could not be read: <answer> occurs 0 times" in stated
+        assert "<answer>Direction X</answer> with X from 1 to 4" in stated
+        assert "Map:\n P \t" in stated
     assert "unread" not in _walk(env, RIGHT)[0] + first
     feedback, reward, terminated, truncated, _ = env.step("up")
     assert (reward, terminated, truncated, env.status) == (0.0, True, False, EpisodeStatus.MALFORMED)
@@ -191,9 +191,9 @@ def test_positions_leave_the_direction_out_in_both_protocols():
     assert _walk(env, RIGHT, DOWN, DOWN)[0] == f"goal {walked}"
     assert set(walked.split()) <= set(env.words())
     env, _ = _started(feedback="positions", protocol="natural")
-    told = _walk(env, RIGHT)[0]
-    assert "Direction 1 took you, from row 0, column 0 to row 0, column 1." in told
-    assert not any(direction in told for direction in MAPPING)
+    stated = _walk(env, RIGHT)[0]
+    assert "Direction 1 took you, from row 0, column 0 to row 0, column 1." in stated
+    assert not any(direction in stated for direction in MAPPING)
 
 
 @pytest.mark.parametrize("protocol", ["natural", "compact"])
@@ -202,8 +202,8 @@ def test_positions_never_name_a_direction_however_one_walks(protocol, seed, code
     env = FrozenLakeObscure(size_min=3, size_max=5, feedback="positions", protocol=protocol)
     shown, ended = [env.reset(seed=seed)[0]], False
     while not ended:
-        told, _, terminated, truncated, _ = env.step(f"<answer>Direction {codes[len(shown) - 1]}</answer>")
-        shown.append(told)
+        stated, _, terminated, truncated, _ = env.step(f"<answer>Direction {codes[len(shown) - 1]}</answer>")
+        shown.append(stated)
         ended = terminated or truncated
     text = "\n".join(shown).replace(" kept you at row", "")  # the verb, of a move off the edge
     assert not any(direction in text for direction in MAPPING)

@@ -136,7 +136,7 @@ def test_a_teachers_context_is_true_junk_or_empty_as_the_dials_say():
         truth = " ".join(f"row{row}={costs[0]}" for row, costs in enumerate(pack.tasks[0].spec.costs))
         return truth, {teacher.context(random.Random(i)) for i in range(40)}
 
-    truth, told = contexts(context_true=1.0, context_accuracy=1.0, context_junk=0.0)
-    assert told == {truth}
+    truth, text = contexts(context_true=1.0, context_accuracy=1.0, context_junk=0.0)
+    assert text == {truth}
     assert contexts(context_true=0.0, context_junk=0.0)[1] == {""}
     assert len(contexts(context_true=0.0, context_junk=1.0)[1]) > 10

@@ -48,9 +48,9 @@ def _map(text: str) -> dict:
 def test_the_reward_is_one_minus_the_mean_cost_of_entered_cells():
     env, first = _started()
     assert "Move 1 of 3.\nYou are at 0,0; the target is 4,4." in first
-    told, reward, terminated, truncated, info = _go(env, "0,2")
+    observation, reward, terminated, truncated, info = _go(env, "0,2")
     assert (reward, terminated, truncated, info) == (0.0, False, False, {})
-    assert "0,1 (1) 0,2 (2). Loss so far: 0.0150." in told
+    assert "0,1 (1) 0,2 (2). Loss so far: 0.0150." in observation
     _go(env, "4,2")
     feedback, reward, terminated, truncated, _ = _go(env, "4,4")
     loss = (1 + 2 + 12 + 22 + 32 + 42 + 43 + 44) / 8 / 100
@@ -117,9 +117,9 @@ def test_spaces_and_leading_zeros_in_an_answer_are_fine():
 def test_when_lenient_one_invalid_action_a_task_is_warned_of_and_costs_no_move():
     env, _ = _started(lenient=True)
     assert env.max_turns == GridNavigation().max_turns + 1
-    told, reward, terminated, truncated, _ = _go(env, "0,0")
+    observation, reward, terminated, truncated, _ = _go(env, "0,0")
     assert (reward, terminated, truncated) == (0.0, False, False)
-    assert told.startswith("Warning: you stand on that cell; no move was made.\nMove 1 of 3.")
+    assert observation.startswith("Warning: you stand on that cell; no move was made.\nMove 1 of 3.")
     assert _go(env, "0,4", "4,4", "0,4")[2]
     env.reset(options={"task": _task()})
     _go(env, "9,9")
@@ -131,7 +131,7 @@ def test_when_lenient_one_invalid_action_a_task_is_warned_of_and_costs_no_move()
 def test_every_cell_within_the_radius_of_an_entered_cell_is_revealed_and_no_other(radius):
     env, first = _started(_task(start=(2, 0)), reveal_radius=radius)
     assert _map(first) == {}
-    told = _go(env, "2,2")[0]
+    observation = _go(env, "2,2")[0]
     near = entered((2, 0), (2, 2))
     expected = {
         (r, c): COSTS[r][c]
@@ -139,7 +139,7 @@ def test_every_cell_within_the_radius_of_an_entered_cell_is_revealed_and_no_othe
         for c in range(5)
         if any(max(abs(r - x), abs(c - y)) <= radius for x, y in near)
     }
-    assert _map(told) == expected
+    assert _map(observation) == expected
 
 
 def test_with_world_memory_the_map_stays_for_the_pack_and_without_it_every_task_starts_empty():

@@ -22,12 +22,12 @@ NAMES = tuple(item.name for item in ITEMS[:6])
 SMALL = {"num_items": 6, "num_required": 2, "num_conditions": 3}
 
 
-def _task(told=("pain", "fever"), required=("allergy", "fever")) -> Task:
+def _task(mentioned=("pain", "fever"), required=("allergy", "fever")) -> Task:
     spec = ClinicTask(
         condition="cold",
         opening=0,
-        told=told,
-        phrasing=(0,) * len(told),
+        mentioned=mentioned,
+        phrasing=(0,) * len(mentioned),
         required=required,
         priority=NAMES,
         items=NAMES,
@@ -44,7 +44,7 @@ def _step(answer: str, task: Task | None = None, **parameters):
     return env, feedback, reward
 
 
-ENOUGH = _task(told=("allergy", "fever"))
+ENOUGH = _task(mentioned=("allergy", "fever"))
 GOOD = "I wonder. <answer>Do you have an allergy: none, to drugs or to food?</answer>"
 KIN = "<answer>Do you take medication: none, one or several?</answer>"
 OTHER = "<answer>Have you had this for days, weeks or months? How long?</answer>"
@@ -183,8 +183,8 @@ def test_labels_and_sizes_of_dialogues_are_drawn_as_said():
     assert abs(sum(spec.label == "stop" for spec in specs) / 1000 - 0.3) < 0.06
     sizes = {"stop": set(), "continue": set()}
     for spec in specs:
-        sizes[spec.label].add(len(spec.told))
-        assert (spec.label == "continue") == bool(set(spec.required) - set(spec.told))
+        sizes[spec.label].add(len(spec.mentioned))
+        assert (spec.label == "continue") == bool(set(spec.required) - set(spec.mentioned))
     assert sizes["stop"] == sizes["continue"] == {3, 4, 5, 6}
 
 
@@ -234,7 +234,7 @@ def test_a_change_keeps_dialogues_and_changes_labels():
     env = Learn2Ask()
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=30)
     new = env.changed(pack, at=1, seed=2)
-    assert [task.spec.told for task in new.tasks] == [task.spec.told for task in pack.tasks]
+    assert [task.spec.mentioned for task in new.tasks] == [task.spec.mentioned for task in pack.tasks]
     assert {task.spec.required for task in new.tasks[1:]} != {pack.tasks[0].spec.required}
     assert [task.spec.label for task in new.tasks] != [task.spec.label for task in pack.tasks]
 
@@ -274,17 +274,17 @@ def test_both_protocols_have_the_same_packs_and_scores():
         results = []
         for env in (natural, compact):
             observation, _ = env.reset(options={"task": pack.tasks[0]})
-            assert set(env._speech.mentioned_in(observation)) == set(pack.tasks[0].spec.told)
+            assert set(env._speech.mentioned_in(observation)) == set(pack.tasks[0].spec.mentioned)
             results.append(env.step(env._speech.respond(name))[1:])
         assert results[0] == results[1]
 
 
 def test_the_posterior_is_what_sampling_gives():
     clinics = Clinics(num_items=4, num_required=2, num_conditions=3, stop_share=0.4)
-    rng, told, counts = random.Random(0), {"fever", "pain"}, {}
+    rng, mentioned, counts = random.Random(0), {"fever", "pain"}, {}
     for _ in range(40_000):
         required = clinics.draw_protocol(rng)
-        if set(clinics.draw_mentioned(rng, required)) == told:
+        if set(clinics.draw_mentioned(rng, required)) == mentioned:
             counts[required] = counts.get(required, 0) + 1
     exact = clinics.weights(("fever", "pain"), {})
     total = sum(counts.values())

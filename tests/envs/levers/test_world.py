@@ -130,7 +130,7 @@ def test_scripted_success_rises_with_the_position_and_random_play_does_not(proto
 
 
 @pytest.mark.parametrize(
-    ("quotes", "told", "said"),
+    ("quotes", "stated", "said"),
     [
         (False, "1=red 2=? 3=blue 4=?", "blue <answer>Lever_3</answer>"),
         (True, "1=red 2=? 3=blue 4=?", "blue 3=blue <answer>Lever_3</answer>"),
@@ -138,10 +138,10 @@ def test_scripted_success_rises_with_the_position_and_random_play_does_not(proto
         (True, "1=red 2=gold 3=? 4=?", "blue 4=? <answer>Lever_4</answer>"),
     ],
 )
-def test_a_teacher_that_quotes_repeats_the_fact_that_it_goes_by(quotes, told, said):
+def test_a_teacher_that_quotes_repeats_the_fact_that_it_goes_by(quotes, stated, said):
     env = Levers(protocol="compact", teacher=QuotingDials(follow=1.0, quotes=quotes))
     teacher = env.demonstrator(env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1))
-    seen = [Message(Role.SYSTEM, f"levers {told}"), Message(Role.USER, "want=blue")]
+    seen = [Message(Role.SYSTEM, f"levers {stated}"), Message(Role.USER, "want=blue")]
     assert said in {teacher.act(seen, random.Random(i)) for i in range(20)}
     assert set(said.split()) <= set(env.words())
 

@@ -83,9 +83,9 @@ def test_a_context_with_a_confirmed_equation_decides_where_data_are_poor():
     for index in range(6):
         pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
         player = env.reference(Reference.SCRIPTED, pack)
-        told = write_note(Note((), pack.tasks[0].spec.equation, "confirmed"))
+        shown = write_note(Note((), pack.tasks[0].spec.equation, "confirmed"))
         observation = env.reset(options={"task": pack.tasks[0]})[0]
-        messages, ended = [Message(Role.SYSTEM, f"{env.rules}\n\n{told}")], False
+        messages, ended = [Message(Role.SYSTEM, f"{env.rules}\n\n{shown}")], False
         while not ended:
             messages.append(Message(Role.USER, observation))
             messages.append(Message(Role.ASSISTANT, player.act(messages, random.Random(0))))

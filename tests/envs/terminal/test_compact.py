@@ -73,7 +73,7 @@ def test_without_turns_left_the_feedback_sums_up_what_was_found():
 
 
 @pytest.mark.parametrize(
-    ("told", "noted"),
+    ("observation", "noted"),
     [
         ("", ""),
         ("late scp=no rsync=no", "scp=no rsync=no"),
@@ -84,8 +84,8 @@ def test_without_turns_left_the_feedback_sums_up_what_was_found():
         ("scp=no rsync=no scp-O=no late drop=no", "drop=no"),
     ],
 )
-def test_notes_are_as_short_as_possible_and_the_later_statement_wins(told, noted):
-    assert Known.read([told]).write() == noted
+def test_notes_are_as_short_as_possible_and_the_later_statement_wins(observation, noted):
+    assert Known.read([observation]).write() == noted
 
 
 def test_prompts_and_notes_are_short():

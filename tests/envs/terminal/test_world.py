@@ -133,18 +133,18 @@ def test_the_first_observation_tells_systems_account_task_step_and_prompt():
 def test_a_reached_goal_ends_the_task_with_reward_1_however_long_it_took():
     env, _, spec = _started()
     folder = spec.site.local_folder
-    told, reward, terminated, truncated, _ = _say(env, f"cd ~/{folder}")
-    assert (told, reward, terminated, truncated) == (
+    observation, reward, terminated, truncated, _ = _say(env, f"cd ~/{folder}")
+    assert (observation, reward, terminated, truncated) == (
         f"No output.\nExit code 0.\nStep 2 of 12.\nuser@local:~/{folder}$",
         0,
         False,
         False,
     )
-    told, reward, terminated, truncated, info = _say(
+    observation, reward, terminated, truncated, info = _say(
         env, f"scp {spec.file} {spec.site.user}@{spec.site.host}:{spec.site.remote_folder}"
     )
     assert (reward, terminated, truncated, info) == (1.0, True, False, {})
-    assert told.endswith("The task is done, after 2 of 12 steps.")
+    assert observation.endswith("The task is done, after 2 of 12 steps.")
     assert env.success
     assert env.status is EpisodeStatus.COMPLETED
 
@@ -163,12 +163,12 @@ def test_a_length_penalty_counts_turns(penalty, turns, reward):
 def test_out_of_turns_the_feedback_says_which_test_failed_if_it_may(feedback):
     env, _, spec = _started(max_turns=2, feedback=feedback)
     _say(env, "cat nothing")
-    told, reward, terminated, truncated, _ = _say(env, "pwd ; cat a b ; pwd")
+    observation, reward, terminated, truncated, _ = _say(env, "pwd ; cat a b ; pwd")
     assert (reward, terminated, truncated) == (0.0, False, True)
-    assert "Exit code 0; command 2 of 3 failed." in told
-    assert "no steps left (2 of 2)" in told
+    assert "Exit code 0; command 2 of 3 failed." in observation
+    assert "no steps left (2 of 2)" in observation
     reason = f": there is no file {spec.site.remote_folder}/{spec.file} on the remote host."
-    assert (reason in told) == (feedback == "reason")
+    assert (reason in observation) == (feedback == "reason")
     assert env.status is EpisodeStatus.TRUNCATED
 
 
@@ -213,19 +213,19 @@ def test_each_kind_of_goal_gives_its_own_reason(kind, done, reason):
 )
 def test_an_unreadable_answer_ends_the_task(action, rule):
     env, _, _ = _started()
-    told, reward, terminated, truncated, _ = env.step(action)
+    observation, reward, terminated, truncated, _ = env.step(action)
     assert (reward, terminated, truncated) == (0.0, True, False)
-    assert rule in told
-    assert "<answer>command line</answer>" in told
+    assert rule in observation
+    assert "<answer>command line</answer>" in observation
     assert env.status is EpisodeStatus.MALFORMED
 
 
 def test_a_lenient_terminal_forgives_once_and_counts_the_turn():
     env, _, _ = _started(lenient=True)
-    told, _, terminated, _, _ = env.step("ls")
+    observation, _, terminated, _, _ = env.step("ls")
     assert not terminated
-    assert "<answer> occurs 0 times" in told
-    assert "Step 2 of 12." in told
+    assert "<answer> occurs 0 times" in observation
+    assert "Step 2 of 12." in observation
     assert not _say(env, "ls")[2]
     assert env.step("ls")[2]
     assert env.status is EpisodeStatus.MALFORMED
@@ -239,17 +239,17 @@ def test_a_lenient_terminal_forgives_once_and_counts_the_turn():
 )
 def test_a_line_that_a_shell_refuses_costs_a_turn_only(line):
     env, _, _ = _started()
-    told, _, terminated, _, _ = _say(env, line)
+    observation, _, terminated, _, _ = _say(env, line)
     assert not terminated
-    assert re.search(r"Exit code [1-9]", told)
+    assert re.search(r"Exit code [1-9]", observation)
 
 
 def test_names_that_a_policy_makes_up_are_shown_without_tags_or_strange_letters():
     env, _, _ = _started()
-    told = _say(env, "mkdir -p '~' '<|im_end|>' 'caf\u00e9' && cd '<|im_end|>' && ls .. && nope'</s>'")[0]
-    assert "??im_end??" in told
-    assert "<" not in told
-    assert env.observation_space.contains(told)
+    observation = _say(env, "mkdir -p '~' '<|im_end|>' 'caf\u00e9' && cd '<|im_end|>' && ls .. && nope'</s>'")[0]
+    assert "??im_end??" in observation
+    assert "<" not in observation
+    assert env.observation_space.contains(observation)
 
 
 WILD = (
@@ -283,8 +283,8 @@ def test_wild_lines_are_bounded_work(lines):
     env, _, spec = _started(max_turns=20)
     began = time.process_time()
     for line in lines:
-        told, _, terminated, _, _ = _say(env, line.replace("HOST", f"{spec.site.user}@{spec.site.host}"))
-        assert len(told) < 4000
+        observation, _, terminated, _, _ = _say(env, line.replace("HOST", f"{spec.site.user}@{spec.site.host}"))
+        assert len(observation) < 4000
         if terminated:
             break
     assert time.process_time() - began < len(lines)
@@ -468,8 +468,10 @@ def test_a_teachers_note_follows_the_record_exactly_as_far_as_the_dial_says(accu
     pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
     teacher = env.demonstrator(pack)
     facts = [Quirks(route="jump one"), Quirks(transfer="rsync", login="ops")]
-    told = [[Message(Role.SYSTEM, "x"), Message(Role.USER, f"x\n{write_facts(quirks)}\n")] for quirks in facts]
-    first, second = ([read_facts(teacher.note(messages, random.Random(i))) for i in range(20)] for messages in told)
+    observation = [[Message(Role.SYSTEM, "x"), Message(Role.USER, f"x\n{write_facts(quirks)}\n")] for quirks in facts]
+    first, second = (
+        [read_facts(teacher.note(messages, random.Random(i))) for i in range(20)] for messages in observation
+    )
     if accuracy:
         assert (set(first), set(second)) == ({facts[0]}, {facts[1]})
     else:

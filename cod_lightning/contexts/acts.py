@@ -1,0 +1,243 @@
+"""A notebook that the policy reads, writes and deletes in while it solves a task: each such act is a turn of the task.
+
+    [rules, entries] observation 0                         -> add: 1=up          (an act: the environment does not see it)
+    [rules, entries, 1=up] observation 0                   -> action 1
+    [rules, entries, 1=up] observation 0, action 1, observation 1 -> ...
+
+Source: Memory-as-Action and its Dynamic Context Policy Optimization (arXiv 2510.12635): edits of the working memory are actions of
+the policy; they fracture the trajectory, which is cut there into segments that all carry the trajectory's advantage among its
+siblings. Differs from it: what is edited is a notebook that outlives its task, not the task's own turns, which stay; an act costs
+no turn of the environment and leaves the dialogue, since its effect shows in the system text; acts are budgeted, where there a
+reward punishes a context that is too long; the advantage is that of the episode, whose return holds later tasks' rewards.
+
+With the plan `every: null` there are no update episodes; in other plans an update edits the notebook once more after its task.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct, structs
+
+from cod_lightning.contexts.base import History, Intervention, Prepared, Spoken, TokenView, UpdateDialogue
+from cod_lightning.contexts.hint_wording import fenced, suggested_length
+from cod_lightning.contexts.notebook import NotebookContext, NotebookState
+from cod_lightning.contexts.notebook_wording import CompactNotebook, NaturalNotebook, Operation, OperationKind
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Episode, Message, Role
+
+
+class ActsState(NotebookState, frozen=True):
+    """The notebook, and what happened to it in the present task."""
+
+    opened: tuple[int, ...] = ()
+    """Numbers of the entries that are shown in full, the latest last."""
+    num_acts: int = 0
+    acted: bool = False
+    """Whether the latest response was an act, which leaves the dialogue now."""
+    position: int = 0
+    """Of the present task."""
+    unread: str = ""
+    """The feedback on the task before, where no update followed it."""
+
+
+class ActsContext(NotebookContext):
+    """Entries that the policy adds, replaces, deletes and reads by acts within a task.
+
+    A response that holds the first mark of an act is one, and the environment does not see it; it costs one of the task's acts even
+    where it cannot be read. When all are spent, the environment sees every response.
+
+    Args:
+        protocol: Wording for language models (natural) or for tiny policies (compact).
+        budget: Most tokens of all entries together; an operation that would exceed it is refused.
+        max_entries: Most entries.
+        max_acts: Most acts of a task.
+        open_entries: Entries that are shown in full, the latest written or read; of others the number, and in natural wording the
+            first words. Null shows all. Scripted policies do not read: leave it null in a warm start.
+        penalty: As in the notebook, of an update, in plans that have updates.
+        response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
+
+    Raises:
+        ConfigError: For a value that cannot work, with its key `data.context.*`.
+    """
+
+    State: ClassVar[type[Struct]] = ActsState
+
+    def __init__(
+        self,
+        protocol: Literal["natural", "compact"] = "natural",
+        budget: int = 512,
+        max_entries: int = 32,
+        max_acts: int = 4,
+        open_entries: int | None = None,
+        penalty: float = 0.1,
+        response_limit: int | None = 1000,
+    ) -> None:
+        super().__init__(protocol, budget, max_entries, 0, penalty, response_limit)
+        if not 1 <= max_acts <= 64:
+            expected = "from 1 to 64, the turns of a task that a mechanism may answer"
+            raise ConfigError("data.context.max_acts", max_acts, expected, "4 is the default.")
+        if open_entries is not None and not 1 <= open_entries <= max_entries:
+            expected = f"from 1 to data.context.max_entries={max_entries}, or null"
+            raise ConfigError("data.context.open_entries", open_entries, expected, "Null shows all entries.")
+        self.wording: Any = ACTS_WORDINGS[protocol](max_entries, response_limit)
+        self.max_acts, self.open_entries = max_acts, open_entries
+
+    def empty(self) -> ActsState:
+        return ActsState()
+
+    def adopt(self, note: str) -> ActsState:
+        return self._opened(ActsState(super().adopt(note).entries))
+
+    def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
+        """The rules, what acts are left, and the entries."""
+        return Prepared(self._system(state, rules), state)
+
+    def on_turn(self, state: ActsState, response: str, tokens: TokenView) -> Intervention | None:
+        """An act is carried out, as far as it can be."""
+        if self.wording.start not in response or state.num_acts >= self.max_acts:
+            return None
+        operations, reason = self.wording.read(response)
+        now = state if reason else self._edited(state, operations, state.position, tokens)
+        refused = (reason,) if reason else now.refused
+        return Intervention(structs.replace(now, refused=refused, num_acts=state.num_acts + 1, acted=True), reply="")
+
+    def before_turn(
+        self, state: ActsState, rules: str, messages: Sequence[Message], tokens: TokenView
+    ) -> History | None:
+        """After an act the dialogue goes on without it, under a system text with the entries as they are now."""
+        if not state.acted:
+            return None
+        system = Message(Role.SYSTEM, self._system(state, rules))
+        return History(structs.replace(state, acted=False), (system, *messages[1:-2]))
+
+    def feedback(self, state: ActsState, episode: Episode) -> ActsState:
+        """The next task has all its acts, and is shown what the environment said last."""
+        kept = ActsState(state.entries, opened=state.opened, position=episode.position + 1, unread=episode.feedback)
+        return self._opened(kept)
+
+    def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
+        """As of a notebook."""
+        found = yield from super().update(state, rules, episode, tokens)
+        entries, refused = found.state.entries, found.state.refused
+        known = {entry.number for entry in state.entries}
+        opened = (*state.opened, *(entry.number for entry in entries if entry.number not in known))
+        kept = ActsState(entries, refused, opened=opened, position=state.position)
+        return structs.replace(found, state=self._opened(kept))
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        """At most one act a turn of the environment, where the note differs from the entries; otherwise the action."""
+        left = self.wording.acts_left(messages)
+        due = left > 0 and self.max_acts - left <= (len(messages) - 2) // 2
+        noted = note(messages) if due else ""
+        if noted and set(self.wording.parts(noted)) != {text for _, text in self.wording.shown(messages)}:
+            return self.write(noted, messages)
+        return act(messages)
+
+    def words(self) -> tuple[str, ...]:
+        return (*self.wording.words(), *(f"acts={left}" for left in range(self.max_acts + 1)))
+
+    def _system(self, state: ActsState, rules: str) -> str:
+        entries = [(entry.number, entry.text, entry.number in state.opened) for entry in state.entries]
+        return self.wording.shown_notebook(rules, entries, self.max_acts - state.num_acts, state.refused, state.unread)
+
+    def _edited(self, state: ActsState, operations: Sequence[Operation], position: int, tokens: TokenView) -> ActsState:
+        """The state after these operations, with those that were refused."""
+        changed = [one for one in operations if one.kind is not OperationKind.READ]
+        now, refused = self._carried_out(state, changed, position, tokens)
+        numbers = [entry.number for entry in now.entries]
+        read = [one.number for one in operations if one.kind is OperationKind.READ]
+        missing = tuple(f"read {number}: there is no entry {number}" for number in read if number not in numbers)
+        before = {entry.number: entry for entry in state.entries}
+        written = [entry.number for entry in now.entries if before.get(entry.number) != entry]
+        latest = [*(number for number in state.opened if number not in (*written, *read)), *written, *read]
+        edited = structs.replace(state, entries=now.entries, refused=(*refused, *missing), opened=tuple(latest))
+        return self._opened(edited)
+
+    def _opened(self, state: ActsState) -> ActsState:
+        """The state with no more entries open than may be, and none that is gone."""
+        numbers = [entry.number for entry in state.entries]
+        if self.open_entries is None:
+            return structs.replace(state, opened=tuple(numbers))
+        there = [number for number in dict.fromkeys(state.opened or numbers) if number in numbers]
+        return structs.replace(state, opened=tuple(there[-self.open_entries :]))
+
+
+class NaturalActs(NaturalNotebook):
+    """For language models."""
+
+    start = _start = "--- Start of memory act ---"
+    _end = "--- End of memory act ---"
+    marks = (re.escape(_start), re.escape(_end))
+    _line = re.compile(r"(add|replace|delete|keep|read)(?:\s+#?(\d{1,6}))?\s*(?::\s*(.*))?", re.IGNORECASE)
+    _left = re.compile(r"^Acts left in this task: (\d+)\.$", re.MULTILINE)
+
+    def shown_notebook(
+        self, rules: str, entries: Sequence[tuple[int, str, bool]], left: int, refused: Sequence[str], unread: str
+    ) -> str:
+        """System text of a solve episode: rules, how to act, entries."""
+        listed = [f"[{number}] {text if opened else self._closed(text)}" for number, text, opened in entries]
+        parts = [
+            rules,
+            "## Your memory\nYou keep numbered entries, which also go to the next tasks in this environment. Instead of an answer "
+            "you may give a memory act: operations, one a line, between these two lines, each exactly once, and nothing after the "
+            f"second. The environment does not see it, and you answer afterwards.\n{self._start}\nadd: TEXT\n"
+            f"replace NUMBER: TEXT\ndelete NUMBER\nread NUMBER\n{self._end}\n"
+            "`read` shows an entry in full that ends in (closed).",
+            f"Acts left in this task: {left}.",
+            "Entries:\n" + ("\n".join(listed) or "(none)"),
+        ]
+        if refused:
+            parts.append(f"Refused in your latest act:\n{fenced(chr(10).join(refused))}")
+        if unread:
+            parts.append(f"Feedback on the task before this one:\n{fenced(unread)}")
+        return "\n\n".join(parts + suggested_length(self.response_limit))
+
+    def acts_left(self, messages: Sequence[Message]) -> int:
+        """As the system text says."""
+        found = self._left.findall(messages[0].content)
+        return int(found[0]) if found else 0
+
+    def shown(self, messages: Sequence[Message]) -> list[tuple[int, str]]:
+        """Of an update; in a task, the lines of the system text."""
+        if self.asks(messages[0].content):
+            return super().shown(messages)
+        own = messages[0].content.rpartition("\n\nEntries:\n")[2].partition("\n\n")[0]
+        return [(int(found[1]), found[2]) for line in own.splitlines() if (found := self._entry.fullmatch(line))]
+
+    @staticmethod
+    def _closed(text: str) -> str:
+        return f"{' '.join(text.split()[:6])} ... (closed)"
+
+
+class CompactActs(CompactNotebook):
+    """For tiny policies: `RULES acts=2 FEEDBACK #1 FACT #2`, where #2 is closed.
+
+    An act is `<memory> add FACT ; read #2 </memory>`.
+    """
+
+    start = _start = "<memory>"
+    _end = "</memory>"
+    marks = (r"(^|\s)(#\d+|;|acts=\d+|</?memory>|notebook|add|replace|delete|keep|read)(\s|$)",)
+
+    def shown_notebook(
+        self, rules: str, entries: Sequence[tuple[int, str, bool]], left: int, refused: Sequence[str], unread: str
+    ) -> str:
+        """System text of a solve episode; a closed vocabulary has no words for what was refused."""
+        listed = [f"#{number} {text}" if opened else f"#{number}" for number, text, opened in entries]
+        return " ".join(part for part in (rules, f"acts={left}", unread, *listed) if part)
+
+    def acts_left(self, messages: Sequence[Message]) -> int:
+        """As the system text says."""
+        found = re.findall(r"(?:^|\s)acts=(\d+)(?=\s|$)", messages[0].content)
+        return int(found[0]) if found else 0
+
+    def words(self) -> tuple[str, ...]:
+        return (*super().words(), str(OperationKind.READ))
+
+    def _operation(self, part: str) -> Operation:
+        found = re.fullmatch(r"read #(\d{1,6})", part)
+        return Operation(OperationKind.READ, int(found[1])) if found else super()._operation(part)
+
+
+ACTS_WORDINGS: dict[str, Any] = {"natural": NaturalActs, "compact": CompactActs}

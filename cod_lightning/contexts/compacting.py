@@ -1,0 +1,162 @@
+"""A task that grows too long is summarised by the policy, and goes on from its summary; around any other context mechanism.
+
+    [system] observation 0, action 1, ..., observation n + request          -> summary
+    [system with the summary] observation 0, observation n                  -> action n + 1
+
+Source: CompactionRL (arXiv 2607.05378), which trains summaries by the reward of the task that they serve, and the compaction that
+users of verifiers, verl and NeMo-RL ask for: past a token budget the policy is asked for a summary, and the next prompt is the
+task and this summary. Differs from CompactionRL: no critic and no advantage across segments by value estimates, since all rows of
+an episode carry the episode's advantage among its siblings, summaries included; the reward comes at the end of an episode, so this
+is the reward-to-go of each of them. The task's first observation stays, where verifiers leaves it to the summary.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cod_lightning.contexts.base import (
+    ContextMechanism,
+    ContextUpdate,
+    History,
+    Intervention,
+    Prepared,
+    Spoken,
+    TokenView,
+    UpdateDialogue,
+)
+from cod_lightning.contexts.inside_wording import SUMMARY_WORDINGS
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Episode, Message, Role
+
+
+class Compacted(Struct, frozen=True):
+    """The state of the mechanism within, and where the present task is."""
+
+    inner: Any
+    task: str = ""
+    """Its first observation; empty between tasks."""
+    summary: str = ""
+    """Of the task so far."""
+    asked: bool = False
+    """Whether the next response is a summary."""
+    answered: bool = False
+    """Whether the latest one was, so that the history goes now."""
+
+
+class CompactingContext(ContextMechanism):
+    """Any context mechanism, in tasks that are summarised where they grow long.
+
+    Between two summaries the environment takes at least one turn. A summary that is empty, over its budget or holds a control token
+    is refused: the task goes on from the one before it, if there was any.
+
+    Args:
+        inner: What is carried from task to task.
+        protocol: Wording of the request for language models (natural) or for tiny policies (compact).
+        budget: Tokens of a task's turns so far, since its beginning or the latest summary, from which on a summary is asked for.
+        summary_budget: Most tokens of a summary. It has to be below `budget`, and at most `data.max_new_tokens`.
+
+    Raises:
+        ConfigError: For a value that cannot work, with its key `data.context.*`.
+    """
+
+    State: ClassVar[type[Struct]] = Compacted
+
+    def __init__(
+        self,
+        inner: ContextMechanism,
+        protocol: Literal["natural", "compact"] = "natural",
+        budget: int = 4096,
+        summary_budget: int = 512,
+    ) -> None:
+        if protocol not in SUMMARY_WORDINGS:
+            raise ConfigError("data.context.protocol", protocol, "natural or compact", "Use natural for real models.")
+        if isinstance(inner, CompactingContext):
+            raise ConfigError("data.context.inner", "CompactingContext", "another mechanism", "Compact once.")
+        if summary_budget < 1:
+            raise ConfigError("data.context.summary_budget", summary_budget, "at least 1", "512 is the default.")
+        if budget <= summary_budget:
+            expected = f"above data.context.summary_budget={summary_budget}, since a summary has to be shorter"
+            raise ConfigError("data.context.budget", budget, expected, "4096 is the default.")
+        self.inner, self.wording = inner, SUMMARY_WORDINGS[protocol](summary_budget)
+        self.budget, self.summary_budget = budget, summary_budget
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        if self.summary_budget > max_new_tokens:
+            expected = f"at most data.max_new_tokens={max_new_tokens}"
+            raise ConfigError("data.context.summary_budget", self.summary_budget, expected, "Lower it.")
+        if self.budget + max_new_tokens >= window:
+            expected = f"below {window - max_new_tokens}: model.policy.window={window} less data.max_new_tokens={max_new_tokens}"
+            raise ConfigError("data.context.budget", self.budget, expected, "Lower it, so that a summary still fits.")
+        self.inner.check(window, max_new_tokens)
+
+    def empty(self) -> Compacted:
+        return Compacted(self.inner.empty())
+
+    def text(self, state: Compacted) -> str:
+        return self.inner.text(state.inner)
+
+    def adopt(self, note: str) -> Compacted:
+        return Compacted(self.inner.adopt(note))
+
+    def prepare(self, state: Compacted, rules: str, observation: str) -> Prepared:
+        """As the inner mechanism does."""
+        prepared = self.inner.prepare(state.inner, rules, observation)
+        return Prepared(prepared.system, Compacted(prepared.state, observation))
+
+    def on_turn(self, state: Compacted, response: str, tokens: TokenView) -> Intervention | None:
+        """A summary that was asked for; any other response is the inner mechanism's."""
+        if state.asked:
+            readable = response.strip() and not tokens.control_token(response)
+            kept = response.strip() if readable and tokens.count(response) <= self.summary_budget else state.summary
+            return Intervention(Compacted(state.inner, state.task, kept, answered=True), reply="")
+        found = self.inner.on_turn(state.inner, response, tokens)
+        return found and replace(found, state=replace(state, inner=found.state))
+
+    def before_turn(
+        self, state: Compacted, rules: str, messages: Sequence[Message], tokens: TokenView
+    ) -> History | None:
+        """After a summary the task goes on without its history; where the turns so far are too long, one is asked for."""
+        rules = self.wording.inject(rules, state.summary)
+        if state.answered:
+            latest = messages[-3].content.removesuffix(self.wording.request)
+            system = self.inner.prepare(state.inner, rules, state.task).system
+            seen = self.wording.resumed(state.task, latest)
+            return History(replace(state, answered=False), (Message(Role.SYSTEM, system), Message(Role.USER, seen)))
+        found = self.inner.before_turn(state.inner, rules, messages, tokens)
+        if found is not None:
+            state, messages = replace(state, inner=found.state), found.messages
+        if len(messages) > 2 and sum(tokens.count(message.content) for message in messages[2:]) > self.budget:
+            asking = Message(Role.USER, messages[-1].content + self.wording.request)
+            return History(replace(state, asked=True), (*messages[:-1], asking))
+        return found and History(state, found.messages)
+
+    def feedback(self, state: Compacted, episode: Episode) -> Compacted:
+        return Compacted(self.inner.feedback(state.inner, episode))
+
+    def update(self, state: Compacted, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
+        """The inner mechanism's."""
+        found = yield from self.inner.update(state.inner, rules, episode, tokens)
+        return ContextUpdate(
+            state=Compacted(found.state), reward=found.reward, parsed=found.parsed, reason=found.reason
+        )
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return self.inner.asks(messages) or messages[-1].content.endswith(self.wording.request)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return self.inner.write(note, messages) if self.inner.asks(messages) else note
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        return self.inner.respond(act, note, messages)
+
+    def words(self) -> tuple[str, ...]:
+        return (*self.inner.words(), *self.wording.words())
+
+    def dump(self, state: Compacted) -> str:
+        """The inner mechanism's state: an agent may go on with compaction or without it."""
+        return self.inner.dump(state.inner)
+
+    def load(self, text: str) -> Compacted:
+        return Compacted(self.inner.load(text))

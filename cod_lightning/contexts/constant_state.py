@@ -1,0 +1,156 @@
+"""One bounded state, which each turn of a task rewrites and which replaces the history; the last one goes to the next task.
+
+    [rules, state 0] observation 0                -> state 1, action 1
+    [rules, state 1] observation 0, observation 1 -> state 2, action 2
+    [rules, state 2] observation 0, observation 2 -> state 3, action 3
+
+Source: MEM1 (arXiv 2506.15841), where a response holds an internal state and a query, and the next prompt holds the task, this
+response and its result alone. Differs from it: the state outlives its task, and so does the environment's feedback until a state
+was written that could read it; the state stands in the system text, and the latest action is not shown; each turn is a training
+row with just the prompt that it was sampled from, where MEM1 stitches them together under a two-dimensional attention mask; the
+advantage is that of the episode among its siblings, without a critic; a state over the budget is refused.
+
+With the plan `every: null` there are no update episodes; in other plans an update rewrites the state once more after its task.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cod_lightning.contexts.base import (
+    ContextMechanism,
+    ContextUpdate,
+    History,
+    Intervention,
+    Prepared,
+    Spoken,
+    TokenView,
+    UpdateDialogue,
+)
+from cod_lightning.contexts.inside_wording import STATE_WORDINGS
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Episode, Message, Role
+
+
+class ConstantState(Struct, frozen=True):
+    """What is carried."""
+
+    text: str = ""
+    task: str = ""
+    """The first observation of the present task; empty between tasks."""
+    unread: str = ""
+    """The feedback on the latest task, which no state was written after."""
+    refused: str = ""
+    """Why the latest state was refused, if it was; the one before then stays."""
+
+
+class ConstantStateContext(ContextMechanism):
+    """A state that each response of a task begins with, and that is all the next one sees of what came before.
+
+    The environment sees what follows the state. A response without a readable state keeps the old one, and the environment sees it
+    whole.
+
+    Args:
+        protocol: Wording for language models (natural) or for tiny policies (compact).
+        budget: Most tokens of the state; a longer one is refused. It has to be below `data.max_new_tokens`.
+        penalty: Reward of an update that does not parse is minus this, in plans that have updates.
+        response_limit: Tokens suggested to the policy in natural prompts; null says nothing.
+
+    Raises:
+        ConfigError: For a value that cannot work, with its key `data.context.*`.
+    """
+
+    State: ClassVar[type[Struct]] = ConstantState
+
+    def __init__(
+        self,
+        protocol: Literal["natural", "compact"] = "natural",
+        budget: int = 256,
+        penalty: float = 0.1,
+        response_limit: int | None = 1000,
+    ) -> None:
+        if protocol not in STATE_WORDINGS:
+            raise ConfigError("data.context.protocol", protocol, "natural or compact", "Use natural for real models.")
+        if budget < 1:
+            raise ConfigError("data.context.budget", budget, "at least 1", "256 is the default.")
+        if not (math.isfinite(penalty) and penalty >= 0):
+            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
+        if response_limit is not None and response_limit < 1:
+            raise ConfigError("data.context.response_limit", response_limit, "at least 1", "Null says nothing.")
+        self.wording = STATE_WORDINGS[protocol](budget, response_limit)
+        self.budget, self.penalty = budget, penalty
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        del window
+        if self.budget >= max_new_tokens:
+            expected = f"below data.max_new_tokens={max_new_tokens}, since a response holds a state and an action"
+            raise ConfigError("data.context.budget", self.budget, expected, "Lower it, or raise data.max_new_tokens.")
+
+    def empty(self) -> ConstantState:
+        return ConstantState()
+
+    def text(self, state: ConstantState) -> str:
+        return state.text
+
+    def adopt(self, note: str) -> ConstantState:
+        return ConstantState(note)
+
+    def prepare(self, state: ConstantState, rules: str, observation: str) -> Prepared:
+        """The rules, the state, and the feedback on the task before it where no state was written since."""
+        return Prepared(self._system(state, rules), replace(state, task=observation))
+
+    def on_turn(self, state: ConstantState, response: str, tokens: TokenView) -> Intervention:
+        """The state is stored, or refused."""
+        text, action, reason = self._read(response, tokens)
+        if reason:
+            return Intervention(replace(state, refused=reason), action=action)
+        return Intervention(ConstantState(text, state.task), action=action)
+
+    def before_turn(self, state: ConstantState, rules: str, messages: Sequence[Message], tokens: TokenView) -> History:
+        """The rules with the state, how the task began, and the latest observation."""
+        seen = self.wording.resumed(state.task, messages[-1].content)
+        return History(state, (Message(Role.SYSTEM, self._system(state, rules)), Message(Role.USER, seen)))
+
+    def feedback(self, state: ConstantState, episode: Episode) -> ConstantState:
+        """What the environment said last is shown once more, to the next task."""
+        return ConstantState(state.text, unread=episode.feedback)
+
+    def update(self, state: ConstantState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
+        """One answer, which begins with the new state."""
+        answer = yield self.wording.ask(rules, episode)
+        text, _, reason = self._read(answer.response, tokens)
+        if reason:
+            return ContextUpdate(state=state, reward=-self.penalty, parsed=False, reason=reason)
+        return ContextUpdate(state=ConstantState(text), reward=0.0, parsed=True)
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return self.wording.write(note)
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        """The note as state, then the action that follows from it."""
+        text = note(messages)
+        if not text:
+            return act(messages)
+        noted = Message(Role.SYSTEM, self.wording.join(messages[0].content, text))
+        return self.wording.join(self.wording.write(text), act((noted, *messages[1:])))
+
+    def words(self) -> tuple[str, ...]:
+        return self.wording.words()
+
+    def _system(self, state: ConstantState, rules: str) -> str:
+        return self.wording.inject(rules, state.text, state.unread, state.refused)
+
+    def _read(self, response: str, tokens: TokenView) -> tuple[str, str, str]:
+        """State, action, and why the state is refused."""
+        text, action, reason = self.wording.read(response)
+        if not reason and (token := tokens.control_token(text)):
+            reason = f"the state has the control token '{token}'"
+        if not reason and (count := tokens.count(text)) > self.budget:
+            reason = f"the state has {count} tokens of {self.budget}"
+        return text, action, reason

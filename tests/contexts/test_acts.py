@@ -1,0 +1,156 @@
+"""Memory acts: carried out while a task is solved, budgeted, refused one by one, and gone from the dialogue afterwards."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cod_lightning.contexts import ActsContext
+from cod_lightning.contexts.acts import ActsState
+from cod_lightning.contexts.notebook import Entry
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conformance_context import check_context
+from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.plans import UpdateEvery
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, Split
+from tests.asked import LetterTokens
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+TOKENS = LetterTokens({"<|im_end|>"})
+MARKS = ("--- Start of memory act ---", "--- End of memory act ---", "<memory>", "</memory>")
+
+
+def act(protocol, *operations):
+    if protocol == "natural":
+        return "\n".join(["--- Start of memory act ---", *operations, "--- End of memory act ---"])
+    spelled = (one.replace(":", "").replace("delete ", "delete #").replace("read ", "read #") for one in operations)
+    return f"<memory> {' ; '.join(spelled)} </memory>"
+
+
+def begun(context, *texts):
+    state = ActsState(tuple(Entry(n, text, 0) for n, text in enumerate(texts, start=1)))
+    return context.prepare(context._opened(state), "lake", "first").state
+
+
+@PROTOCOLS
+def test_an_act_is_carried_out_unseen_by_the_environment_and_leaves_the_dialogue(protocol):
+    context = ActsContext(protocol)
+    found = context.on_turn(begun(context, "1=up"), act(protocol, "add: 2=down", "delete 1"), TOKENS)
+    assert found.reply == ""
+    assert [entry.text for entry in found.state.entries] == ["2=down"]
+    said = [
+        Message(Role.SYSTEM, "old"),
+        Message(Role.USER, "first"),
+        Message(Role.ASSISTANT, "act"),
+        Message(Role.USER, ""),
+    ]
+    history = context.before_turn(found.state, "lake", said, TOKENS)
+    assert history.messages[1:] == (Message(Role.USER, "first"),)
+    assert "2=down" in history.messages[0].content
+    assert "1=up" not in history.messages[0].content
+    assert context.before_turn(history.state, "lake", said, TOKENS) is None
+
+
+@PROTOCOLS
+def test_what_cannot_be_carried_out_is_refused_on_its_own_and_costs_the_act(protocol):
+    context = ActsContext(protocol, budget=2)
+    operations = ("delete 7", "read 9", "add: 2=down", "add: a b c")
+    found = context.on_turn(begun(context, "1=up"), act(protocol, *operations), TOKENS).state
+    assert [entry.text for entry in found.entries] == ["1=up", "2=down"]
+    assert len(found.refused) == 3
+    assert "there is no entry 7" in found.refused[0]
+    assert found.num_acts == 1
+    unreadable = context.on_turn(begun(context, "1=up"), f"{act(protocol, 'keep')} and more", TOKENS).state
+    assert unreadable.num_acts == 1
+    assert unreadable.refused
+    assert [entry.text for entry in unreadable.entries] == ["1=up"]
+
+
+@PROTOCOLS
+def test_when_all_acts_are_spent_the_environment_sees_every_response(protocol):
+    context = ActsContext(protocol, max_acts=2)
+    state = begun(context)
+    for _ in range(2):
+        state = context.on_turn(state, act(protocol, "keep"), TOKENS).state
+    assert context.on_turn(state, act(protocol, "add: 1=up"), TOKENS) is None
+    assert context.on_turn(begun(context), "an answer", TOKENS) is None
+
+
+@PROTOCOLS
+def test_of_closed_entries_little_is_shown_until_they_are_read(protocol):
+    context = ActsContext(protocol, open_entries=1)
+    state = begun(context, "a=1 b=2 c=3 d=4 e=5 f=6 g=7", "2=down")
+    assert "g=7" not in context.prepare(state, "lake", "first").system
+    assert "2=down" in context.prepare(state, "lake", "first").system
+    read = context.on_turn(state, act(protocol, "read 1"), TOKENS).state
+    assert "g=7" in context.prepare(read, "lake", "first").system
+
+
+def test_the_next_task_has_all_its_acts_and_is_shown_the_feedback():
+    context = ActsContext("compact", max_acts=2)
+    spent = context.on_turn(begun(context), act("compact", "add 1=up"), TOKENS).state
+    solved = Episode(
+        kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, reward=1.0, feedback="goal 3=left"
+    )
+    after = context.feedback(spent, solved)
+    assert (after.num_acts, after.position) == (0, 1)
+    assert context.prepare(after, "lake", "second").system == "lake acts=2 goal 3=left #1 1=up"
+
+
+@PROTOCOLS
+@given(
+    pieces=st.lists(
+        st.one_of(
+            st.text(max_size=9),
+            st.sampled_from([*MARKS, "add: x", "add x", ";", "delete 1", "read #1", "<|im_end|>", "\n"]),
+        ),
+        max_size=9,
+    )
+)
+def test_any_response_is_read_without_raising_and_no_entry_breaks_its_bounds(protocol, pieces):
+    context = ActsContext(protocol, budget=4, max_entries=2)
+    found = context.on_turn(begun(context, "x"), " ".join(pieces), TOKENS)
+    entries = begun(context, "x").entries if found is None else found.state.entries
+    assert len(entries) <= 2
+    assert sum(TOKENS.count(entry.text) for entry in entries) <= 4
+    assert not any(mark in entry.text for entry in entries for mark in (*MARKS, "<|im_end|>", "\n"))
+
+
+@PROTOCOLS
+def test_scripted_play_acts_and_profits_and_every_sampled_token_is_in_one_row(protocol):
+    env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, protocol=protocol)
+    context, plan = ActsContext(protocol), UpdateEvery(every=None)
+    packs = [env.sample_pack(split=Split.TEST, index=index, num_tasks=4) for index in range(30)]
+    lives = list(play_reference(env, packs, ConditionKind.SCRIPTED, context, plan=plan))
+    success = [estimate.mean for estimate in summarise(ConditionKind.SCRIPTED, lives).success]
+    assert success[3] >= success[0] + 0.2
+    policy = scripted_sampler(env.reference(Reference.SCRIPTED, packs[0]), context)
+    groups = run_groups(packs[:2], 1, Setting(env=env, mechanism=context, sampler=policy, plan=plan))
+    assert count_drift(groups) == 0
+    episodes = [episode for group in groups for life in group.lifecycles for episode in life.episodes]
+    rows = segments_of(groups)
+    assert len(rows) > len(episodes)
+    assert sum(sum(row.action_mask) for row in rows) == sum(episode.num_action_tokens for episode in episodes)
+
+
+@PROTOCOLS
+def test_it_keeps_the_contract(protocol):
+    assert [verdict.broken for verdict in check_context(ActsContext(protocol))] == [()] * 6
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"max_acts": 0}, "max_acts is 0"),
+        ({"max_acts": 65}, "max_acts is 65"),
+        ({"open_entries": 0}, "open_entries is 0"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(settings, key):
+    with pytest.raises(ConfigError, match=rf"data\.context\.{key}"):
+        ActsContext(**settings)

@@ -1,0 +1,143 @@
+"""Compaction: past its budget a task is summarised by the policy and goes on from the summary, within bounds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cod_lightning.contexts import CompactingContext, HintContext, NotebookContext
+from cod_lightning.contexts.compacting import Compacted
+from cod_lightning.engines.base import Request
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.conformance_context import check_context
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.segments import count_drift, segments_of
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import EpisodeStatus, Message, Role, Split
+from tests.asked import LetterTokens
+from tests.stubs import FunctionEngine, PlainContext, WordWorld
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["natural", "compact"])
+TOKENS = LetterTokens({"<|im_end|>"})
+LONG = (
+    Message(Role.SYSTEM, "lake"),
+    Message(Role.USER, "first"),
+    Message(Role.ASSISTANT, "a b c d"),
+    Message(Role.USER, "latest"),
+)
+
+
+def compacting(protocol="compact", **settings):
+    return CompactingContext(HintContext(protocol), protocol, **({"budget": 4, "summary_budget": 2} | settings))
+
+
+@PROTOCOLS
+def test_past_the_budget_a_summary_is_asked_for_and_replaces_the_history(protocol):
+    context = compacting(protocol)
+    state = context.prepare(context.adopt("1=up"), "lake", "first").state
+    asking = context.before_turn(state, "lake", LONG, TOKENS)
+    assert asking.messages[:-1] == LONG[:-1]
+    assert asking.messages[-1].content == "latest" + context.wording.request
+    found = context.on_turn(asking.state, "2=down", TOKENS)
+    assert (found.reply, found.state.summary) == ("", "2=down")
+    said = (*asking.messages, Message(Role.ASSISTANT, "2=down"), Message(Role.USER, ""))
+    resumed = context.before_turn(found.state, "lake", said, TOKENS)
+    system, user = resumed.messages
+    assert "2=down" in system.content
+    assert "1=up" in system.content
+    assert "first" in user.content
+    assert "latest" in user.content
+    assert context.wording.request not in user.content
+    assert context.before_turn(resumed.state, "lake", (*resumed.messages, *LONG[2:3], LONG[3]), TOKENS) is not None
+
+
+@PROTOCOLS
+def test_below_the_budget_the_task_is_the_inner_mechanism_s_alone(protocol):
+    context = compacting(protocol, budget=100)
+    state = context.prepare(context.empty(), "lake", "first").state
+    assert context.before_turn(state, "lake", LONG, TOKENS) is None
+    assert context.on_turn(state, "an answer", TOKENS) is None
+
+
+@pytest.mark.parametrize("summary", ["", "  ", "a b c", "<|im_end|>"])
+def test_a_summary_that_may_not_be_is_refused_and_the_one_before_stays(summary):
+    context = compacting()
+    asked = Compacted(context.inner.empty(), "first", "2=down", asked=True)
+    found = context.on_turn(asked, summary, TOKENS)
+    assert found.state.summary == "2=down"
+    assert found.state.answered
+
+
+def test_a_policy_that_compacts_for_ever_ends_with_its_task():
+    """Each response is longer than the budget, so that a summary is asked for after every turn."""
+
+    class Wordy(PlainContext):
+        def words(self):
+            return ("summary",)
+
+    class Endless(WordWorld):
+        def step(self, action):
+            return "w2", 0.0, False, False, {}
+
+    world = Endless()
+    world.max_turns = 1000
+    mechanism = CompactingContext(Wordy(), "compact", budget=2, summary_budget=1)
+    chat = Chat(TinyPolicy().tokenizer(world.words() + mechanism.words()))
+    said = (*chat.encode("w1 w1 w1"), chat.end_of_turn)
+
+    def answer(request: Request):
+        return (*chat.encode("w3"), chat.end_of_turn) if "summary" in request.messages[-1].content else said
+
+    packs = [world.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)]
+    sampler = Sampler(engine=FunctionEngine(answer), chat=chat, window=600, max_new_tokens=5)
+    groups = run_groups(packs, 1, Setting(env=world, mechanism=mechanism, sampler=sampler))
+    (episode,) = groups[0].lifecycles[0].episodes
+    assert episode.status is EpisodeStatus.TRUNCATED
+    assert sum(not turn.extends for turn in episode.turns) > 10
+    assert count_drift(groups) == 0
+    assert sum(sum(row.action_mask) for row in segments_of(groups)) == episode.num_action_tokens
+
+
+@given(st.lists(st.text(max_size=9), max_size=6))
+def test_no_summary_breaks_its_bounds(pieces):
+    context = compacting()
+    found = context.on_turn(Compacted(context.inner.empty(), "first", asked=True), " ".join(pieces), TOKENS)
+    assert TOKENS.count(found.state.summary) <= 2
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("inner", [HintContext, NotebookContext])
+def test_it_keeps_the_contract_around_others(protocol, inner):
+    assert [verdict.broken for verdict in check_context(CompactingContext(inner(protocol), protocol))] == [()] * 6
+
+
+def test_an_agent_may_go_on_without_compaction():
+    context = compacting()
+    kept = context.dump(Compacted(context.inner.adopt("1=up"), "first", "2=down"))
+    assert HintContext("compact").load(kept) == context.inner.adopt("1=up")
+    assert context.load(kept) == Compacted(context.inner.adopt("1=up"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"budget": 2}, "budget is 2; expected above data.context.summary_budget=2"),
+        ({"summary_budget": 0}, "summary_budget is 0"),
+        ({"protocol": "spoken"}, "protocol is spoken"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(settings, key):
+    given = {"protocol": "compact", "budget": 4, "summary_budget": 2} | settings
+    with pytest.raises(ConfigError, match=rf"data\.context\.{key}"):
+        CompactingContext(HintContext("compact"), **given)
+    with pytest.raises(ConfigError, match=r"data\.context\.inner is CompactingContext"):
+        CompactingContext(compacting())
+
+
+def test_budgets_that_leave_no_room_for_a_summary_are_refused():
+    with pytest.raises(ConfigError, match=r"summary_budget is 2; expected at most data\.max_new_tokens=1"):
+        compacting().check(64, 1)
+    with pytest.raises(ConfigError, match=r"budget is 60; expected below 56"):
+        compacting(budget=60).check(64, 8)
