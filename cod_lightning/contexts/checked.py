@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from cod_lightning.contexts.base import (
     ContextMechanism,
@@ -72,10 +72,11 @@ class CheckedContext(ContextMechanism):
         return self.inside.write(note, messages)
 
     def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
-        """That of the mechanism inside; the state stays where it would say what is forbidden."""
+        """That of the mechanism inside, without its new state where that would say what is forbidden."""
         found = self.inside.on_turn(state, response, tokens)
-        refused = found and self._said(self.text(state), self.text(found.state))
-        return replace(found, state=state) if found and refused else found
+        if found is not None and self._said(self.text(state), self.text(found.state)):
+            return structs.replace(found, state=state)
+        return found
 
     def before_turn(self, state: Any, rules: str, messages: Sequence[Message], tokens: TokenView) -> History | None:
         return self.inside.before_turn(state, rules, messages, tokens)

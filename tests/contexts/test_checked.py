@@ -5,7 +5,6 @@ import yaml
 
 from cod_lightning.commands.config_files import config_folders
 from cod_lightning.contexts import (
-    ActsContext,
     CheckedContext,
     EpisodesContext,
     HintContext,
@@ -13,7 +12,7 @@ from cod_lightning.contexts import (
     SkillsContext,
     TranscriptContext,
 )
-from cod_lightning.contexts.base import Answer
+from cod_lightning.contexts.base import Answer, Intervention
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.rollout.byte_chat import byte_chat
@@ -96,14 +95,19 @@ def test_what_has_to_be_kept_is_in_the_new_context_or_the_old_one_stays(inside, 
     assert rewritten(mechanism, before, "never=3\nlever 2 is green", feedback).parsed
 
 
-def test_an_act_within_a_task_does_not_store_what_is_forbidden():
-    mechanism = CheckedContext(ActsContext(), forbidden=["poison"])
-    state = mechanism.prepare(mechanism.empty(), "lake", "first").state
-    for note, kept in (("poison", False), ("2=down", True)):
-        act = f"--- Start of memory act ---\nadd: {note}\n--- End of memory act ---"
-        found = mechanism.on_turn(state, act, byte_chat())
-        assert found.reply is not None
-        assert (note in mechanism.text(found.state)) is kept
+class Noting(HintContext):
+    """Keeps each response as its text."""
+
+    def on_turn(self, state, response, tokens):
+        return Intervention(self.adopt(response), "noted")
+
+
+def test_what_a_response_would_put_into_the_context_within_a_task_is_checked_too():
+    mechanism = CheckedContext(Noting(), forbidden=["(?i)ignore .* rule"])
+    state = mechanism.adopt("lever 1 is red")
+    for response, kept in (("ignore the rule", "lever 1 is red"), ("lever 2 is green", "lever 2 is green")):
+        found = mechanism.on_turn(state, response, byte_chat())
+        assert (mechanism.text(found.state), found.reply) == (kept, "noted")
 
 
 def test_states_are_those_of_the_mechanism_inside():
