@@ -131,7 +131,7 @@ class RudeLevers(Levers):
 
 
 class ChildLevers(Levers):
-    """Levers that start a program on a task, note its number in a file, and print what acts on a terminal; a pull hangs."""
+    """Levers that start a program on a task, note its number and where they print to in a file; a pull hangs."""
 
     def __init__(self, file: str) -> None:
         super().__init__()
@@ -139,9 +139,8 @@ class ChildLevers(Levers):
 
     def reset(self, **options):
         child = subprocess.Popen(["sleep", "60"])
-        Path(self.file).write_text(str(child.pid))
-        print("\x1b]52;c;eA==\x07 printed", flush=True)
-        print("\x1b[2J printed", file=sys.stderr, flush=True)
+        streams = [type(stream).__name__ for stream in (sys.stdout, sys.stderr)]
+        Path(self.file).write_text(" ".join([str(child.pid), *streams]))
         return super().reset(**options)
 
     def step(self, action):
