@@ -164,3 +164,7 @@ def test_a_context_is_measured_by_the_next_task_also_where_updates_are_rare(base
 def test_each_task_by_itself_needs_no_order():
     table = random_table(0, plan=UpdateEvery(every=2))
     assert torch.equal(TaskCredit()(table).values, table.known_rewards)
+
+
+def test_a_mechanism_without_updates_leaves_the_solve_episodes_of_a_plan():
+    assert planned(UpdateEvery(), 3, updates=False) == tuple(PlannedEpisode(EpisodeKind.SOLVE, n) for n in range(3))

@@ -49,6 +49,7 @@ def test_what_can_be_passes_unchanged(changes):
         ({"behaviour_logprobs": (False, -1.0)}, "log-probs of type bool"),
         ({"behaviour_logprobs": (0.02, -1.0)}, "log-prob 0.02"),
         ({"behaviour_logprobs": (float("inf"), float("-inf"))}, "log-prob inf"),
+        ({"behaviour_logprobs": (-0.5, float("-inf"))}, "log-prob -inf"),
         ({"stop": "stop"}, "stop 'stop'"),
         ({"policy_version": "4"}, "policy version '4'"),
         ({"policy_version": None}, "policy version None"),
