@@ -33,7 +33,7 @@ def noun(one: type[TableRow] | Change) -> str:
 class Database:
     """Rows by class and id.
 
-    >>> class Pen(Row, frozen=True, kw_only=True):
+    >>> class Pen(TableRow, frozen=True, kw_only=True):
     ...     colour: str
     >>> before = Database()
     >>> pen = before.add(Pen(colour="red"))
