@@ -50,7 +50,7 @@ def test_a_report_still_knows_our_own_credit(foreign):
     assert "Advantages are computed again" in (foreign / "report.html").read_text()
 
 
-@pytest.mark.parametrize("command", ["export", "deploy"])
+@pytest.mark.parametrize("command", ["export", pytest.param("deploy", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shorthand", [True, False], ids=["shorthand", "class_path"])
 @pytest.mark.parametrize("key", ["data.env", "model.loss", "trainer.logger", "trainer.callbacks"])
 def test_a_policy_of_a_foreign_run_imports_no_foreign_module(foreign, capsys, command, shorthand, key):

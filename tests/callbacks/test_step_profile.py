@@ -62,11 +62,13 @@ def test_it_leaves_a_page_and_a_trace_and_the_training_as_it_was(tmp_path, capsy
         assert json.load(file)["traceEvents"]
 
 
+@pytest.mark.slow
 def test_the_last_step_of_a_run_can_be_the_last_that_is_looked_at(tmp_path):
     fit(tmp_path, 5, 8, StepProfile())
     assert (tmp_path / "profile" / "summary.md").is_file()
 
 
+@pytest.mark.slow
 def test_steps_that_end_with_a_validation_are_left_out(tmp_path):
     looked = StepProfile()
     fit(tmp_path, 6, 4, looked)  # the fourth of the six ends an epoch

@@ -121,6 +121,7 @@ def test_who_takes_too_much_is_named_and_replaced_and_the_next_call_is_served(ac
     assert world.step("no such answer")[2]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 def test_computing_time_is_counted_for_each_call_and_not_for_the_life_of_a_worker():
     world = ProcessWorld(GreedyLevers(), num_workers=1, cpu_s=1)
