@@ -13,7 +13,6 @@ import torch
 
 from callbacks.progress import Progress
 from cod_lightning.cli import main
-from cod_lightning.commands.train import TrainCLI
 from modules import GRPOModule
 
 SMALL = [
@@ -43,8 +42,6 @@ def start(folder: Path, *more: str, before: Callable[[], None] = lambda: None) -
         os.dup2(log, 1)
         os.dup2(log, 2)
         sys.stdout, sys.stderr = (os.fdopen(handle, "w", buffering=1) for handle in (1, 2))  # pytest has replaced them
-        fit_alone = TrainCLI.subcommands()["fit"]
-        TrainCLI.subcommands = staticmethod(lambda: {"fit": fit_alone})  # building the others' options takes a second
         before()
         status = main([*SMALL, "--trainer.default_root_dir", str(folder), *more])
     except BaseException:

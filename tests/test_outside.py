@@ -314,13 +314,13 @@ BAD = {
     "a teacher that raises": (
         "class Broken(Scorer):\n    def score(self, rows, forward):\n        raise OSError('gone')\n",
         ("--model.scorers", "{teacher: {class_path: outside.Broken}}"),
-        ("model.scorers.teacher raised OSError: gone", "--ckpt_path last"),
+        ("model.scorers.teacher raised OSError: gone", "--ckpt_path auto"),
     ),
     "a teacher that is silent": (
         "class Silent(Scorer):\n    def score(self, rows, forward):\n"
         "        return torch.full(rows.token_ids.shape, float('nan'))\n",
         ("--model.scorers", "{teacher: {class_path: outside.Silent}}"),
-        ("model.scorers.teacher gave no log-prob for", "more than 50%", "--ckpt_path last"),
+        ("model.scorers.teacher gave no log-prob for", "more than 50%", "--ckpt_path auto"),
     ),
 }
 
@@ -375,7 +375,7 @@ def test_a_run_whose_judge_goes_down_loses_nothing_and_goes_on_bit_for_bit_once_
         write(tmp_path, server.url)
         message = refused(tmp_path, "--trainer.default_root_dir", "part", "--checkpoint_every", "1")
         assert "judge raised EndpointFailure: " in message
-        assert "--ckpt_path last" in message
+        assert "--ckpt_path auto" in message
         assert "in __call__" in (tmp_path / "part" / "lifecycles" / "faults.log").read_text(), "the judge's traceback"
         before = [row["step"] for row in rows(tmp_path / "part") if row["train/gradient_norm"]]
         assert 0 < len(before) < 4

@@ -208,5 +208,5 @@ def check_missing(name: str, num_missing: int, num_tokens: int) -> None:
     if num_missing > MOST_MISSING * num_tokens:
         raise ScorerFailed(
             f"model.scorers.{name} gave no log-prob for {num_missing:,} of {num_tokens:,} action tokens of a rollout, more than "
-            f"{MOST_MISSING:.0%}. See that it serves, and go on with --ckpt_path last."
+            f"{MOST_MISSING:.0%}. See that it serves, and go on with --ckpt_path auto."
         )

@@ -24,7 +24,7 @@ def script():
     [
         ("f", ["fit"]),
         ("fit --config sm", ["smoke"]),
-        ("fit env = lev", ["levers"]),
+        ("fit env = lev", ["levers", "levers_forbidden"]),
         ("fit credit =", choices_of("credit")),
         ("fit credit", ["credit="]),
         ("fit --model.gradient_cl", ["--model.gradient_clip_val"]),
