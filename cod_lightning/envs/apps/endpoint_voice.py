@@ -1,15 +1,12 @@
 """A person whose answers a language model words, behind an OpenAI-compatible chat endpoint."""
 
-import asyncio
 from collections.abc import Mapping
 
-from cod_lightning.clients import ChatAnswer, ChatClient, EndpointFailure
-from cod_lightning.clients.access import key_of
+from cod_lightning.clients import ChatAnswer
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
 from cod_lightning.envs.apps.user import Voice
-from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.envs.asked_model import AskedModel
 
-_WHERE = "data.env.voice"
 _INSTRUCTION = (
     "You play a busy person for whom an assistant works. You get a JSON object with three keys: goal (what you asked the "
     f"assistant to do), known (what you know, in sentences), question (what the assistant asks you). {QUOTED}\n"
@@ -49,36 +46,24 @@ class EndpointVoice(Voice):
         temperature: float = 0.7,
         max_tokens: int = 1_000,
     ) -> None:
-        for name, value in {"tries": tries, "max_tokens": max_tokens}.items():
-            if value < 1:
-                raise ConfigError(f"{_WHERE}.{name}", value, "at least 1", "Leave it out for the default.")
-        key_of(key_variable, f"{_WHERE}.key_variable")
-        self.client = ChatClient(
+        self.model = AskedModel(
             model,
             base_url,
-            where=_WHERE,
+            where="data.env.voice",
             url_variable="APPS_USER_URL",
-            api_key_variable=key_variable,
-            timeout_s=timeout_s,
-            max_retries=tries - 1,
+            key_variable=key_variable,
+            tries=tries,
             backoff_s=backoff_s,
+            timeout_s=timeout_s,
+            max_tokens=max_tokens,
+            sampling={"temperature": temperature},
         )
-        self.client.check()
-        self.max_tokens, self.temperature = max_tokens, temperature
 
     def answer(self, question: str, goal: str, known: Mapping[str, str]) -> str:
         """The first readable answer. Raises `EnvironmentFailure` after the tries."""
         material = {"goal": goal, "known": list(known.values()), "question": question}
-        asked = self.client.ask(
-            grading_messages(_INSTRUCTION, material),
-            max_tokens=self.max_tokens,
-            fields={"temperature": self.temperature},
-            read=_read,
-        )
-        try:
-            return asyncio.run(asked)
-        except EndpointFailure as failure:
-            raise EnvironmentFailure(f"the person {self.client.model} gave no answer: {failure}") from None
+        complaint = f"the person {self.model.client.model} gave no answer"
+        return self.model.answer(grading_messages(_INSTRUCTION, material), _read, complaint)
 
 
 def _read(answer: ChatAnswer) -> str:

@@ -1,16 +1,13 @@
 """A language model behind an OpenAI-compatible chat endpoint as judge."""
 
-import asyncio
 from collections.abc import Sequence
 
-from cod_lightning.clients import ChatAnswer, ChatClient, EndpointFailure
-from cod_lightning.clients.access import key_of
+from cod_lightning.clients import ChatAnswer
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
+from cod_lightning.envs.asked_model import AskedModel
 from cod_lightning.envs.learn2ask.judge import Dialogue, Judge, JudgeVerdict
-from cod_lightning.errors import ConfigError, EnvironmentFailure
 from cod_lightning.types import Message
 
-_WHERE = "data.env.judge"
 _GRADES = (0, 0.5, 1)
 _INSTRUCTION = (
     "You grade one question that a pharmacy assistant wants to ask a patient. You get a JSON object with three keys: dialogue, "
@@ -57,35 +54,26 @@ class EndpointJudge(Judge):
         top_k: int | None = None,
         max_tokens: int = 2000,
     ) -> None:
-        for name, value in {"tries": tries, "max_tokens": max_tokens}.items():
-            if value < 1:
-                raise ConfigError(f"{_WHERE}.{name}", value, "at least 1", "Leave it out for the default.")
-        key_of(key_variable, f"{_WHERE}.key_variable")
-        self.client = ChatClient(
+        sampling: dict[str, float] = {"temperature": temperature, "top_p": top_p}
+        if top_k is not None:
+            sampling["top_k"] = top_k
+        self.model = AskedModel(
             model,
             base_url,
-            where=_WHERE,
+            where="data.env.judge",
             url_variable="LEARN2ASK_JUDGE_URL",
-            api_key_variable=key_variable,
-            timeout_s=timeout_s,
-            max_retries=tries - 1,
+            key_variable=key_variable,
+            tries=tries,
             backoff_s=backoff_s,
+            timeout_s=timeout_s,
+            max_tokens=max_tokens,
+            sampling=sampling,
         )
-        self.client.check()
-        self.max_tokens = max_tokens
-        self.sampling = {"temperature": temperature, "top_p": top_p}
-        if top_k is not None:
-            self.sampling["top_k"] = top_k
 
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:
         """The first readable verdict; raises `EnvironmentFailure` after the tries."""
-        asked = self.client.ask(
-            messages_of(dialogue, question, missing), max_tokens=self.max_tokens, fields=self.sampling, read=verdict_of
-        )
-        try:
-            return asyncio.run(asked)
-        except EndpointFailure as failure:
-            raise EnvironmentFailure(f"the judge {self.client.model} gave no verdict: {failure}") from None
+        complaint = f"the judge {self.model.client.model} gave no verdict"
+        return self.model.answer(messages_of(dialogue, question, missing), verdict_of, complaint)
 
 
 def messages_of(dialogue: Dialogue, question: str, missing: Sequence[str]) -> tuple[Message, Message]:
