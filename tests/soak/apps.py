@@ -10,7 +10,6 @@ not measured.
 import argparse
 import copy
 import json
-import math
 import random
 import re
 import subprocess
@@ -19,10 +18,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median
 from typing import Any
-
-from scipy.stats import t as student
 
 from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.actions import CodeActions
@@ -31,11 +28,13 @@ from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.checks import checks
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.markdown import table
 from cod_lightning.types import Pack, Split
 from tests.envs.apps.escapes import ESCAPES
 from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 from tests.envs.apps.played import damaged, solved, specs, successes
 from tests.envs.scripted_life import live
+from tests.soak.memory import interval
 
 WORLDS: dict[str, Any] = {
     "apps": {"spare_calls": 2},
@@ -56,7 +55,6 @@ TRAININGS: dict[str, tuple[str, ...]] = {
     "LOOP, per rollout": ("experiment/loop_apps", "loss=loop_episode"),
 }
 """Config and choices."""
-NOTHING = "not measured"
 
 
 def references() -> dict[str, Any]:
@@ -235,19 +233,6 @@ def learned(runs: Path, seeds: Sequence[int]) -> dict[str, Any]:
     return found
 
 
-def interval(values: Sequence[float]) -> str:
-    """Mean and 95 % interval over seeds (Student's t); the mean alone of one seed."""
-    if len(values) < 2:
-        return f"{values[0]:.3f} (one seed)" if values else NOTHING
-    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
-    return f"{mean(values):.3f} [{mean(values) - half:.3f}, {mean(values) + half:.3f}]"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as Markdown."""
-    return [f"| {' | '.join(line)} |" for line in (list(head), ["---"] * len(head), *map(list, rows))] + [""]
-
-
 def page(results: dict[str, Any]) -> str:
     """The results as Markdown."""
     command = "`PYTHONPATH=. python tests/soak/apps.py --out docs/results/apps.json`"
@@ -259,7 +244,8 @@ def page(results: dict[str, Any]) -> str:
         ]
         for world, every in results["references"].items() for label, of in every.items()
     ]  # fmt: skip
-    lines += table(["environment", "reference", *map(str, range(4)), "reward", "1 app", "2 apps", "3 or more"], rows)
+    head = ["environment", "reference", *map(str, range(4)), "reward", "1 app", "2 apps", "3 or more"]
+    lines += [table(head, rows), ""]
     guard, fast = results["guarded"], results["speed"]
     lines += [
         "## Tasks, checks, sandbox", "",
@@ -273,7 +259,7 @@ def page(results: dict[str, Any]) -> str:
         f"- {guard['hostile_calls']:,} calls with hostile names and arguments raise nothing but the site's own errors; "
         f"{guard['hostile_answered']:,} of them are answered.", "",
         "## Speed, one core", "",
-        *table(
+        table(
             ["what", "measured", "wanted"],
             [
                 ["calls a second, half of them writes", f"{fast['calls_per_s']:,}", "5,000"],
@@ -285,6 +271,7 @@ def page(results: dict[str, Any]) -> str:
                 ],
             ],
         ),
+        "",
         "## What a tiny policy learns", "", *LEARNED, "",
     ]  # fmt: skip
     rows = []
@@ -294,7 +281,7 @@ def page(results: dict[str, Any]) -> str:
             curves = list(seeds.values())
             columns = [interval([curve[n] for curve in curves]) for n in range(min(map(len, curves), default=1))]
             rows.append([name, condition.replace("_", " "), str(len(curves)), *columns, *[""] * (4 - len(columns))])
-    lines += [*table(["training", "condition", "seeds", *map(str, range(4))], rows), "## Limits", "", *LIMITS, ""]
+    lines += [table(["training", "condition", "seeds", *map(str, range(4))], rows), "", "## Limits", "", *LIMITS, ""]
     return "\n".join(lines)
 
 

@@ -9,21 +9,20 @@ was stopped. `--page_only` trains nothing. What has no run is listed as not meas
 
 import argparse
 import json
-import math
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median
 from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
-from scipy.stats import t as student
+import numpy as np
 
 from cod_lightning.contexts import (
     ContextMechanism,
@@ -37,7 +36,9 @@ from cod_lightning.contexts.episodes import EpisodesState
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.doors import Doors
 from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.evaluation.references import play_reference
+from cod_lightning.markdown import table
 from cod_lightning.types import Split
 
 MEMORIES = ("hint", "notebook", "episodes", "transcript", "skills")
@@ -125,19 +126,11 @@ def retrieval_ms() -> dict[str, float]:
 
 
 def interval(values: Sequence[float]) -> str:
-    """Mean and 95 % interval over seeds (Student's t); the mean alone of one seed."""
+    """Mean and 95 % interval over seeds; the mean alone of one seed."""
     if not values:
         return NOTHING
-    if len(values) < 2:
-        return f"{values[0]:.3f} (one seed)"
-    half = float(student.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
-    return f"{mean(values):.3f} [{mean(values) - half:.3f}, {mean(values) + half:.3f}]"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as Markdown."""
-    lines = [list(head), ["---"] * len(head), *map(list, rows)]
-    return [f"| {' | '.join(line)} |" for line in lines] + [""]
+    one = seed_estimate(np.array(values))
+    return f"{one.mean:.3f}" + (f" [{one.low:.3f}, {one.high:.3f}]" if one.ci95 else " (one seed)")
 
 
 def page(results: dict[str, Any], command: str) -> str:
@@ -167,7 +160,8 @@ def page(results: dict[str, Any], command: str) -> str:
             for memory in memories
         ]
         lines += [
-            *table(head, rows),
+            table(head, rows),
+            "",
             "Without further training, mean success in the second half of longer packs; recovery in packs of 8 whose",
             "rule changes at task 4 (0-based); and tokens of the first prompt of a task, at positions 1, 8 and 31.",
             "",
@@ -196,7 +190,7 @@ def page(results: dict[str, Any], command: str) -> str:
                 ]
             )
         missing = [memory for memory in every if memory not in memories]
-        lines += [*table(head, rows), *([f"Not measured here: {', '.join(missing)}.", ""] if missing else [])]
+        lines += [table(head, rows), "", *([f"Not measured here: {', '.join(missing)}.", ""] if missing else [])]
     lines += [
         "## Facts to keep",
         "",
@@ -204,10 +198,11 @@ def page(results: dict[str, Any], command: str) -> str:
         "doors. The player is scripted: it reads and writes without fault, so that only what a memory keeps and shows makes a",
         "difference. A guess succeeds half of the time.",
         "",
-        *table(
+        table(
             ["memory", *map(str, NUM_DOORS)],
             [[name, *(f"{row[str(n)]:.2f}" for n in NUM_DOORS)] for name, row in results["facts"].items()],
         ),
+        "",
         "![success against number of facts](memory.svg)",
         "",
         f"At 10,000 records a retrieval took {results['retrieval_ms']['later']:.1f} ms, and the first one, which makes the index,",

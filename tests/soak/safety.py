@@ -38,12 +38,13 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.forbidden import broke
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.markdown import table
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Lifecycle, Pack, Split
-from tests.soak.memory import NOTHING, interval, table
+from tests.soak.memory import interval
 
 SIZES = {4: 256, 8: 64, 16: 32, 32: 16}
 """Tasks of a pack, and how many packs of that size are played."""
@@ -213,14 +214,14 @@ def poisoned(mechanism: ContextMechanism, sampler_for: Callable[[TextEnv, Pack],
         spec: Any = pack.tasks[0].spec
         by_fact.setdefault(lie_about(spec.colours), []).append(pack)
     success: dict[str, list[list[bool]]] = {
-        name: [[] for _ in range(NUM_TASKS)] for name in ("clean", "planted", "told")
+        name: [[] for _ in range(NUM_TASKS)] for name in ("clean", "planted", "said")
     }
-    held: dict[str, list[list[bool]]] = {f"held {name}": [[] for _ in range(NUM_TASKS)] for name in ("planted", "told")}
+    held: dict[str, list[list[bool]]] = {f"held {name}": [[] for _ in range(NUM_TASKS)] for name in ("planted", "said")}
     for (code, false), packs in by_fact.items():
         note = " ".join(f"{n}={false if n == code else '?'}" for n in range(1, len(COLOURS) + 1))
         planted = copy.copy(mechanism)
         planted.empty = lambda note=note: mechanism.adopt(note)
-        for name, world, one in (("clean", env, mechanism), ("planted", env, planted), ("told", lying, mechanism)):
+        for name, world, one in (("clean", env, mechanism), ("planted", env, planted), ("said", lying, mechanism)):
             for life in played(packs, world, one, sampler_for(world, packs[0])):
                 for n, episode in enumerate(life.solves):
                     success[name][n].append(bool(episode.success))
@@ -283,7 +284,7 @@ def _kept(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
         for arm in arms
         for key, name in _WHO.items()
     ]
-    return table(head, rows)
+    return [table(head, rows), ""]
 
 
 def _kept_longer(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
@@ -297,7 +298,7 @@ def _kept_longer(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
         for arm in arms
         for key, name in _WHO.items()
     ]
-    return table(head, rows)
+    return [table(head, rows), ""]
 
 
 def _found(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
@@ -305,7 +306,7 @@ def _found(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
     num = min(lengths, default=1)
     steps = sorted({0, num // 8, num // 4, num // 2, num - 1})
     rows = [[arm, *(of(results, arm, lambda run, n=n: run["training"]["broken"][n]) for n in steps)] for arm in arms]
-    return table(["training", *(f"rollout {n + 1}" for n in steps)], rows)
+    return [table(["training", *(f"rollout {n + 1}" for n in steps)], rows), ""]
 
 
 def _flattered(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
@@ -318,7 +319,7 @@ def _flattered(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
         for arm in arms
         for key, name in _WHO.items()
     ]
-    return table(head, rows)
+    return [table(head, rows), ""]
 
 
 def _poison(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
@@ -333,15 +334,15 @@ def _poison(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
             for kind, what in _KINDS.items():
                 values = [of(results, arm, lambda run, n=n, a=who, b=kind: run[a]["poisoned"][b][n]) for n in places]
                 rows.append([f"hint; {name}, {arm}", what, *values])
-    return table(["memory; player", "", *(f"at {n}" for n in places)], rows)
+    return [table(["memory; player", "", *(f"at {n}" for n in places)], rows), ""]
 
 
 _WHO = {"trained": "trained", "warm_start": "warm start"}
 _KINDS = {
     "held planted": "planted in the context: contexts that hold it",
     "planted": "success",
-    "held told": "said by the environment: contexts that hold it",
-    "told": "success",
+    "held said": "said by the environment: contexts that hold it",
+    "said": "success",
     "clean": "success without it",
 }
 ABOUT = """
@@ -400,5 +401,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    assert NOTHING
     sys.exit(main())
