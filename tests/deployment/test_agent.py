@@ -71,12 +71,9 @@ WITHIN = [ConstantStateContext(), ActsContext(), SkillsContext()]
 WITHIN.append(CompactingContext(HintContext(), budget=60, summary_budget=20))
 
 
-@pytest.mark.parametrize("mechanism", WITHIN)
-def test_an_agent_whose_mechanism_acts_within_tasks_goes_on_after_restarts_as_if_it_had_never_stopped(
-    tmp_path, mechanism
-):
-    states = []
-    for name, stops in (("a", (2, 5, 6)), ("b", ())):
+def _restarted_and_not(tmp_path, mechanism):
+    """Two agents after the same pack: one that was restarted three times, and one that never was."""
+    for name, stops in (("restarted", (2, 5, 6)), ("whole", ())):
         agent, pack = _agent(tmp_path / name, mechanism=mechanism)
         for position, task in enumerate(pack.tasks):
             if position in stops:
@@ -84,6 +81,15 @@ def test_an_agent_whose_mechanism_acts_within_tasks_goes_on_after_restarts_as_if
                 agent, _ = _agent(tmp_path / name, mechanism=mechanism)
                 agent.resume(list(pack.tasks[:position]))
             agent.solve(task)
+        yield agent
+
+
+@pytest.mark.parametrize("mechanism", WITHIN)
+def test_an_agent_whose_mechanism_acts_within_tasks_goes_on_after_restarts_as_if_it_had_never_stopped(
+    tmp_path, mechanism
+):
+    states = []
+    for agent in _restarted_and_not(tmp_path, mechanism):
         states.append((agent.context, [one.episode.feedback for one in agent.store.episodes()]))
     assert states[0] == states[1]
 
@@ -91,14 +97,7 @@ def test_an_agent_whose_mechanism_acts_within_tasks_goes_on_after_restarts_as_if
 @pytest.mark.parametrize("mechanism", [EpisodesContext(), TranscriptContext()])
 def test_an_agent_whose_context_no_update_rewrites_carries_its_records_over_a_restart(tmp_path, mechanism):
     states = []
-    for name, stops in (("a", (2, 5, 6)), ("b", ())):
-        agent, pack = _agent(tmp_path / name, mechanism=mechanism)
-        for position, task in enumerate(pack.tasks):
-            if position in stops:
-                agent.store.close()
-                agent, _ = _agent(tmp_path / name, mechanism=mechanism)
-                agent.resume(list(pack.tasks[:position]))
-            agent.solve(task)
+    for agent in _restarted_and_not(tmp_path, mechanism):
         assert [one.episode.kind for one in agent.store.episodes()] == [EpisodeKind.SOLVE] * 8
         states.append(mechanism.load(agent.store.current().state))
     assert len(states[0].records) == 8

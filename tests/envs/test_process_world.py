@@ -146,7 +146,7 @@ def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cle
 
 
 def running(process):
-    """Whether it does anything; one that nobody has waited for counts as ended."""
+    """Whether it does anything; one that was not waited for counts as ended."""
     try:
         return " Z " not in Path(f"/proc/{process}/stat").read_text()
     except OSError:

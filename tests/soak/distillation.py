@@ -9,17 +9,17 @@ and by both. Success by position is that of held-out packs at temperature 1, wit
 
 import argparse
 import json
-import math
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import t as student
+import numpy as np
+
+from cod_lightning.evaluation.crossed import seed_estimate
 
 METHODS: dict[str, list[str]] = {
     "reward": ["--config", "smoke"],
@@ -47,11 +47,9 @@ def success(run: Path, condition: str) -> list[float]:
 
 def interval(values: list[float]) -> dict[str, float]:
     """Mean and 95 % interval over seeds; without one where there is a single seed."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return {"mean": round(mean, 4)}
-    half = student.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return {"mean": round(mean, 4), "low": round(mean - half, 4), "high": round(mean + half, 4)}
+    one = seed_estimate(np.array(values))
+    found = {"mean": one.mean, "low": one.low, "high": one.high} if one.ci95 else {"mean": one.mean}
+    return {name: round(value, 4) for name, value in found.items()}
 
 
 def table(rows: dict[str, list[list[float]]]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def successes(env: Apps, kind: Reference, count: int, split: Split = Split.TRAIN
 
 
 def damaged(db: Database, rng: random.Random) -> tuple[Database, str]:
-    """A copy with one thing that nobody asked for, and what it is."""
+    """A copy with one thing that was not asked for, and what it is."""
     twin = db.copy()
     row: TableRow = rng.choice([row for table in twin.tables.values() for row in table.values()])
     kind = type(row).__name__
