@@ -112,7 +112,7 @@ class AsymRE(Baseline):
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted(Baseline):
-    """A_i = 1 for what is accepted; everything else is left out of the update and of its denominators, as if it had not been sampled.
+    """A_i = 1 for what is accepted; everything else is in no row and in no denominator, as if it had not been sampled.
 
     With `loss=reinforce` that is supervised fine-tuning on the run's own successes, minus the mean log-prob of the accepted tokens:
     rejection sampling (RFT, arXiv 2308.01825), and expert iteration over rollouts (ReST-EM, arXiv 2312.06585). What is accepted
