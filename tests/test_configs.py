@@ -152,8 +152,17 @@ def test_a_source_of_packs_can_be_chosen_and_is_what_its_file_says(path, tmp_pat
     assert list(source.categories) == ["lake", "alchemy"]
 
 
+@pytest.mark.parametrize("path", group_files("replay"), ids=lambda path: path.stem)
+def test_a_replay_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    replay = build("smoke", f"+replay={path.stem}").datamodule.rollouts.replay.replay
+    said = yaml.safe_load(path.read_text())
+    assert f"{type(replay).__module__}.{type(replay).__name__}" == said["class_path"]
+    assert vars(replay).items() >= said["init_args"].items()
+
+
 def test_every_group_file_says_where_it_belongs():
-    objects = group_files("env", "context", "engine", "model", "credit", "baseline", "source", "reward")
+    objects = group_files("env", "context", "engine", "model", "credit", "baseline", "source", "replay", "reward")
     parts = group_files("loss", "regulariser")
     assert len(objects) >= 17
     assert len(parts) >= 20
