@@ -56,6 +56,7 @@ ARMS: dict[str, Arm] = {
         "Expert iteration and preference", ("loss=reinforce", "baseline=accepted", "credit=trajectory")
     ),
     "SDPO": Arm("Expert iteration and preference", ("loss=sdpo",)),
+    "SDPO, beta 1": Arm("Expert iteration and preference", ("loss=sdpo", "--model.loss.init_args.beta", "1.0")),
     "NFT": Arm("Expert iteration and preference", ("loss=nft",)),
     "NFT without failures": Arm(
         "Expert iteration and preference", ("loss=nft", "--model.loss.init_args.negative_weight", "0.0")
@@ -136,12 +137,12 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
     lines = [
         "# Further signals, measured",
         "",
-        "Does it help here? Each arm is `fit --config experiment/levers_mixture` with the arguments of its row: compact levers, half of",
-        "the packs with four pulls a task, half with one. All arms of a seed begin with one warm start and end when they have sampled",
-        f"{BUDGET:,} tokens in training. *Area* is the mean success on validation packs while training, over sampled tokens; *final* is",
-        "success on the suites `easy` and `hard` at the end, mean over positions and both. Brackets are 95 % intervals over seeds",
-        "(Student's t); differences from the base are paired by seed. With three seeds intervals are wide, and none is corrected for the",
-        "number of arms.",
+        "Does it help here? Each arm is `fit --config experiment/levers_mixture` with the arguments of its row: compact levers, half",
+        "of the packs with four pulls a task, half with one. All arms of a seed begin with one warm start and end when they have",
+        f"sampled {BUDGET:,} tokens in training. *Area* is the mean success on validation packs while training, over sampled tokens;",
+        "*final* is success on the suites `easy` and `hard` at the end, mean over positions and both. Brackets are 95 % intervals over",
+        "seeds (Student's t); differences from the base are paired by seed. With three seeds intervals are wide, and none is corrected",
+        "for the number of arms.",
         "",
         "    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals",
         "",
