@@ -3,6 +3,8 @@
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -17,8 +19,10 @@ from cod_lightning.objective.credited import credited
 from cod_lightning.objective.losses import GRPO, NFT, RLOO, SDPO
 from cod_lightning.objective.returns import TaskCredit
 from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.training import replay as replay_contract
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks
-from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayBuffer, ReplayedEpisode, drawn
+from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
+from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.self_imitation import SelfImitation
 from cod_lightning.training.signal_replay import SignalReplay
@@ -525,3 +529,14 @@ def test_a_state_that_does_not_load_is_refused_and_another_class_begins_anew():
     state["replay"]["state"] = {}
     with pytest.raises(ConfigError, match=r"answers `load_state_dict` \(KeyError: 'returns'\)"):
         Story(SelfImitation()).rollouts.load_state_dict(state)
+
+
+def test_the_replay_of_the_guide_replays_the_latest_successes():
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "replay.md").read_text()
+    made = dict(vars(replay_contract)) | {"Sequence": Sequence}
+    exec(page.split("```python\n")[1].split("```")[0], made)
+    story = Story(made["LastWins"]())
+    batches = updates(story.stream)
+    assert all(one.advantage > 0 for one in story.buffer.stored)
+    assert [len(set(episode_keys(batch)[batch.is_replayed].tolist())) for batch in batches] == [0, 0, 2, 2, 2, 2]
+    assert set(batches[4].policy_version[batches[4].is_replayed].tolist()) == {1}
