@@ -19,7 +19,7 @@ from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Repl
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class StoredRows:
     """Token rows of an episode, one behind the other."""
 
     token_ids: Tensor
@@ -35,7 +35,7 @@ class ReplayBuffer:
     """The stored episodes of all ranks; each rank keeps the rows of those that it played.
 
     What a replay raises or answers wrongly becomes a `ConfigError` that names `data.replay`; the run ends, and its last checkpoint
-    is as it was. Rows of attempts from a snapshot are never stored.
+    is as it was. StoredRows of attempts from a snapshot are never stored.
 
     Args:
         replay: What chooses.
@@ -47,7 +47,7 @@ class ReplayBuffer:
         self.replay, self._returns = replay, returns
         self.stored: dict[RecordedEpisode, int] = {}
         """The episodes in the order in which they were played, and the rank that has the rows; the same on every rank."""
-        self._rows: dict[RecordedEpisode, Rows] = {}
+        self._rows: dict[RecordedEpisode, StoredRows] = {}
         """Of this rank."""
         self.metrics: dict[str, float] = {}
         """Of the latest rollout."""
@@ -260,7 +260,7 @@ class ReplayBuffer:
             part = slice(start, start := start + sum(lengths))
             self.stored[episode] = state_dict["owners"][number] if same else number % num_ranks()
             if self.stored[episode] == rank():
-                self._rows[episode] = Rows(
+                self._rows[episode] = StoredRows(
                     token_ids=state_dict["token_ids"][part].clone(),
                     action_mask=state_dict["action_mask"][part].clone(),
                     behaviour_logprobs=state_dict["behaviour_logprobs"][part].clone(),
@@ -283,14 +283,14 @@ class ReplayBuffer:
         return ConfigError("data.replay", type(self.replay).__name__, expected, remedy)
 
 
-def _cut(batch: Batch, index: Sequence[int]) -> Rows:
+def _cut(batch: Batch, index: Sequence[int]) -> StoredRows:
     """These rows, without their padding."""
     lengths = batch.lengths[index].tolist()
 
     def cut(values: Tensor) -> Tensor:
         return torch.cat([values[i, :length] for i, length in zip(index, lengths, strict=True)])
 
-    return Rows(
+    return StoredRows(
         cut(batch.token_ids).int(),
         cut(batch.action_mask),
         cut(batch.behaviour_logprobs),
