@@ -143,6 +143,7 @@ class RolloutDataModule(ItemDataModule):
             advantages=self._advantages,
             score=lambda batch: self._attached.lightning_module.score(batch),
             pad_id=lambda: self.chat.pad_id,
+            dump=context.dump,
             another_follows=self._another_follows if max_staleness else None,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,

@@ -116,6 +116,9 @@ class _Solving:
                 see_known(observation, self.chat, env, "step()")
                 if over:
                     return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
+                if self.task.max_turns is not None and len(self.turns) >= self.task.max_turns:
+                    cut = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, observation)
+                    return crossing(EnvironmentFailure, cut)
                 if len(self.turns) > MOST_INTERVENTIONS:
                     crossing(EnvironmentFailure, partial(_see_end, env, len(self.turns)))
             else:
