@@ -23,6 +23,7 @@ from cod_lightning.evaluation.suite_player import SuitePlayer
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, CreditTable
 from cod_lightning.objective.credited import Credited
+from cod_lightning.objective.returns import Returns
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import gathered, num_ranks, rank, share
 from cod_lightning.rewards import Reward, rewards_of
@@ -35,6 +36,7 @@ from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
+from cod_lightning.training.replay import Replay, ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.shares import check_shares
 from cod_lightning.training.stream import SizedItems, TrainStream
@@ -59,6 +61,7 @@ class RolloutDataModule(ItemDataModule):
         engine: What samples the policy's turns.
         plan: The order of solve and update episodes in a lifecycle.
         source: What chooses the training packs; null is `Uniform`: one after the other.
+        replay: What chooses episodes of earlier rollouts that join an update (docs/guides/replay.md); null replays none.
         pack_size: N, tasks of a pack in training and validation.
         group_size: K, sibling lifecycles of a training pack.
         packs_per_rollout: G, packs of a rollout.
@@ -91,6 +94,7 @@ class RolloutDataModule(ItemDataModule):
         engine: Engine,
         plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen; the CLI's default)
         source: PackSource | None = None,
+        replay: Replay | None = None,
         pack_size: int = 4,
         group_size: int = 8,
         packs_per_rollout: int = 32,
@@ -144,6 +148,7 @@ class RolloutDataModule(ItemDataModule):
             score=lambda batch: self._attached.lightning_module.score(batch),
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
+            replay=None if replay is None else ReplayBuffer(replay, self._returns, seed),
             another_follows=self._another_follows if max_staleness else None,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
@@ -317,6 +322,9 @@ class RolloutDataModule(ItemDataModule):
 
     def _advantages(self, table: CreditTable) -> Credited:
         return self._attached.lightning_module.advantages(table, reweighted=False)
+
+    def _returns(self, table: CreditTable) -> Returns:
+        return self._attached.lightning_module.credit(table)
 
     def _another_follows(self) -> bool:
         """Whether the run will ask for a rollout after the one that it takes now, as far as the Trainer's limits tell."""

@@ -14,6 +14,7 @@ from cod_lightning.objective.returns import CreditRule
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.plans import LifecyclePlan, planned
 from cod_lightning.rollout.attempts import Branching
+from cod_lightning.training.replay import Replay
 from cod_lightning.training.scorers import Scorer
 from cod_lightning.types import EpisodeKind
 
@@ -67,6 +68,8 @@ def check_combination(module: Any, data: Any) -> None:
     """Raise `ConfigError` naming the key, and why. `module` is the GRPOModule, `data` the RolloutDataModule."""
     module.credit.check(data.pack_size)
     _check_reuse(module.loss, data)
+    if data.rollouts.replay is not None:
+        _check_replay(module.loss, data.rollouts.replay.replay)
     _check_branching(module.credit, data.branching, data.plan, data.pack_size)
     if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
         raise ConfigError(
@@ -89,6 +92,23 @@ def _check_reuse(loss: PolicyLoss, data: Any) -> None:
                 f"{most} with model.loss={type(loss).__name__} as it is set, which neither clips nor weighs tokens by "
                 f"their ratio and so would {harm}",
                 "Choose loss=loop, grpo, cispo or rec.",
+            )
+
+
+def _check_replay(loss: PolicyLoss, replay: Replay) -> None:
+    for unfit, why in (
+        (
+            not loss.reuses_tokens,
+            "neither clips nor weighs tokens by their ratio and so would take old ones for its own",
+        ),
+        (loss.compares_siblings, "compares an episode with its siblings, which are not replayed with it"),
+    ):
+        if unfit:
+            raise ConfigError(
+                "data.replay",
+                type(replay).__name__,
+                f"null with model.loss={type(loss).__name__} as it is set, which {why}",
+                "Choose loss=loop, grpo, cispo or rec, or leave data.replay out.",
             )
 
 

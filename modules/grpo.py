@@ -184,7 +184,8 @@ class GRPOModule(PolicyModule):
             seed=derive_seed("marked tokens", self.global_step),
         )
         rows = update.rows
-        own = split_by_token_budget(batch.lengths[rows], update.keys[rows], self.token_budget)
+        together = update.keys if update.siblings is None else update.siblings
+        own = split_by_token_budget(batch.lengths[rows], together[rows], self.token_budget)
         parts = padded([rows[part] for part in own], max(gathered(len(own))))
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
@@ -227,11 +228,12 @@ class GRPOModule(PolicyModule):
                 action_mask=part.action_mask,
                 marked=update.marked[rows, :width],
                 episode=update.keys[rows],
+                siblings=None if update.siblings is None else update.siblings[rows],
                 num_action_tokens=update.num_action_tokens,
                 num_episodes=update.num_episodes,
             )
             old = logprobs if part.old_logprobs is None else part.old_logprobs
-            inputs, apart = corrected(inputs, old, self.mismatch)
+            inputs, apart = corrected(inputs, old, self.mismatch, measured=~part.is_replayed)
             out = self.loss(inputs)
             mismatch = apart if mismatch is None else mismatch + apart
             loss = out.loss

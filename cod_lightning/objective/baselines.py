@@ -110,6 +110,32 @@ class AsymRE(Baseline):
         return _advantages(returns, returns.values - total / count.clamp_min(1) - self.shift)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Accepted(Baseline):
+    """A_i = 1 for what is accepted; everything else is left out of the update and of its denominators, as if it had not been sampled.
+
+    With `loss=reinforce` that is supervised fine-tuning on the run's own successes, minus the mean log-prob of the accepted tokens:
+    rejection sampling (RFT, arXiv 2308.01825), and expert iteration over rollouts (ReST-EM, arXiv 2312.06585). What is accepted
+    follows the credit: `credit=trajectory` accepts lifecycles as a whole, `credit=episode` (or `task`) episode by episode. What
+    differs: one update on a rollout's successes, not a new fit from the initial policy; duplicates are kept.
+
+    >>> returns = Returns(torch.tensor([[[1.0], [0.5], [0.0]]]), torch.ones(1, 3, 1, dtype=torch.bool))
+    >>> Accepted()(returns).valid.flatten().tolist(), Accepted(at_least=1.0)(returns).valid.flatten().tolist()
+    ([True, False, False], [True, False, False])
+    """
+
+    at_least: float | None = None
+    """Accept returns from here on, in units of reward; null accepts those above the mean of their siblings."""
+
+    def __call__(self, returns: Returns) -> Advantages:
+        if self.at_least is not None:
+            accepted = returns.valid & (returns.values >= self.at_least)
+        else:
+            compared = GroupMean()(returns)
+            accepted = compared.valid & (compared.values > 1e-6)
+        return Advantages(accepted.to(returns.values), accepted)
+
+
 def deviation(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Tensor:
     """Standard deviation of the valid returns in the group, [G 1 E], or of the valid advantages in the batch, one number; else 1.
 

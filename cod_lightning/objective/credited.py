@@ -48,18 +48,28 @@ class Credited:
 
     def known(self, batch: Batch) -> Bool[Tensor, " B"]:
         """Whether the row's episode has an advantage at all: its return is known, and so is that of a sibling."""
-        rows = self.valid[tuple(batch.episode_index.unbind(dim=1))]
+        rows = self.valid[_places(batch)]
         extra = batch.attempt >= 0
         rows[extra] = self.attempts_valid[batch.attempt[extra]]
-        return rows
+        return rows | batch.is_replayed
+
+    def signals(self, batch: Batch) -> Bool[Tensor, " B"]:
+        """Whether any episode of the row's pack has an advantage; replayed rows bring theirs along."""
+        return self.packs_with_signal()[_places(batch)[0]] | batch.is_replayed
 
     def spread(self, batch: Batch) -> Float[Tensor, "B T"]:
         """Every action token gets its episode's advantage; all other tokens get 0."""
-        g, k, e = batch.episode_index.unbind(dim=1)
-        rows = self.values[g, k, e]
+        rows = self.values[_places(batch)]
         extra = batch.attempt >= 0
         rows[extra] = self.attempts[batch.attempt[extra]]
+        if batch.given is not None:
+            rows = torch.where(batch.is_replayed, batch.given.to(rows), rows)
         return rows[:, None] * batch.action_mask
+
+
+def _places(batch: Batch) -> tuple[Tensor, ...]:
+    """(g, k, e) of each row; (0, 0, 0) of replayed ones, which are in no table."""
+    return batch.episode_index.masked_fill(batch.is_replayed[:, None], 0).unbind(dim=1)
 
 
 def credited(
