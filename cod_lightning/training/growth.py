@@ -56,8 +56,8 @@ class Growth(PackSource):
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
         """The `count` packs after the first `first`, within the bounds of the stage."""
-        bounds = {"num_tasks": self._bound(self.num_tasks), "max_turns": self._bound(self.max_turns)}
-        return [PackChoice(index, **bounds) for index in range(first, first + count)]
+        size, turns = self._bound(self.num_tasks), self._bound(self.max_turns)
+        return [PackChoice(index, num_tasks=size, max_turns=turns) for index in range(first, first + count)]
 
     def observe(self, outcomes: PackOutcomes) -> None:
         self.num_rollouts += 1

@@ -61,7 +61,8 @@ class Revisits(PackSource):
         solved_min: float = 0.05,
         solved_max: float = 0.75,
     ) -> None:
-        self.by, self.back, self.share, self.capacity, self.candidates = by, back, share, capacity, candidates
+        self.by: Worth = by
+        self.back, self.share, self.capacity, self.candidates = back, share, capacity, candidates
         self.solved_min, self.solved_max = solved_min, solved_max
         self.needs_contexts = back == "continued"
         self.kept: dict[tuple[str | None, int], tuple[float, PackChoice]] = {}
