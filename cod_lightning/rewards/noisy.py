@@ -14,9 +14,9 @@ from cod_lightning.types import Episode, Task
 class NoisyJudge(Reward):
     """1 for a task that was solved and 0 for another, wrong with known probabilities; a stand-in for a judge that costs nothing.
 
-    It decides by what a `JudgeReward` would see, so the same notes, turns and feedback get the same verdict. With both probabilities
-    p its mean is p + (1 - 2p) times the success: the advantages that it gives are right on average, smaller and noisier. To train by
-    it alone give the part `world` the weight 0; `success` stays the environment's.
+    It decides by what a `JudgeReward` would see, so the same notes, turns and feedback get the same verdict. With both
+    probabilities p its mean is p + (1 - 2p) times the success: the advantages that it gives are right on average, smaller and
+    noisier. To train by it alone give the part `world` the weight 0; `success` stays the environment's.
 
     Args:
         false_positive: Probability of a 1 where the task was not solved, in [0, 1].

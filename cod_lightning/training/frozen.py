@@ -21,13 +21,13 @@ class FrozenRole:
     """Solve episodes, or updates, are sampled by a policy that stays as it is, in training, validation and suites.
 
     With `model.trained_kinds` that name the other kind, one role is trained and the other is not, as in SkillOS (arXiv 2605.06614),
-    which trains the curator of skills alone, for an executor that is frozen. Without a frozen role both roles have the same weights,
-    and what trains one may change what the other does. `deploy` plays both roles with the trained policy.
+    which trains the curator of skills alone, for an executor that is frozen. Without a frozen role both have the same weights, and
+    what trains one may change what the other does. `deploy` plays both roles with the trained policy.
 
     Args:
         kind: The episodes that it plays.
-        path: Folder or hub name in Hugging Face form, with the policy's tokenizer; `export` makes one of a run's checkpoint. Null: the
-            policy that training begins with, such as the warm start.
+        path: Folder or hub name in Hugging Face form, with the policy's tokenizer; `export` makes one of a run's checkpoint.
+            Null: the policy that training begins with, such as the warm start.
         max_dialogues: Dialogues that its engine holds at a time.
     """
 
