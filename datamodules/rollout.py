@@ -35,6 +35,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.replay_buffer import ReplayBuffer
@@ -83,6 +84,7 @@ class RolloutDataModule(ItemDataModule):
             rows; false keeps all as it was said. Null follows it while thinking is on.
         suites: What `test`, and the end of `fit`, evaluates.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
+        frozen: What plays one kind of episodes in place of the trained policy (`training.frozen.FrozenRole`); null: nothing.
         deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
         max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
@@ -114,6 +116,7 @@ class RolloutDataModule(ItemDataModule):
         rewrite_history: bool | None = None,
         suites: list[Suite] | None = None,
         rewards: dict[str, Reward] | None = None,
+        frozen: FrozenRole | None = None,
         deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
         max_failed_fraction: float = 0.5,
         seed: int = 1,
@@ -136,7 +139,7 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.suites = tuple(suites or ())
-        self.rewards = rewards_of(rewards)
+        self.rewards, self.frozen = rewards_of(rewards), frozen
         self.deadlines, self.seed = deadlines, seed
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
@@ -148,6 +151,7 @@ class RolloutDataModule(ItemDataModule):
             advantages=self._advantages,
             score=lambda batch: self._attached.lightning_module.score(batch),
             pad_id=lambda: self.chat.pad_id,
+            dump=context.dump,
             replay=None if replay is None else ReplayBuffer(replay, self._returns, seed),
             another_follows=self._another_follows if max_staleness else None,
             packs_per_rollout=packs_per_rollout,
@@ -189,6 +193,8 @@ class RolloutDataModule(ItemDataModule):
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             for part in self.rewards.values():
                 part.check()
+            if self.frozen is not None:
+                self.frozen.check(tokenizer.get_vocab())
             self._chat = chat
 
     def check_trainable(self) -> None:
@@ -311,13 +317,16 @@ class RolloutDataModule(ItemDataModule):
         )
 
     def _setting(self, temperature: float) -> Setting:
+        sampler, frozen = self._sampler(temperature), self.frozen
+        where = (self.policy, self.runner.stop_ids, self._attached.strategy.root_device)
         return Setting(
             env=self.env,
             mechanism=self.context,
-            sampler=self._sampler(temperature),
+            sampler=sampler,
             plan=self.plan,
             rewards=self.rewards,
             monitor=self.runner.monitor,
+            frozen={} if frozen is None else {frozen.kind: frozen.sampler(sampler, *where)},
         )
 
     def _advantages(self, table: CreditTable) -> Credited:
