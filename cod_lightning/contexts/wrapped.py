@@ -89,6 +89,8 @@ class WrappedContext(ContextMechanism):
 class StartedContext(WrappedContext):
     """Another mechanism, whose first task does not begin with an empty context.
 
+    What is blanked in an evaluation, and what an agent starts with, is that first context: `text(empty())` is not empty.
+
     Args:
         inside: The mechanism that keeps, shows and rewrites the context.
         first: File with what the first task begins with: a state as `evolve` leaves it (`*.json`), or a text in the words of the
