@@ -3,7 +3,7 @@
 import json
 import sys
 
-HEAD = '''
+HEAD = """
 import json, os, sys, time, urllib.error, urllib.request
 
 def post(task, path, body, key=None):
@@ -28,15 +28,18 @@ def answer(text, **more):
     print("a line of another library")
     print(json.dumps({"answer": text, **more}), flush=True)
 
-'''
-TWO_TURNS = HEAD + '''
+"""
+TWO_TURNS = (
+    HEAD
+    + """
 for line in sys.stdin:
     task = json.loads(line)
     messages = [{"role": "system", "content": "You are terse."}, user(task["prompt"])]
     first = chat(task, messages)
     second = chat(task, [*messages, first, user("Are you sure?")])
     answer(second["content"])
-'''
+"""
+)
 
 
 def tasks_file(folder, num_groups=6, tasks=4):

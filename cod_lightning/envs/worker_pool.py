@@ -203,7 +203,7 @@ def _kill_all(workers: set[Worker]) -> None:
 
 def _without_the_fork_server_of_the_parent() -> None:
     """A forked child starts a fork server of its own: multiprocessing would wait for the parent's as for a child, and raise."""
-    server = forkserver._forkserver  # pyright: ignore[reportAttributeAccessIssue]
+    server: Any = forkserver._forkserver  # pyright: ignore[reportAttributeAccessIssue]
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)
     server.__init__()

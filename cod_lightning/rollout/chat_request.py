@@ -86,7 +86,9 @@ def _listed(number: int, message: _Message) -> dict[str, Any]:
     for part in message.content if isinstance(message.content, list) else ():
         text = part.get("text", part.get("refusal"))
         if part.get("type") not in _TEXTS or not isinstance(text, str):
-            raise BadRequest(f"messages[{number}] has a part of type {str(part.get('type'))[:40]!r}; only text is taken")
+            raise BadRequest(
+                f"messages[{number}] has a part of type {str(part.get('type'))[:40]!r}; only text is taken"
+            )
         content = f"{content}{text}"
     found: dict[str, Any] = {"role": _ROLES[message.role], "content": content or ""}
     if message.tool_calls:

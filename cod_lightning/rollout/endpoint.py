@@ -157,7 +157,9 @@ class _Server:
         except BadRequest as error:
             return _error(400, str(error))
         except Closed:
-            return _error(410, "the task is over: its turns are used up, the policy's window is full, or its engine failed")
+            return _error(
+                410, "the task is over: its turns are used up, the policy's window is full, or its engine failed"
+            )
 
     def _recorder(self, request: web.Request) -> Recorder | None:
         """Who records under the request's key."""

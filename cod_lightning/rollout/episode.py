@@ -97,15 +97,19 @@ class _Solving:
             self.inside = prepared.state
             if self.shown is Shown.OWN:
                 self.state = prepared.state
-            self.hooked = _hooked(self.mechanism)
+            self.hooked = hooked(self.mechanism)
             return prepared.system
         except BaseException as error:
             blame(ContextFailure, error, f"{type(self.mechanism).__name__} raised ")
 
     async def left_to(self, loop: OwnLoop, system: str, identity: str) -> Episode:
         """The episode as the environment's own program plays it. Raises one of `FAULTS`."""
-        from cod_lightning.rollout.own_loop import play, recorder_of  # an HTTP server, which other environments do without
+        from cod_lightning.rollout.own_loop import (  # an HTTP server, which other environments do without
+            play,
+            recorder_of,
+        )
 
+        check_hooks(loop, self.mechanism)
         recorder = recorder_of(loop, system, self.setting, identity)
         self.turns = recorder.turns
         found = await play(loop, system, recorder)
@@ -204,10 +208,19 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
     return await asyncio.to_thread(crossing, EnvironmentFailure, call)
 
 
-def _hooked(mechanism: ContextMechanism) -> bool:
+def hooked(mechanism: ContextMechanism) -> bool:
     """Whether the mechanism does anything within a task; most do not."""
     own, base = type(mechanism), ContextMechanism
     return own.on_turn is not base.on_turn or own.before_turn is not base.before_turn
+
+
+def check_hooks(env: TextEnv, mechanism: ContextMechanism) -> None:
+    """Raise `ConfigError` for a mechanism that acts within tasks whose turns are a program's own."""
+    if own_loop(env) and hooked(mechanism):
+        expected = (
+            f"a mechanism that does nothing within a task, since {type(env).__name__} leaves its turns to a program"
+        )
+        raise ConfigError("data.context", type(mechanism).__name__, expected, "HintContext is one.")
 
 
 def _intervened(

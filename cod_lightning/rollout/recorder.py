@@ -85,7 +85,9 @@ class Recorder:
             extends = before is not None and list(ids[: len(before.ids)]) == list(before.ids)
             new = tuple(ids[len(before.ids) :]) if before is not None and extends else tuple(ids)
             text = self.sampler.chat.decode(new)
-            self._put([*(before.messages if before and extends else ()), Message(Role.USER, text)], new, extends=extends)
+            self._put(
+                [*(before.messages if before and extends else ()), Message(Role.USER, text)], new, extends=extends
+            )
             self._said = []
             return await self._sampled(most_tokens)
 

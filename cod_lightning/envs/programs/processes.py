@@ -77,7 +77,7 @@ class LineProcess:
 
     @property
     def lives(self) -> bool:
-        """Whether it can be asked again. One that ends after its answer may take a moment to be gone."""
+        """Whether it is there."""
         return self._process.poll() is None
 
     def kill(self) -> None:
@@ -114,18 +114,19 @@ class LinePool:
     Args:
         command: What is run.
         most: Processes at a time; a task that finds none free waits.
+        reads_on: Whether a process can be asked again after an answer; else it is ended.
     """
 
-    def __init__(self, command: Sequence[str], most: int) -> None:
-        self.command, self.most = tuple(command), most
+    def __init__(self, command: Sequence[str], most: int, reads_on: bool) -> None:
+        self.command, self.most, self.reads_on = tuple(command), most, reads_on
         self._begin()
 
     def __deepcopy__(self, memo: object) -> "LinePool":
         return self
 
-    def __reduce__(self) -> tuple[type, tuple[Sequence[str], int]]:
+    def __reduce__(self) -> tuple[type, tuple[Sequence[str], int, bool]]:
         """Processes stay where they are."""
-        return LinePool, (self.command, self.most)
+        return LinePool, (self.command, self.most, self.reads_on)
 
     def _begin(self) -> None:
         self._pid, self._free, self._idle = os.getpid(), threading.BoundedSemaphore(self.most), list[LineProcess]()
@@ -160,7 +161,7 @@ class LinePool:
             try:
                 asked.begin(process)
                 found = process.ask(line, fits, seconds)
-                healthy = not asked.end() and process.lives
+                healthy = self.reads_on and not asked.end() and process.lives
                 return found
             finally:
                 asked.end()

@@ -40,7 +40,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
     For each task the program gets a line of JSON on standard input: `prompt`, `base_url`, `api_key`, `model` (the last three also
     as OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, as they are for the first task of a process). It asks the policy there
     with any client, and prints a line of JSON: `{"answer": "..."}`, which the scorer grades, or what `ReportedReward` wants. Other
-    lines are left out. A program that goes on reading lines gets further tasks, of any lifecycle; one that ends is started anew.
+    lines are left out. A process serves one task, or, with `reads_on`, one after the other, of any lifecycle.
 
     The rules and the context stand before the program's own system message; the program need not know of them. A program that
     ends without an answer, or hangs, costs its lifecycle; one that asks more than `max_turns` times is ended, with reward 0.
@@ -58,6 +58,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         success_at: Reward from which a task counts as solved, where the program does not say.
         timeout_s: Seconds for one task.
         num_processes: Most programs at a time.
+        reads_on: Whether the program reads its next task after an answer; else its process is ended.
         world_name: Short identity, part of every pack id; null takes the name of the file or folder.
     """
 
@@ -77,6 +78,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         success_at: float = 1.0,
         timeout_s: float = 600.0,
         num_processes: int = 16,
+        reads_on: bool = False,
         world_name: str | None = None,
     ) -> None:
         if not command or shutil.which(command[0]) is None:
@@ -91,7 +93,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         super().__init__(path, prompt, answer, group, scorer, rules, 1, feedback, success_at, world_name)
         self._rules, self.max_turns = _RULES if rules is None else rules, max_turns
         self.blocking = True
-        self.timeout_s, self._pool, self._asked = timeout_s, LinePool(command, num_processes), Asked()
+        self.timeout_s, self._pool, self._asked = timeout_s, LinePool(command, num_processes, reads_on), Asked()
 
     def play(self, system: str, access: Access) -> tuple[str, float]:
         self._asked = Asked()
@@ -129,4 +131,3 @@ def _untagged(answer: object) -> str:
     if not isinstance(answer, str | int | float):
         raise EnvironmentFailure(f"its program gave an answer that is a {type(answer).__name__}")
     return str(answer).replace("<answer>", "").replace("</answer>", "")
-
