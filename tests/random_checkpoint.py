@@ -1,10 +1,14 @@
 """A Hugging Face folder with a random Qwen3 and a tokenizer trained on the spot, and settings of a short training with it."""
 
+import copy
+
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.real_templates import QWEN3_TOOLS, bpe_tokenizer
 
+TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
+"""Tokens of Qwen3's tokenizer that are not special."""
 SMALL = {
     "trainer.accelerator": "cpu",
     "trainer.precision": "32-true",
@@ -22,7 +26,8 @@ SMALL = {
 
 def saved_checkpoint(folder, template=QWEN3_TOOLS):
     """The folder, with the checkpoint in it."""
-    tokenizer = bpe_tokenizer(template)
+    tokenizer = copy.deepcopy(bpe_tokenizer(template))
+    tokenizer.add_tokens(TAGS)
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=len(tokenizer),

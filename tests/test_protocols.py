@@ -57,3 +57,12 @@ def test_the_agent_program_of_the_guide_is_checked_and_trained_on(checkpoint, tm
     done = cod("check", "--env", "program.yaml", "--num_packs", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert trained(tmp_path, checkpoint, env) == [(0, 0), (0, 0)]
+
+
+@pytest.mark.skipif(not has("verifiers.v1"), reason="pip install verifiers, for PROTOCOLS_PYTHON")
+@pytest.mark.parametrize("renderer", ["default", "qwen3"])
+def test_the_environment_of_verifiers_of_the_guide_is_trained_on(renderer, checkpoint, tmp_path):
+    (tmp_path / "hidden_number_v1.py").write_text(block("hidden_number_v1.py"))
+    env = block("verifiers.yaml").replace(".venv-verifiers/bin/python", PYTHON)
+    env = env.replace("Qwen/Qwen3-8B", str(checkpoint)) + f"  num_processes: 2\n  renderer: {{name: {renderer}}}\n"
+    assert trained(tmp_path, checkpoint, env) == [(0, 0), (0, 0)]

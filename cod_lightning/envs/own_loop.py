@@ -27,6 +27,8 @@ class OwnLoop(TextEnv):
 
     shows_context = False
     """Whether `play` shows the policy the system text; else the endpoint puts it before each request's own."""
+    shown: tuple[str, ...] = ()
+    """After `play`, where the program asked in token ids: the text that each turn answered, for readers."""
 
     @abstractmethod
     def play(self, system: str, access: Access) -> tuple[str, float]:

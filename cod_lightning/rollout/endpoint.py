@@ -42,7 +42,7 @@ class _TokenRequest(Struct):
     sampling_params: _SamplingParams = msgspec.field(default_factory=_SamplingParams)
 
 
-class Endpoint:
+class PolicyEndpoint:
     """Serves the policy to the programs of the tasks under way; one server for each event loop, as long as it runs."""
 
     def __init__(self) -> None:

@@ -116,6 +116,9 @@ class _Solving:
         if found is None:
             why = "The policy's window is full." if recorder.full else f"All {loop.max_turns} turns are used up."
             return crossing(EnvironmentFailure, partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, why))
+        if len(loop.shown) == len(self.turns):
+            texts = [checked_text(text, loop) for text in loop.shown]
+            self.turns = [structs.replace(one, observation=t) for one, t in zip(self.turns, texts, strict=True)]
         return crossing(EnvironmentFailure, partial(self.ended, None, found[1], found[0]))
 
     async def played(self, dialogue: Dialogue, rules: str) -> Episode:

@@ -6,11 +6,11 @@ from functools import partial
 from cod_lightning.envs.own_loop import OwnLoop
 from cod_lightning.errors import EnvironmentFailure
 from cod_lightning.rollout.boundaries import check_reward, checked_text, crossing, see_known
-from cod_lightning.rollout.endpoint import Endpoint
+from cod_lightning.rollout.endpoint import PolicyEndpoint
 from cod_lightning.rollout.recorder import Recorder
 from cod_lightning.rollout.setting import Setting
 
-_ENDPOINT = Endpoint()
+_ENDPOINT = PolicyEndpoint()
 _STOP_S = 10.0
 """In which a program has to be gone that was interrupted."""
 
