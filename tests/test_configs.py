@@ -1,6 +1,7 @@
 """Every shipped YAML is composed, type-checked and built."""
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -49,6 +50,14 @@ def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
 def test_a_large_training_takes_another_engine_in_a_word(name):
     cli = build(name, "engine=vllm_server", "--data.engine.init_args.urls", "[http://localhost:1]")
     assert cli.datamodule.engine.urls
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in config_names() if one.startswith("experiment/") and "endpoint" not in one]
+)
+def test_every_training_takes_a_method_in_a_word(name):
+    data = expand(["--config", name, "method=loop"]).argv[1]
+    assert yaml.safe_load(Path(data).read_text())["model"]["loss"]["class_path"].endswith("losses.LOOP")
 
 
 def group_files(*groups):
