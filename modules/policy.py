@@ -159,12 +159,21 @@ class PolicyModule(L.LightningModule):
             output_layer(model)  # refused before anything is trained
         return model
 
+    def check_strategy(self, name: str) -> None:
+        """Raise `ConfigError` where a strategy of that class cannot train this policy with this optimizer."""
+        if name == FSDPStrategy.__name__ and self.policy.adapter_rank:
+            expected = "ddp or fsdp2, since fsdp1 shares out whole layers, and an adapter's are trained in part"
+            raise ConfigError("trainer.strategy", name, expected, "Choose strategy=fsdp2.")
+        if name == ModelParallelStrategy.__name__ and self.optimizer_name != "adamw":
+            expected = (
+                "adamw with strategy=fsdp2, since those of bitsandbytes do not take parameters that are shared out"
+            )
+            raise ConfigError("model.optimizer", self.optimizer_name, expected, "Choose adamw, or strategy=ddp.")
+
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
         """The same model, its parameters shared out between ranks where the strategy wants it (FSDP2)."""
         strategy = self.trainer.strategy
-        if isinstance(strategy, FSDPStrategy) and has_adapter(model):
-            expected = "ddp or fsdp2, since fsdp1 shares out whole layers, and an adapter's are trained in part"
-            raise ConfigError("trainer.strategy", type(strategy).__name__, expected, "Choose strategy=fsdp2.")
+        self.check_strategy(type(strategy).__name__)
         if isinstance(strategy, ModelParallelStrategy):
             if is_four_bit(model):
                 model.to(strategy.root_device)  # pyright: ignore  what is not shared out is not moved

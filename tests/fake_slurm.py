@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 JOB = "4242"
@@ -29,10 +30,19 @@ def sbatch(arguments: list[str]) -> int:
             key, _, value = line.removeprefix("#SBATCH --").partition("=")
             asked[key] = value
     nodes = int(asked["nodes"])
-    environment = os.environ | {"SLURM_JOB_ID": JOB, "SLURM_JOB_NODELIST": f"node[1-{nodes}]", "SLURM_CPUS_ON_NODE": "1"}
+    environment = os.environ | {
+        "SLURM_JOB_ID": JOB,
+        "SLURM_JOB_NODELIST": f"node[1-{nodes}]",
+        "SLURM_CPUS_ON_NODE": "1",
+    }
     with Path(f"slurm-{JOB}.out").open("ab") as out:
         child = subprocess.Popen(
-            ["bash", str(script)], env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            ["bash", str(script)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     (Path(os.environ["FAKE_SLURM"]) / "pid").write_text(str(child.pid))
     print(JOB)
@@ -45,26 +55,27 @@ def scontrol(arguments: list[str]) -> int:
         number = int(arguments[2].partition("-")[2].rstrip("]"))
         print("\n".join(f"127.0.0.{i + 1}" for i in range(number)))
         return 0
-    with (Path(os.environ["FAKE_SLURM"]) / "scontrol").open("a") as record:
+    with (Path(os.environ["FAKE_SLURM"]) / "queue").open("a") as record:
         record.write(" ".join(arguments) + "\n")
     return 0
 
 
 def srun(arguments: list[str]) -> int:
-    """A task for each node. Passes signals on to all of them; ends them with the batch script, as Slurm does, or where one fails."""
+    """A task for each node. Passes signals on; ends all with the batch script, as Slurm does, or where one fails."""
     options = dict(a.removeprefix("--").partition("=")[::2] for a in arguments if a.startswith("--"))
     command = arguments[len(options) :]
     parent, number = os.getppid(), int(options["ntasks"])
     assert len(options["nodelist"].split(",")) == number == int(options["nodes"])
     tasks = [
-        subprocess.Popen(command, env=os.environ | {"SLURM_NODEID": str(i)}, start_new_session=True) for i in range(number)
+        subprocess.Popen(command, env=os.environ | {"SLURM_NODEID": str(i)}, start_new_session=True)
+        for i in range(number)
     ]
     for received in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(received, lambda number, frame: [task.send_signal(number) for task in tasks])
     while any(task.poll() is None for task in tasks):
         failed = "kill-on-bad-exit" in options and any(task.poll() for task in tasks)
         if os.getppid() != parent or failed:
-            time.sleep(1.0 if failed else 0.0)  # KillWait
+            time.sleep(0.3 if failed else 0.0)  # KillWait
             for task in tasks:
                 if task.poll() is None:
                     descend(task.pid)
@@ -77,10 +88,8 @@ def descend(pid: int) -> None:
     for child in Path(f"/proc/{pid}/task").glob("*/children"):
         for one in child.read_text().split():
             descend(int(one))
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 if __name__ == "__main__":

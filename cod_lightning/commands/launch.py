@@ -32,7 +32,11 @@ from modules.checks import check_combination
 _OWN = {
     "nodes": (int, 1, "Machines."),
     "servers": (int, 0, "Machines of those that serve rollouts by vLLM; the others train."),
-    "gpus": (int, 8, "GPUs of each machine, all of which are used; 0 runs on CPUs, with trainer.devices ranks on each."),
+    "gpus": (
+        int,
+        8,
+        "GPUs of each machine, all of which are used; 0 runs on CPUs, with trainer.devices ranks on each.",
+    ),
     "gpus_per_server": (int, 1, "GPUs that a vLLM server is spread over (tensor parallel)."),
     "to": (Platform, "slurm", "What starts the machines' work."),
     "dry_run": (bool, False, "Print what would be submitted; write and submit nothing."),
@@ -102,6 +106,8 @@ class LaunchCLI(PlanCLI):
         check_combination(module, data)
         data.check_trainable()
         check_shares(data.packs_per_rollout, data.updates_per_rollout, self.processes)
+        strategy = self.asked_trainer.strategy
+        module.check_strategy(getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])
         if not module.policy.waits_for_warm_start:
             data.check_with(module.policy, elsewhere=True)
             module.check_scorers(data.chat.tokenizer.get_vocab())

@@ -22,7 +22,7 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.fleet import Server
 from cod_lightning.engines.vllm_server.process import ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import start_all
-from cod_lightning.errors import ConfigError, EngineFailure, Stopped
+from cod_lightning.errors import ConfigError, Stopped
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from datamodules import RolloutDataModule
 from modules import GRPOModule

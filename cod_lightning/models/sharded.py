@@ -30,13 +30,14 @@ def shard(model: PreTrainedModel, mesh: DeviceMesh, compute: torch.dtype | None 
     """Share the parameters out: each decoder layer is gathered for its own forward and backward, the rest with the root.
 
     All ranks get rank 0's weights; of a model with an adapter, whose frozen base all have read from the same files, the adapter's.
-    Weights in 4 bits stay whole on every rank: bitsandbytes cannot cut them. `compute` is the precision that parameters are gathered and multiplied in, by default the
-    one that they are kept in. Gradients are summed over ranks in float32.
+    Weights in 4 bits stay whole on every rank: bitsandbytes cannot cut them. `compute` is the precision that parameters are
+    gathered and multiplied in, by default the one that they are kept in. Gradients are summed over ranks in float32.
     """
     adapted = has_adapter(model)
     for weight in adapter_weights(model).values():
         _take_first(weight, mesh)
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()} if rank() == 0 and not adapted else {}
+    sends = rank() == 0 and not adapted
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()} if sends else {}
     policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
     layers = set(model._no_split_modules or ())
     kept = {weight for weight in model.parameters() if getattr(weight, "quant_state", None) is not None}
