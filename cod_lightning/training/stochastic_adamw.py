@@ -26,8 +26,8 @@ _MOMENTS = ("exp_avg", "exp_avg_sq")
 class StochasticAdamW(Optimizer):
     """`torch.optim.AdamW` with moments in float32; weights in bfloat16 are rounded stochastically, others as ever.
 
-    The chance is a hash of seed, step, parameter and place in the parameter. So it depends neither on the number of ranks, nor on how a
-    parameter is shared out between them, and a run that is resumed goes on with the same.
+    The chance is a hash of seed, step, parameter and place in the parameter. So it depends neither on the number of ranks, nor on
+    how a parameter is shared out between them, and a run that is resumed goes on with the same.
 
     Args:
         params: Parameters, plain or sharded by FSDP2 along their first dimension.

@@ -1,4 +1,4 @@
-"""Stochastic rounding: exact in expectation, the same however a parameter is shared out, and what it does at a small learning rate."""
+"""Stochastic rounding: exact in expectation, the same however a parameter is shared out, and of use at a small learning rate."""
 
 import copy
 
