@@ -37,7 +37,8 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
-from cod_lightning.training.replay import Replay, ReplayBuffer
+from cod_lightning.training.replay import Replay
+from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.shares import check_shares
 from cod_lightning.training.stream import SizedItems, TrainStream

@@ -187,8 +187,7 @@ class GRPOModule(PolicyModule):
             seed=derive_seed("marked tokens", self.global_step),
         )
         rows = update.rows
-        together = update.keys if update.siblings is None else update.siblings
-        own = split_by_token_budget(batch.lengths[rows], together[rows], self.token_budget)
+        own = split_by_token_budget(batch.lengths[rows], update.together[rows], self.token_budget)
         parts = padded([rows[part] for part in own], max(gathered(len(own))))
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()

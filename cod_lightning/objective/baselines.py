@@ -1,5 +1,6 @@
 """From returns to advantages: an episode is compared with its siblings' at the same position of the same pack."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
@@ -112,7 +113,7 @@ class AsymRE(Baseline):
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted(Baseline):
-    """A_i = 1 for what is accepted; everything else is left out of the update and of its denominators, as if it had not been sampled.
+    """A_i = 1 for what is accepted; everything else is in no row and in no denominator, as if it had not been sampled.
 
     With `loss=reinforce` that is supervised fine-tuning on the run's own successes, minus the mean log-prob of the accepted tokens:
     rejection sampling (RFT, arXiv 2308.01825), and expert iteration over rollouts (ReST-EM, arXiv 2312.06585). What is accepted
@@ -126,6 +127,11 @@ class Accepted(Baseline):
 
     at_least: float | None = None
     """Accept returns from here on, in units of reward; null accepts those above the mean of their siblings."""
+
+    def __post_init__(self) -> None:
+        if self.at_least is not None and not math.isfinite(self.at_least):
+            remedy = "Leave it out to accept what is better than its siblings."
+            raise ConfigError("model.baseline.at_least", self.at_least, "a finite number, or null", remedy)
 
     def __call__(self, returns: Returns) -> Advantages:
         if self.at_least is not None:

@@ -263,6 +263,6 @@ def episode_keys(batch: Batch) -> Int[Tensor, " B"]:
 
 
 def sibling_keys(batch: Batch) -> Int[Tensor, " B"]:
-    """One integer for the row's pack and place in the plan, the same for all siblings and their attempts; none for replayed rows."""
+    """One integer for the row's pack and place in the plan, the same for all siblings and their attempts."""
     g, _, e = batch.episode_index.unbind(dim=1)
     return g * batch.credit.valid.shape[2] + e

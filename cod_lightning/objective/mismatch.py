@@ -152,8 +152,8 @@ def corrected(
 ) -> tuple[LossInputs, MismatchSums]:
     """What the loss is to look at, and how far apart engine and training are. Without a correction the loss sees what it saw.
 
-    With one, its ratio is policy / old, and advantages are multiplied by the weights. Rows that are not `measured`, such as replayed
-    ones, whose d is their age, are corrected alike and left out of the sums.
+    With one, its ratio is policy / old, and advantages are multiplied by the weights. Rows that are not `measured` (replayed ones,
+    whose d comes of their age) are corrected alike and left out of the sums.
     """
     sampled = replace(inputs, policy_logprobs=old_logprobs.detach())
     mask = inputs.action_mask if measured is None else inputs.action_mask & measured[:, None]

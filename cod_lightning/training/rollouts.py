@@ -18,7 +18,7 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import count_faults
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
-from cod_lightning.training.replay import ReplayBuffer
+from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.shares import owners, table_of_all
 from cod_lightning.training.stream import Rollout
 from cod_lightning.types import Episode, Group, Pack

@@ -13,22 +13,22 @@ from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Repl
 
 
 class SelfImitation(Replay):
-    """Stores episodes of positive advantage; each update is joined by some, with what their advantage would be now.
+    """Stores episodes of positive advantage; some join each update, with what their advantage would be now.
 
-    With R the return of an episode, A > 0 its advantage and B the mean return of its siblings of then, and M the median of the latest
-    group means at its place in the plan, in rollout n it is
+    Of a stored episode, R is the return, A > 0 the advantage and B the mean return of its siblings of then; M is the median of the
+    latest group means at its place in the plan. In rollout n its advantage is
 
-        A' = weight(n) A (R - M) / (R - B),    weight(n) = coefficient * (1 - cos(pi * min(1, (n + 1) / warmup_rollouts))) / 2
+        A' = weight(n) A (R - M) / (R - B),    weight(n) = coefficient (1 - cos(pi min(1, (n + 1) / warmup_rollouts))) / 2
 
-    which is weight(n) (R - M) where A is R - B, as with `baseline=group_mean` and `model.scale=none`. As the policy becomes better M
-    rises, and episodes that are no longer good, R <= M, are left alone. Episodes are drawn with probabilities in proportion to
+    which is weight(n) (R - M) where A is R - B, as with `baseline=group_mean` and `model.scale=none`. As the policy improves M
+    rises, and episodes that are no longer good, R <= M, are left alone. They are drawn with probabilities in proportion to
     (A' / weight(n)) ** priority.
 
     Source: SPEAR (arXiv 2509.22601 and its code, whose buffer has 2048 trajectories of at most 10 steps of age, with the median of
     10240 rewards and a rise over 200 steps); priorities are those of Oh et al., "Self-Imitation Learning" (arXiv 1806.05635),
     whose exponent is 0.6. What differs: an episode is what is stored, compared at its place, so that with `credit=trajectory` a
-    lifecycle is good as a whole; some episodes join every update, where the source waits until its buffer is full, trains on all of it
-    and empties it; no reward for tool calls, and the clip by covariance is a loss of its own (`loss=clip_cov`).
+    lifecycle is good as a whole; some episodes join every update, where the source waits until its buffer is full, trains on
+    all of it and empties it; no reward for tool calls, and the clip by covariance is a loss of its own (`loss=clip_cov`).
 
     Args:
         episodes_per_update: Stored episodes that join an update, at most.

@@ -12,12 +12,12 @@ from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Repl
 class SignalReplay(Replay):
     """For every pack without signal in an update, stored episodes join the update, with the advantages that they had.
 
-    If the same pack was played before and a lifecycle did better then, those of its episodes whose returns are above the ones of now
+    If the same pack was played before and a lifecycle did better then, those of its episodes whose returns are above those of now
     join: of several such lifecycles the one with the largest sum of advantages. Else, unless `same_pack_only`, all stored episodes
     of another pack join, drawn with probabilities in proportion to (mean size of its advantages) ** priority.
 
-    Source: ARPO (arXiv 2505.16282), whose tasks come again in every epoch: it stores successful trajectories by task and puts one in
-    place of a failed one where all siblings of a task fail. What differs: the stored lifecycle joins, so that no sibling is
+    Source: ARPO (arXiv 2505.16282), whose tasks come again in every epoch: it stores successful trajectories by task and puts
+    one in place of a failed one where all siblings of a task fail. What differs: the stored lifecycle joins, so that no sibling is
     taken out and theirs remain without advantage; packs that never come again, as those of `source=uniform`, are replaced by
     others; a pack in which all siblings succeed has no signal either.
 

@@ -35,6 +35,11 @@ class Update:
     num_episodes: int
     """The other denominator: episodes of all ranks with a row, counted likewise."""
 
+    @property
+    def together(self) -> Int[Tensor, " B"]:
+        """Of each row, what a micro-batch must not be cut within."""
+        return self.keys if self.siblings is None else self.siblings
+
 
 def plan_update(
     batch: Batch,

@@ -64,6 +64,7 @@ ARMS: dict[str, Arm] = {
         "Expert iteration and preference", ("loss=reinforce", "baseline=accepted", "credit=trajectory")
     ),
     "SDPO": Arm("Expert iteration and preference", ("loss=sdpo",)),
+    "SDPO, beta 1": Arm("Expert iteration and preference", ("loss=sdpo", "--model.loss.init_args.beta", "1.0")),
     "NFT": Arm("Expert iteration and preference", ("loss=nft",)),
     "NFT without failures": Arm(
         "Expert iteration and preference", ("loss=nft", "--model.loss.init_args.negative_weight", "0.0")
@@ -178,11 +179,12 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
     lines = [
         "# Further signals, measured",
         "",
-        "Does it help here? Each arm is `fit --config experiment/levers_mixture` (compact levers, half of the packs with four pulls",
-        "a task, half with one) with the arguments of its row, from the same warm start a seed, until it has sampled",
-        f"{BUDGET:,} tokens in training. Area is the mean success on validation packs while training, over sampled tokens; final is success on",
-        "the suites `easy` and `hard` at the end, mean over positions and both. Brackets are 95 % intervals over seeds (Student's",
-        "t), those of differences from the base paired by seed. With three seeds they are wide, and no interval is corrected for the number of arms.",
+        "Does it help here? Each arm is `fit --config experiment/levers_mixture` with the arguments of its row: compact levers,",
+        "half of the packs with four pulls a task, half with one. All arms of a seed begin with one warm start and end when they",
+        f"have sampled {BUDGET:,} tokens in training. *Area* is the mean success on validation packs while training, over sampled",
+        "tokens; *final* is success on the suites `easy` and `hard` at the end, mean over positions and both. Brackets are 95 %",
+        "intervals over seeds (Student's t); differences from the base are paired by seed. With three seeds intervals are wide,",
+        "and none is corrected for the number of arms.",
         "",
         "    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals",
         "",

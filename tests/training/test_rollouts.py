@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import AsymRE
+from cod_lightning.objective.baselines import Accepted, AsymRE
 from cod_lightning.objective.batch import CreditTable
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
@@ -316,6 +316,16 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
         ),
         ({}, {"anchors": Anchors(positions=(0,))}, r"siblings share the empty context already"),
         ({}, {"anchors": Anchors(positions=())}, r"data\.anchors\.positions is \[\]"),
+        (
+            {"baseline": Accepted()},
+            {"anchors": Anchors()},
+            r"model\.baseline is Accepted; expected another one with data",
+        ),
+        (
+            {"baseline": Accepted()},
+            {"counterfactual": Counterfactual()},
+            r"model\.baseline is Accepted; expected another",
+        ),
         ({"baseline": AsymRE()}, {"resample_packs": 1}, r"data\.resample_packs is 1; expected 0 with baseline=asymre"),
     ],
 )

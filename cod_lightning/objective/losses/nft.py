@@ -6,7 +6,15 @@ from typing import ClassVar
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, token_share
+from cod_lightning.objective.losses.base import (
+    LossInputs,
+    LossOutputs,
+    PolicyLoss,
+    log_ratio,
+    metrics_of,
+    token_share,
+    units_of,
+)
 
 _LEAST_SHARE = 0.02
 """Shares of successes are kept within [0.02, 0.98], as in the source's code."""
@@ -43,20 +51,12 @@ class NFT(PolicyLoss):
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         assert inputs.siblings is not None, "siblings that are not known"
         success, failure = (torch.where(inputs.action_mask, inputs.advantages * sign, 0.0) > 0 for sign in (1, -1))
-        _, row = torch.unique(inputs.episode, return_inverse=True)
-        first = torch.zeros_like(row).scatter_reduce(
-            0, row, torch.arange(len(row), device=row.device), "amin", include_self=False
-        )
-        is_first = first[row] == torch.arange(
-            len(row), device=row.device
-        )  # an episode counts once, however many rows it has
+        episodes = units_of("episode", inputs)
+        of_episode = episodes.sum(inputs.advantages)
         _, group = torch.unique(inputs.siblings, return_inverse=True)
-        num_good, num_bad = (
-            torch.zeros(int(group.max()) + 1 if len(group) else 0, device=group.device).index_add(
-                0, group[is_first], of.any(dim=1)[is_first].float()
-            )
-            for of in (success, failure)
-        )
+        of_group = torch.zeros_like(episodes.index[:, 0][: episodes.num]).index_copy(0, episodes.index[:, 0], group)
+        zeros = of_episode.new_zeros(int(group.max()) + 1 if len(group) else 0)
+        num_good, num_bad = (zeros.index_add(0, of_group, (of_episode * sign > 0).to(of_episode)) for sign in (1, -1))
         share = (num_good / (num_good + num_bad).clamp_min(1)).clamp(_LEAST_SHARE, 1 - _LEAST_SHARE)[group][:, None]
         log_r = log_ratio(inputs).clamp_max(_LARGEST)
         negative = (1 - share * log_r.exp()) / (1 - share)

@@ -53,7 +53,8 @@ class SDPO(PolicyLoss):
         better, worse = pairs.nonzero().unbind(dim=1)
         last = torch.minimum(num_turns[better], num_turns[worse]) - 1
         gap = upto[better, last] - upto[worse, last]
-        num_pairs = (pairs | pairs.T).float() @ torch.ones(episodes.num, device=pairs.device)
-        of_group = same.float() @ (num_pairs > 0).float() / (same.float() @ num_pairs / 2).clamp_min(1)
-        loss = -(of_group[better] * logsigmoid(self.beta * gap)).sum() / max(1, inputs.num_episodes)
+        of_each = (pairs | pairs.T).sum(dim=1)
+        num_pairs, num_compared = (same * of_each).sum(dim=1) / 2, (same & (of_each > 0)).sum(dim=1)
+        share = (num_compared / num_pairs.clamp_min(1))[better].to(gap)
+        loss = -(share * logsigmoid(self.beta * gap)).sum() / max(1, inputs.num_episodes)
         return LossOutputs(loss=loss, metrics=metrics_of(inputs, torch.zeros_like(mask)))
