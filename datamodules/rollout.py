@@ -181,12 +181,16 @@ class RolloutDataModule(ItemDataModule):
         if stage in ("fit", "test"):
             self.check_suites()
 
-    def check_with(self, policy: Policy) -> None:
-        """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window."""
+    def check_with(self, policy: Policy, *, elsewhere: bool = False) -> None:
+        """Make the tokenizer and see that engine and policy go together, and a first prompt and response into the window.
+
+        `elsewhere` does not ask what the engine needs of the machine, for a run that will be on another one.
+        """
         if self._chat is None:
             check_pair(self.engine, policy)
-            dtype = str(policy.dtype).removeprefix("torch.")
-            self.engine.check(Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype))
+            if not elsewhere:
+                dtype = str(policy.dtype).removeprefix("torch.")
+                self.engine.check(Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype))
             tokenizer = policy.tokenizer(self.env.words() + self.context.words())
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
             first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
