@@ -5,7 +5,7 @@
 Runs `python -m cod_lightning sweep --config study/memory_WORLD context=MEMORY_compact warm_start=... seed_everything=SEEDS` for
 each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`, and
 `python -m cod_lightning test` of the trained `episodes` with other retrievals. Finished runs are kept, so that the command goes on
-where it was stopped. `--page_only` trains nothing. What has no run is listed as not measured.
+where it was stopped. `--page_only` trains nothing. What has no run keeps what `--out` holds of it, or is listed as not measured.
 """
 
 import argparse
@@ -293,8 +293,8 @@ def over(seeds: dict[str, Any], name: str, place: slice) -> str:
 
 ABOUT = """
 Each memory is trained on packs of 4 by the same credit (`credit=episode`), the same loss (`method=rec`) and from as many
-demonstrations, until training has sampled 200,000 tokens (FrozenLake: 500,000); one without update episodes therefore has more
-optimizer updates. Tiny policies in compact wording. Means over seeds with 95 % intervals over seeds (Student's t). `warm start` is
+demonstrations, until training has sampled 200,000 tokens; one without update episodes therefore has more optimizer updates. Tiny
+policies in compact wording. Means over seeds with 95 % intervals over seeds (Student's t). `warm start` is
 the same mechanism with the policy that was not trained by reinforcement.
 """
 CREDIT = """
@@ -351,6 +351,10 @@ def main() -> int:
         f"{world} {memory}": {how: measured(args.runs / named(world, memory, how)) for how in ("episode", "trajectory")}
         for world, memory in again
     }
+    before = json.loads(args.out.read_text())["worlds"] if args.out.is_file() else {}
+    for world, every in worlds.items():
+        for memory, seeds in every.items():
+            every[memory] = seeds or before.get(world, {}).get(memory, {})
     selected = [world for world, memory in chosen if memory == "episodes"]
     selection = {
         world: {how: select(world, how, args.runs, play=not args.page_only) for how in SELECTIONS} for world in selected
