@@ -243,6 +243,7 @@ def page(results: dict[str, Any], command: str) -> str:
         [f"{memory}, {TITLES[world]}", credit, *(at(seeds, "held_out", "trained", slice(n, n + 1)) for n in range(4))]
         for (world, memory), by in ((tuple(name.split()), by) for name, by in results["credit"].items())
         for credit, seeds in by.items()
+        if seeds
     ]
     lines += ["## Credit", "", CREDIT.strip(), "", table(["memory", "credit", *map(str, range(4))], rows), ""]
     rows = [
@@ -253,9 +254,10 @@ def page(results: dict[str, Any], command: str) -> str:
         ]
         for world, by in results["selection"].items()
         for how, seeds in by.items()
+        if seeds
     ]
     head = ["selection", "packs of 32, second half", "before the change (8 to 15)", "after it (16 to 23)", "24 to 31"]
-    lines += ["## What is retrieved", "", SELECTION.strip(), "", table(head, rows), ""]
+    lines += ["## What is retrieved", "", SELECTION.strip(), "", table(head, rows) if rows else "Not measured.", ""]
     lines += [
         "## Facts to keep",
         "",
@@ -312,6 +314,7 @@ LIMITS = """
 - Packs of 8, 16 and 32 with the same index begin with the same tasks, so these columns are not independent.
 - Notebook and skills have most to learn: an update of several operations, and for skills a choice besides. With more updates
   the notebook gets further ([its page](notebook.md)); how far skills get is not measured.
+- The rows of the levers are of an earlier run of this command. `episodes` on FrozenLake has two seeds, and `acts` by trajectory one.
 - The constant state and compacting are measured on [their own page](inside_an_episode.md).
 - Not measured: memories with language models. Models behind endpoints are not trained; none was at hand here.
 """
