@@ -314,7 +314,7 @@ LIMITS = """
 - Packs of 8, 16 and 32 with the same index begin with the same tasks, so these columns are not independent.
 - Notebook and skills have most to learn: an update of several operations, and for skills a choice besides. With more updates
   the notebook gets further ([its page](notebook.md)); how far skills get is not measured.
-- The rows of the levers are of an earlier run of this command. `episodes` on FrozenLake has two seeds, and `acts` by trajectory one.
+- The rows of the levers are of an earlier run of this command. On FrozenLake `episodes` has two seeds, `acts` by trajectory one.
 - The constant state and compacting are measured on [their own page](inside_an_episode.md).
 - Not measured: memories with language models. Models behind endpoints are not trained; none was at hand here.
 """
