@@ -130,7 +130,7 @@ class PolicyModule(L.LightningModule):
         with torch.random.fork_rng(devices=[]):
             model = self._made()
         if isinstance(self._model, FSDPModule):
-            kept: dict[str, torch.dtype] = {name: weight.dtype for name, weight in self._model.named_parameters()}
+            kept: dict[str, Any] = {name: weight.dtype for name, weight in self._model.named_parameters()}
         else:
             one = next(tensor.dtype for tensor in self._model.state_dict().values() if tensor.is_floating_point())
             kept = dict.fromkeys((name for name, _ in model.named_parameters()), one)
