@@ -99,8 +99,10 @@ class PolicyModule(L.LightningModule):
         if self.optimizer_name == "adamw_stochastic":
             seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
             kind = partial(StochasticAdamW, seed=seed)
-            for parameter in trained:
-                if num_ranks() == 1:  # DDP's buckets have the precision of the weights, FSDP2 sums in float32 anyway
+            if num_ranks() == 1 and not isinstance(
+                self._model, FSDPModule
+            ):  # FSDP2 sums in float32, DDP in the weights' own
+                for parameter in trained:
                     parameter.grad_dtype = torch.float32  # micro-batches add up without rounding
         elif self.optimizer_name != "adamw":
             from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW, PagedAdamW8bit
