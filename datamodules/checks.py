@@ -9,6 +9,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.types import Message, Role, Task
 
 _LARGEST_PACK = 10_000
@@ -90,6 +91,7 @@ def check_first_prompt(
 ) -> None:
     """A first prompt is in words that the policy knows; there is room for it, its response, and what the context budgets."""
     context.check(window, max_new_tokens)
+    check_hooks(env, context)
     world = copy.deepcopy(env)
     observation, _ = world.reset(options={"task": task})
     see_known(observation, chat, env, "reset()")

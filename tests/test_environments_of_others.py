@@ -5,28 +5,12 @@ import subprocess
 import sys
 
 import pytest
-import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.command_line import ROOT, cod, rows
-from tests.real_templates import QWEN3, bpe_tokenizer
+from tests.random_checkpoint import SMALL, saved_checkpoint
+from tests.real_templates import QWEN3
 
 GUIDE = (ROOT / "docs" / "guides" / "environments_of_others.md").read_text()
-SMALL = {
-    "trainer.accelerator": "cpu",
-    "trainer.strategy": "auto",
-    "trainer.devices": 1,
-    "trainer.precision": "32-true",
-    "trainer.max_epochs": 1,
-    "data.rollouts_per_epoch": 2,
-    "data.packs_per_rollout": 1,
-    "data.group_size": 2,
-    "data.pack_size": 2,
-    "data.val_packs": 1,
-    "data.max_new_tokens": 12,
-    "model.policy.init_args.window": 12000,
-    "model.policy.init_args.gradient_checkpointing": "false",
-}
 
 
 def blocks(language):
@@ -64,25 +48,7 @@ def test_the_commands_of_the_guide_run(written):
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """A Hugging Face folder with a random Qwen3 and a tokenizer trained on the spot."""
-    folder = tmp_path_factory.mktemp("qwen3")
-    tokenizer = bpe_tokenizer(QWEN3)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        intermediate_size=64,
-        max_position_embeddings=16384,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return saved_checkpoint(tmp_path_factory.mktemp("qwen3"), QWEN3)
 
 
 def _installed(module):

@@ -53,6 +53,7 @@ _NOISE = (
     ".*Checkpoint directory .* exists and is not empty.*",
     ".*sync_dist=True.*",  # what is logged is the same on all ranks
     ".*Detected an existing checkpoint in .*",
+    ".*The `srun` command is available on your system but is not used.*",  # torchrun starts the ranks
     ".*assuming the intent is to load in a single process.*",
 )
 """Warnings of libraries that are not about this run."""

@@ -11,3 +11,4 @@ from cod_lightning.rewards.base import WorldReward as WorldReward
 from cod_lightning.rewards.base import rewards_of as rewards_of
 from cod_lightning.rewards.base import scored as scored
 from cod_lightning.rewards.judge import JudgeReward as JudgeReward
+from cod_lightning.rewards.noisy import NoisyJudge as NoisyJudge
