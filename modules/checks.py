@@ -45,6 +45,16 @@ def check_numbers(
         raise ConfigError("model.gradient_clip_val", gradient_clip_val, "above 0, or null", "1.0 is the default.")
 
 
+def check_kinds(kinds: Sequence[str] | None) -> tuple[EpisodeKind, ...]:
+    """The kinds of episodes that are trained on. Raises `ConfigError` where there is none."""
+    if kinds is None:
+        return tuple(EpisodeKind)
+    if not kinds or not set(kinds) <= set(EpisodeKind):
+        expected = f"at least one of {', '.join(EpisodeKind)}"
+        raise ConfigError("model.trained_kinds", kinds, expected, "Null trains on all episodes.")
+    return tuple(EpisodeKind(kind) for kind in kinds)
+
+
 def check_terms(terms: Sequence[LossTerm], scorers: Mapping[str, Scorer]) -> None:
     """Raise `ConfigError` for terms of a model that is not there, and for models that no term needs."""
     needed = {name: type(term).__name__ for term in terms for name in term.needs}
@@ -74,6 +84,7 @@ def check_combination(module: Any, data: Any) -> None:
     if isinstance(module.baseline, Accepted) and (data.branching.anchors or data.branching.counterfactual):
         expected = "another one with data.anchors or data.counterfactual, which compare rewards where this one accepts"
         raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=group_mean, or leave them out.")
+    _check_roles(module.trained_kinds, data)
     if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
         raise ConfigError(
             "data.resample_packs",
@@ -96,6 +107,23 @@ def _check_reuse(loss: PolicyLoss, data: Any) -> None:
                 f"their ratio and so would {harm}",
                 "Choose loss=loop, grpo, cispo or rec.",
             )
+
+
+def _check_roles(trained: Sequence[EpisodeKind], data: Any) -> None:
+    there = {kind for kind, _ in planned(data.plan, data.pack_size, data.context.updates)}
+    if not there & set(trained):
+        expected = f"a kind that the plan has ({', '.join(sorted(there))})"
+        raise ConfigError(
+            "model.trained_kinds", [str(kind) for kind in trained], expected, "Null trains on all episodes."
+        )
+    if data.frozen is not None and data.frozen.kind in trained:
+        other = next(str(kind) for kind in EpisodeKind if kind is not data.frozen.kind)
+        raise ConfigError(
+            "data.frozen.kind",
+            str(data.frozen.kind),
+            "a kind that model.trained_kinds leaves out, since what another policy samples says nothing on the trained one",
+            f"Set model.trained_kinds to [{other}].",
+        )
 
 
 def _check_replay(loss: PolicyLoss, replay: Replay) -> None:

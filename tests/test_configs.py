@@ -11,6 +11,7 @@ from lightning.pytorch.strategies import FSDPStrategy
 from cod_lightning.commands.config_files import config_folders, config_names, expand
 from cod_lightning.commands.train import TrainCLI, start
 from cod_lightning.commands.warm_start import WarmStartCLI
+from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.objective import baselines, losses, returns
 from cod_lightning.objective.baselines import Baseline
 from cod_lightning.objective.losses import PolicyLoss
@@ -46,8 +47,10 @@ def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
     assert cli.datamodule.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks
 
 
-@pytest.mark.parametrize("name", [name for name in config_names() if name.endswith(("_8b", "_single_gpu"))])
-def test_a_large_training_takes_another_engine_in_a_word(name):
+@pytest.mark.parametrize("name", ["one_24gb_qlora_8b", "eight_80gb_full_8b", "nodes_80gb_full_8b"])
+def test_a_large_training_takes_another_engine_and_another_world_in_a_word(name):
+    name = f"experiment/{name}"
+    assert isinstance(build(name, "engine=transformers", "env=alchemy_easy").datamodule.engine, TransformersEngine)
     cli = build(name, "engine=vllm_server", "--data.engine.init_args.urls", "[http://localhost:1]")
     assert cli.datamodule.engine.urls
 

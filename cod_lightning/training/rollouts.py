@@ -21,7 +21,7 @@ from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
 from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.shares import owners, table_of_all
 from cod_lightning.training.stream import Rollout
-from cod_lightning.types import Group, Pack
+from cod_lightning.types import Episode, Group, Pack
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,8 @@ class TrainingRollouts:
     score: Callable[[Batch], Batch]
     """Adds the log-probs of other models that the loss needs."""
     pad_id: Callable[[], int]
+    dump: Callable[[Any], str] = str
+    """The state of a context as text (`ContextMechanism.dump`)."""
     replay: ReplayBuffer | None = None
     """Episodes of earlier rollouts; None replays none."""
     another_follows: Callable[[], bool] | None = None
@@ -226,8 +228,23 @@ class TrainingRollouts:
             return
         packs = [*played.packs, *played.replaced]
         whole = _table(packs) if played.replaced else table
-        outcomes = PackOutcomes(choices=[one.choice for one in packs], table=whole, advantages=self.advantages(whole))
+        outcomes = PackOutcomes(
+            choices=[one.choice for one in packs],
+            table=whole,
+            advantages=self.advantages(whole),
+            contexts=self._contexts(packs) if self.packs.source.needs_contexts else (),
+        )
         self.runner.source_metrics = self.packs.observe(outcomes)
+
+    def _contexts(self, packs: Sequence[PlayedPack]) -> list[list[list[str | None]]]:
+        """[P K N] what each task of all ranks' groups began with; every rank has to call it."""
+
+        def dumped(solve: Episode) -> str | None:
+            return None if solve.reward is None else self.dump(solve.state_before)
+
+        own = [[list(map(dumped, life.solves)) for life in group.lifecycles] for group in _own(packs)]
+        of_ranks = [iter(of_rank) for of_rank in gathered(own)]
+        return [next(of_ranks[one.rank]) for one in packs]
 
     def _shares(self, number: int) -> list[list[int]]:
         """The packs of each update: in their order in the first pass, shuffled anew for every further one."""

@@ -43,6 +43,14 @@ class Arm:
     """After the config; a later one wins."""
 
 
+def noisy(share: float) -> tuple[str, ...]:
+    """Training by a judge alone that errs in that share of tasks, solved or not."""
+    errors = {"false_positive": share, "false_negative": share}
+    judge = {"class_path": "cod_lightning.rewards.NoisyJudge", "init_args": errors}
+    world = {"class_path": "cod_lightning.rewards.WorldReward", "init_args": {"weight": 0.0}}
+    return ("loss=grpo", "--data.rewards", json.dumps({"world": world, "judge": judge}))
+
+
 ARMS: dict[str, Arm] = {
     BASE: Arm("The base", ("loss=grpo",)),
     # replay
@@ -62,6 +70,40 @@ ARMS: dict[str, Arm] = {
         "Expert iteration and preference", ("loss=nft", "--model.loss.init_args.negative_weight", "0.0")
     ),
     # curricula
+    "SEC, bandit over settings": Arm(
+        "Curricula", ("loss=grpo", "+source=bandit", "--data.source.init_args.temperature", "0.1")
+    ),
+    "ScalingInter-RL, growing turns": Arm(
+        "Curricula",
+        (
+            *("loss=grpo", "+source=growth", "--data.source.init_args.rollouts_per_stage", "5"),
+            *("--data.source.init_args.num_tasks", "null", "--data.source.init_args.max_turns", "[1, 2, 4]"),
+        ),
+    ),
+    "growing packs": Arm(
+        "Curricula",
+        (
+            *("loss=grpo", "+source=growth", "--data.source.init_args.rollouts_per_stage", "5"),
+            *("--data.source.init_args.num_tasks", "[2, 3, 4]"),
+        ),
+    ),
+    "SFL, learnability": Arm("Curricula", ("loss=grpo", "+source=learnability")),
+    "eva, regret": Arm("Curricula", ("loss=grpo", "+source=regret")),
+    "WebRL, failures": Arm("Curricula", ("loss=grpo", "+source=failures")),
+    "ExIt, own history": Arm("Curricula", ("loss=grpo", "+source=history")),
+    # roles
+    "writer alone": Arm("Roles", ("loss=grpo", "--model.trained_kinds", "[update]")),
+    "player alone": Arm("Roles", ("loss=grpo", "--model.trained_kinds", "[solve]")),
+    "writer for a frozen player": Arm(
+        "Roles", ("loss=grpo", "--model.trained_kinds", "[update]", "--data.frozen.kind", "solve")
+    ),
+    "player for a frozen writer": Arm(
+        "Roles", ("loss=grpo", "--model.trained_kinds", "[solve]", "--data.frozen.kind", "update")
+    ),
+    # judges
+    "judge, 10 % wrong": Arm("Judges in place of the reward", noisy(0.1)),
+    "judge, 25 % wrong": Arm("Judges in place of the reward", noisy(0.25)),
+    "judge, 40 % wrong": Arm("Judges in place of the reward", noisy(0.4)),
 }
 
 
