@@ -199,7 +199,7 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
         "half of the packs with four pulls a task, half with one. All arms of a seed begin with one warm start and end when they",
         f"have sampled {BUDGET:,} tokens in training. *Area* is the mean success on validation packs while training, over sampled",
         "tokens; *final* is success on the suites `easy` and `hard` at the end, mean over positions and both. Brackets are 95 %",
-        "intervals over seeds (Student's t); differences from the base are paired by seed. With three seeds intervals are wide,",
+        "intervals over seeds (Student's t); differences from the base are paired by seed. With so few seeds intervals are wide,",
         "and none is corrected for the number of arms.",
         "",
         "    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals",
