@@ -292,6 +292,12 @@ SMOKE --data.seed 3 ## data.seed | seed_everything
 SMOKE --data.rewards.length nowhere.R
 SMOKE --data.source nowhere.S
 SMOKE --data.source.class_path nowhere.S
+SMOKE --data.replay nowhere.S
+SMOKE +replay=self_imitation --data.replay.init_args.max_age 0 ## data.replay.max_age
+SMOKE +replay=signal --data.replay.init_args.priority -1 ## data.replay.priority
+SMOKE +replay=signal loss=rloo ## data.replay
+SMOKE loss=sdpo --model.loss.init_args.beta 0 ## model.loss.beta
+SMOKE baseline=accepted --model.baseline.init_args.at_least nan ## model.baseline
 SMOKE --data.plan nowhere.P
 SMOKE --data.val_packs -2
 SMOKE --data.min_groups 3
