@@ -1,5 +1,7 @@
 """A policy from scratch over a closed vocabulary."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -32,6 +34,26 @@ def test_a_saved_policy_is_loaded_as_it_was(tmp_path):
     again = TinyPolicy(**SMALL, weights=str(tmp_path)).model(tokenizer)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name]), name
+
+
+def test_fixed_embeddings_are_not_trained_and_everything_else_is_also_after_loading(tmp_path):
+    policy = TinyPolicy(**SMALL, fixed_embeddings=True)
+    tokenizer = policy.tokenizer(["a", "b"])
+    model = policy.model(tokenizer)
+    model.save_pretrained(tmp_path)
+    for made in (model, TinyPolicy(**SMALL, fixed_embeddings=True, weights=str(tmp_path)).model(tokenizer)):
+        assert {name for name, p in made.named_parameters() if not p.requires_grad} == {"model.embed_tokens.weight"}
+    assert all(p.requires_grad for p in TinyPolicy(**SMALL).model(tokenizer).parameters())
+
+
+def test_with_fixed_embeddings_heads_begin_by_looking_for_the_same_word_and_copying_it():
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=2, fixed_embeddings=True)
+    model: Any = policy.model(policy.tokenizer(["a"]))
+    attention = model.model.layers[0].self_attn
+    assert torch.equal(attention.q_proj.weight, attention.k_proj.weight)
+    plain: Any = TinyPolicy(**SMALL).model(TinyPolicy().tokenizer(["a"])).model.layers[0].self_attn
+    assert torch.trace(attention.o_proj.weight @ attention.v_proj.weight) > 4
+    assert abs(torch.trace(plain.o_proj.weight[:, :8] @ plain.v_proj.weight)) < 2
 
 
 @pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
