@@ -6,7 +6,6 @@ one token, because with facts of several tokens the look-up circuit did not form
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -16,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, 
 
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models.base import Policy
+from cod_lightning.models.induction import ROPE_THETA, begin_with_induction, check_induction
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _ROLES = ("<system>", "<user>", "<assistant>")
@@ -38,8 +38,9 @@ class TinyPolicy(Policy):
         intermediate_size: Width of the feed-forward layer.
         window: Most tokens of a prompt and its response together.
         weights: Folder in Hugging Face form to start from (a warm start writes one); None starts from random numbers.
-        fixed_embeddings: Whether the embeddings, which are the output layer as well, stay the random vectors that they begin as, so
-            that a word that training never showed is no worse than the others.
+        induction: Whether to begin as a copier from context: embeddings, which are the output layer too, stay the random vectors that
+            they begin as, so that a word that training never showed is as good as any other, and the first two layers begin as
+            induction heads (`models/induction.py`). A checkpoint of a language model has learnt as much.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class TinyPolicy(Policy):
         intermediate_size: int = 256,
         window: int = 96,
         weights: str | None = None,
-        fixed_embeddings: bool = False,
+        induction: bool = False,
     ) -> None:
         sizes = {"num_layers": num_layers, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
         sizes |= {"hidden_size": hidden_size, "intermediate_size": intermediate_size, "window": window}
@@ -67,7 +68,9 @@ class TinyPolicy(Policy):
             raise ConfigError("model.policy.num_kv_heads", num_kv_heads, expected, "Set it to 1.")
         self.hidden_size, self.num_layers, self.intermediate_size = hidden_size, num_layers, intermediate_size
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
-        self.window, self.weights, self.fixed_embeddings = window, weights, fixed_embeddings
+        self.window, self.weights, self.induction = window, weights, induction
+        if induction:
+            check_induction(hidden_size, num_layers, num_heads, num_kv_heads)
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         """One token a word, plus the roles; words outside the vocabulary become `<unk>`."""
@@ -92,13 +95,9 @@ class TinyPolicy(Policy):
         return tokenizer
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
-        """The model with weights from `weights`, or random ones of standard deviation 0.5 / sqrt(hidden_size).
-
-        Embeddings that stay have three times as much, so that an output that is sure of a word is within reach, and heads begin
-        by looking for words like the present one and copying them.
-        """
+        """The model with weights from `weights`, or random ones of standard deviation 0.5 / sqrt(hidden_size)."""
         model = self._random(tokenizer) if self.weights is None else self._load(Path(self.weights), tokenizer)
-        model.get_input_embeddings().requires_grad_(not self.fixed_embeddings)
+        model.get_input_embeddings().requires_grad_(not self.induction)
         return model.train()
 
     def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
@@ -117,12 +116,11 @@ class TinyPolicy(Policy):
             eos_token_id=_SPECIAL.index(END),
             bos_token_id=None,
             attention_dropout=0.0,
+            **({"rope_parameters": {"rope_type": "default", "rope_theta": ROPE_THETA}} if self.induction else {}),
         )
-        model: Any = Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
-        if self.fixed_embeddings:
-            model.get_input_embeddings().weight.data.mul_(3)
-            for layer in model.model.layers:
-                _copying(layer.self_attn)
+        model = Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
+        if self.induction:
+            begin_with_induction(model)
         return model
 
     def _load(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
@@ -139,21 +137,3 @@ class TinyPolicy(Policy):
                 f"environment and context are {len(tokenizer)} others. Use weights that were trained with both."
             )
         return model.train()
-
-
-def _copying(attention: Any, share: float = 0.5) -> None:
-    """Make queries of one head a group equal to its keys, and add to what each head puts out that share of what it read.
-
-    After "Mimetic initialization of self-attention layers" (arXiv 2305.09828): products of query and key, and of value and output
-    weights, that begin near the identity.
-    """
-    size = attention.head_dim
-    queries, keys, values, outputs = (
-        layer.weight.data for layer in (attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj)
-    )
-    for head in range(len(queries) // size):
-        group, first = divmod(head, len(queries) // len(keys))
-        of_group, of_head = slice(group * size, (group + 1) * size), slice(head * size, (head + 1) * size)
-        if first == 0:
-            queries[of_head] = keys[of_group]
-        outputs[:, of_head] += share * torch.linalg.pinv(values[of_group])

@@ -1,7 +1,5 @@
 """A policy from scratch over a closed vocabulary."""
 
-from typing import Any
-
 import pytest
 import torch
 
@@ -36,24 +34,42 @@ def test_a_saved_policy_is_loaded_as_it_was(tmp_path):
         assert torch.equal(tensor, again.state_dict()[name]), name
 
 
-def test_fixed_embeddings_are_not_trained_and_everything_else_is_also_after_loading(tmp_path):
-    policy = TinyPolicy(**SMALL, fixed_embeddings=True)
-    tokenizer = policy.tokenizer(["a", "b"])
-    model = policy.model(tokenizer)
+INDUCTION = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, "induction": True}
+
+
+def test_with_induction_embeddings_stay_and_everything_else_is_trained_also_after_loading(tmp_path):
+    tokenizer = TinyPolicy(**INDUCTION).tokenizer(["a", "b"])
+    model = TinyPolicy(**INDUCTION).model(tokenizer)
     model.save_pretrained(tmp_path)
-    for made in (model, TinyPolicy(**SMALL, fixed_embeddings=True, weights=str(tmp_path)).model(tokenizer)):
+    again = TinyPolicy(**INDUCTION, weights=str(tmp_path)).model(tokenizer)
+    for made in (model, again):
         assert {name for name, p in made.named_parameters() if not p.requires_grad} == {"model.embed_tokens.weight"}
+    assert again.config.rope_parameters == model.config.rope_parameters
     assert all(p.requires_grad for p in TinyPolicy(**SMALL).model(tokenizer).parameters())
 
 
-def test_with_fixed_embeddings_heads_begin_by_looking_for_the_same_word_and_copying_it():
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=2, fixed_embeddings=True)
-    model: Any = policy.model(policy.tokenizer(["a"]))
-    attention = model.model.layers[0].self_attn
-    assert torch.equal(attention.q_proj.weight, attention.k_proj.weight)
-    plain: Any = TinyPolicy(**SMALL).model(TinyPolicy().tokenizer(["a"])).model.layers[0].self_attn
-    assert torch.trace(attention.o_proj.weight @ attention.v_proj.weight) > 4
-    assert abs(torch.trace(plain.o_proj.weight[:, :8] @ plain.v_proj.weight)) < 2
+def test_with_induction_an_untrained_model_says_what_followed_the_last_two_words_before():
+    """The last word alone has two continuations; the one before it decides."""
+    policy = TinyPolicy(**INDUCTION | {"hidden_size": 128})
+    torch.manual_seed(0)
+    model = policy.model(policy.tokenizer([f"word{i}" for i in range(200)])).eval()
+    right = 0
+    for _ in range(20):
+        first, second, shared, one, other, *between = (torch.randperm(190) + 10)[:30].tolist()
+        ids = [first, shared, one, *between[:12], second, shared, other, *between[12:], first, shared]
+        with torch.no_grad():
+            right += int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()) == one
+    assert right >= 18
+
+
+@pytest.mark.parametrize(
+    "changed", [{"num_layers": 1}, {"num_heads": 1}, {"num_kv_heads": 1}, {"hidden_size": 16}, {"num_heads": 8}]
+)
+def test_sizes_without_room_for_induction_heads_are_refused_by_name(changed):
+    with pytest.raises(ConfigError) as caught:
+        TinyPolicy(**INDUCTION | changed)
+    assert caught.value.key.startswith("model.policy.")
+    assert "induction" in caught.value.expected + caught.value.remedy
 
 
 @pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "c"], ["b", "a"]])
