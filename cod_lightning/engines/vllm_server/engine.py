@@ -59,6 +59,7 @@ class VLLMServerEngine(Engine):
         max_concurrent: Most turns in flight at one server.
         timeout_s: Most time for one turn, tries and changes of the server included.
         max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
+        wait_s: How long the run waits at its start for servers that run already, or are being started elsewhere.
         return_s: How long a turn waits while no server is up; the run ends after that.
         sync_timeout_s: Most time for one server to take new weights.
         merge_adapters: Servers get all weights with the policy's adapter merged in, instead of the adapter alone; for those that
@@ -66,6 +67,7 @@ class VLLMServerEngine(Engine):
         dequantise: Servers that are started here serve a base of 4 bits in full; else as it is, by the package vllm-bnb-plugin.
         sleep: Servers give their memory back while training goes on, for one that shares its GPU with training. A server that
             runs already needs --enable-sleep-mode.
+        seeded: Give every request its own seed; see `VLLMEngine`.
     """
 
     def __init__(
@@ -79,11 +81,13 @@ class VLLMServerEngine(Engine):
         max_concurrent: int = 256,
         timeout_s: float = 600.0,
         max_retries: int = 2,
+        wait_s: float = 0.0,
         return_s: float = 300.0,
         sync_timeout_s: float = 600.0,
         merge_adapters: bool = False,
         dequantise: bool = False,
         sleep: bool = False,
+        seeded: bool = True,
     ) -> None:
         self.urls = checked_urls(urls or ())
         self.start = (0 if self.urls else 1) if start is None else start
@@ -98,13 +102,16 @@ class VLLMServerEngine(Engine):
         for key, value in {"timeout_s": timeout_s, "return_s": return_s, "sync_timeout_s": sync_timeout_s}.items():
             if not 0 < value < float("inf"):
                 raise ConfigError(f"data.engine.{key}", value, "above 0 and finite", "Leave it out for the default.")
+        if not 0 <= wait_s < float("inf"):
+            raise ConfigError("data.engine.wait_s", wait_s, "at least 0 and finite", "0 is the default.")
+        self.wait_s = wait_s
         self.local, self.api_key_variable = local, api_key_variable
         self.weights: Literal["folder", "nccl"] = weights
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
         self.timeout_s, self.max_retries = timeout_s, max_retries
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
         self.takes_adapters, self.dequantise = not merge_adapters, dequantise
-        self.sleeps, self.asleep = sleep, False
+        self.sleeps, self.asleep, self.seeded = sleep, False, seeded
         self.num_live = 0
         """Turns that are being waited for."""
         self._fleet = Fleet([])
@@ -130,7 +137,7 @@ class VLLMServerEngine(Engine):
                 check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
         if self.weights == "nccl":
             NCCLTransfer.check()
-        on_all([self._client(url, key) for url in self.urls], see_reachable)
+        on_all([self._client(url, key) for url in self.urls], lambda one: see_reachable(one, self.wait_s))
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""
@@ -268,7 +275,7 @@ class VLLMServerEngine(Engine):
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
         if self.asleep:
             raise EngineFailure("the servers sleep; a sync of the weights wakes them")
-        body = turn_body(request, self._stop_ids, self.label if self._adapted else "")
+        body = turn_body(request, self._stop_ids, self.label if self._adapted else "", seeded=self.seeded)
         self.num_live += 1
         try:
             answer = await self._watch.ask(request.dialogue, body, self.label)
