@@ -13,6 +13,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from cod_lightning.ranks import whole
+
 ADAPTER = "default"
 """The name that peft gives to the only adapter of a model."""
 _OWN = (".lora_A.", ".lora_B.")
@@ -42,9 +44,16 @@ def trained_weights(model: nn.Module) -> dict[str, Tensor]:
     return adapter_weights(model) or model.state_dict()
 
 
-def synced_weights(model: nn.Module, *, adapter: bool) -> dict[str, Tensor]:
-    """What a sync hands to an engine: to one that takes an adapter the adapter, to any other all weights with it merged in."""
-    return dict(plain_weights(model, merge=True)) if has_adapter(model) and not adapter else trained_weights(model)
+def synced_weights(model: nn.Module, *, adapter: bool) -> Iterator[tuple[str, Tensor]]:
+    """What a sync hands to an engine: to one that takes an adapter the adapter, to any other all weights with it merged in.
+
+    Where ranks share them out each is put together as it is asked for; all ranks have to ask for all of them.
+    """
+    if has_adapter(model) and not adapter:
+        yield from plain_weights(model, merge=True)
+        return
+    for name, weight in trained_weights(model).items():
+        yield name, whole(weight)
 
 
 def plain_names(model: nn.Module) -> frozenset[str]:
@@ -82,10 +91,17 @@ def plain_weights(model: nn.Module, *, merge: bool) -> Iterator[tuple[str, Tenso
     for name, weight in model.named_parameters(remove_duplicate=False):
         if is_adapter(name):
             continue
-        value = dequantised(weight).detach()
+        value = whole(dequantised(weight).detach())
         if name in deltas:
-            value = (value.float() + deltas[name].get_delta_weight(ADAPTER).float()).to(value.dtype).detach()
+            value = (value.float() + _delta(deltas[name]).to(value.device)).to(value.dtype)
         yield name.replace(".base_layer.", "."), value
+
+
+def _delta(layer: Any) -> Tensor:
+    """(alpha / rank) B A of a layer of peft's, in float32 and in the form of its weight."""
+    one, other = (whole(pair[ADAPTER].weight.detach()).float() for pair in (layer.lora_B, layer.lora_A))
+    product = one @ other
+    return (product.T if layer.fan_in_fan_out else product) * layer.scaling[ADAPTER]
 
 
 def dequantised(weight: Tensor) -> Tensor:

@@ -26,10 +26,13 @@ commands:
   test         evaluate a checkpoint (--ckpt_path), or several, on the config's suites or on named ones (--suites)
   predict      play lifecycles and write them down, as JSON lines and as a Parquet table
   plan         what a training would hold in memory, against what a device has (--gpu_gb)
+  launch       fit on many machines, by Slurm, SkyPilot or Docker Compose (--nodes, --servers, --to)
+  serve        the vLLM servers that a config's training samples with, on this machine
   warm_start   supervised learning on scripted demonstrations
   sweep        train every combination of choices and seeds, and compare the runs in one table
   export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
+  evolve       rewrite what agents begin with in view of packs that they played, without training (--out)
   context      log, show, diff, revert: the context of a deployed agent
   worlds       list the shipped worlds
   check        say what breaks a rule of the contract in a world or context of your own

@@ -60,5 +60,10 @@ def part(items: Sequence[T], index: int, num_parts: int) -> Sequence[T]:
     return items[cuts[0] : cuts[1]]
 
 
+def whole(weight: Any) -> Any:
+    """The tensor, put together where ranks share it out (a `DTensor`); every rank has to call it."""
+    return weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+
+
 def _several() -> bool:
     return dist.is_available() and dist.is_initialized()

@@ -98,7 +98,10 @@ def check_first_prompt(
     see_known(world.rules, chat, env, "rules")
     system = context.prepare(context.empty(), world.rules, observation).system
     see_known(system, chat, context, "prepare()")
-    prompt = chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+    if word := chat.unknown_word(chat.system_prompt):
+        expected = f"words that the policy knows, not {word!r}"
+        raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
+    prompt = chat.opening(chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, observation))))
     needed = len(prompt) + max_new_tokens
     if needed > window:
         expected = f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={max_new_tokens}"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Literal, Self
 
 import lightning as L
@@ -17,7 +18,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel
 
-from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, synced_weights
+from cod_lightning.adapters import adapter_weights, has_adapter, is_adapter, is_four_bit, synced_weights
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.extras import require
 from cod_lightning.forward.attention import use_grouped_attention
@@ -31,10 +32,11 @@ from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import num_ranks
+from cod_lightning.training.stochastic_adamw import StochasticAdamW
 
-OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
-"""`adamw` is torch's, the others those of bitsandbytes. Paged ones keep their state in memory that moves to the
-CPU and back where the GPU is full; on a CPU they are as the others."""
+OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
+"""`adamw` is torch's, `adamw_stochastic` `StochasticAdamW`, the others those of bitsandbytes. Paged ones keep their state in memory
+that moves to the CPU and back where the GPU is full; on a CPU they are as the others."""
 
 
 class PolicyModule(L.LightningModule):
@@ -65,11 +67,18 @@ class PolicyModule(L.LightningModule):
         """A checkpoint of an adapter has no other weights."""
         return self.model is None or not has_adapter(self.model)
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Of a model with an adapter, the adapter alone; shards, too, are written and read by this."""
+        weights = super().state_dict(*args, **kwargs)
+        if self.model is not None and has_adapter(self.model):
+            own = f"{kwargs.get('prefix', '')}model."
+            for name in [name for name in weights if name.startswith(own) and not is_adapter(name)]:
+                del weights[name]
+        return weights
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Of a model with an adapter, the adapter alone, and what it is on."""
+        """What an adapter is on."""
         if self.policy.base is not None:
-            weights = checkpoint["state_dict"]
-            checkpoint["state_dict"] = {n: w for n, w in weights.items() if not n.startswith("model.") or is_adapter(n)}
             checkpoint["base"] = asdict(self.policy.base)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -77,7 +86,7 @@ class PolicyModule(L.LightningModule):
         if self.policy.base is None:
             return
         self.policy.base.check(checkpoint.get("base"), "ckpt_path")
-        kept = {name for name in checkpoint["state_dict"] if is_adapter(name)}
+        kept = {name for name in checkpoint.get("state_dict", ()) if is_adapter(name)}
         if kept and kept != {f"model.{name}" for name in adapter_weights(self._model)}:
             raise DataError(
                 "ckpt_path holds an adapter of other layers than model.policy.targets names. Use the config of its own run."
@@ -85,7 +94,7 @@ class PolicyModule(L.LightningModule):
 
     def _take_optimizer(self, name: OptimizerName, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
         """Keep AdamW's settings. Raises `ConfigError` where the package that has this kind is not there."""
-        if name != "adamw":
+        if name not in ("adamw", "adamw_stochastic"):
             require("bitsandbytes", "model.optimizer", name)
         self.optimizer_name: OptimizerName = name
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
@@ -93,12 +102,18 @@ class PolicyModule(L.LightningModule):
     def _optimized(self, factor: Callable[[int], float]) -> Any:
         """AdamW for those parameters that are trained; its rate is `lr` times the factor at each update."""
         kind: Any = AdamW
-        if self.optimizer_name != "adamw":
+        trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        if self.optimizer_name == "adamw_stochastic":
+            seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
+            kind = partial(StochasticAdamW, seed=seed)
+            for parameter in trained:
+                if num_ranks() == 1:  # DDP's buckets have the precision of the weights, FSDP2 sums in float32 anyway
+                    parameter.grad_dtype = torch.float32  # micro-batches add up without rounding
+        elif self.optimizer_name != "adamw":
             from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW, PagedAdamW8bit
 
             kinds = {"adamw_8bit": AdamW8bit, "paged_adamw": PagedAdamW, "paged_adamw_8bit": PagedAdamW8bit}
             kind = kinds[self.optimizer_name]
-        trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         optimizer = kind(trained, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
         return [optimizer], [LambdaLR(optimizer, factor)]
 
@@ -112,11 +127,16 @@ class PolicyModule(L.LightningModule):
         whole = self.trainer.strategy.model
         if not isinstance(self._model, FSDPModule) and not isinstance(whole, FullyShardedDataParallel):
             return self._model
-        kept = next(tensor.dtype for tensor in self._model.state_dict().values() if tensor.is_floating_point())
         with torch.random.fork_rng(devices=[]):
             model = self._made()
-        for parameter in model.parameters():
-            parameter.data = parameter.data.to(kept)
+        if isinstance(self._model, FSDPModule):
+            kept = {name: weight.dtype for name, weight in self._model.named_parameters()}
+        else:
+            one = next(tensor.dtype for tensor in self._model.state_dict().values() if tensor.is_floating_point())
+            kept = dict.fromkeys((name for name, _ in model.named_parameters()), one)
+        for name, parameter in model.named_parameters():
+            if kept[name].is_floating_point:
+                parameter.data = parameter.data.to(kept[name])
         return model
 
     def whole_weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -133,7 +153,7 @@ class PolicyModule(L.LightningModule):
     def synced_weights(self, *, adapter: bool) -> Iterable[tuple[str, Tensor]]:
         """What an engine is sent; of a model with an adapter that alone, if the engine takes one."""
         if has_adapter(self._model):
-            return synced_weights(self._model, adapter=adapter).items()
+            return synced_weights(self._model, adapter=adapter)
         return self.whole_weights()
 
     def _made(self) -> PreTrainedModel:
@@ -147,13 +167,24 @@ class PolicyModule(L.LightningModule):
             output_layer(model)  # refused before anything is trained
         return model
 
+    def check_strategy(self, name: str) -> None:
+        """Raise `ConfigError` where a strategy of that class cannot train this policy with this optimizer."""
+        if name == FSDPStrategy.__name__ and self.policy.adapter_rank:
+            expected = "ddp or fsdp2, since fsdp1 shares out whole layers, and an adapter's are trained in part"
+            raise ConfigError("trainer.strategy", name, expected, "Choose strategy=fsdp2.")
+        if name == ModelParallelStrategy.__name__ and self.optimizer_name != "adamw":
+            expected = (
+                "adamw with strategy=fsdp2, since those of bitsandbytes do not take parameters that are shared out"
+            )
+            raise ConfigError("model.optimizer", self.optimizer_name, expected, "Choose adamw, or strategy=ddp.")
+
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:
         """The same model, its parameters shared out between ranks where the strategy wants it (FSDP2)."""
         strategy = self.trainer.strategy
-        if isinstance(strategy, ModelParallelStrategy | FSDPStrategy) and has_adapter(model):
-            expected = "ddp, since the parts of an adapter are not put together for the engine and for checkpoints"
-            raise ConfigError("trainer.strategy", type(strategy).__name__, expected, "Choose strategy=ddp.")
+        self.check_strategy(type(strategy).__name__)
         if isinstance(strategy, ModelParallelStrategy):
+            if is_four_bit(model):
+                model.to(strategy.root_device)  # pyright: ignore  what is not shared out is not moved
             compute = torch.bfloat16 if self.trainer.precision == "bf16-mixed" else None
             shard(model, strategy.device_mesh["data_parallel"], compute)
         return model

@@ -11,6 +11,8 @@ TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>",
 """Tokens of Qwen3's tokenizer that are not special."""
 SMALL = {
     "trainer.accelerator": "cpu",
+    "trainer.strategy": "auto",
+    "trainer.devices": 1,
     "trainer.precision": "32-true",
     "trainer.max_epochs": 1,
     "data.rollouts_per_epoch": 2,

@@ -23,6 +23,7 @@ class FakeVLLM:
         """If not 0, it takes adapters while it runs."""
         self.adapters: dict[str, frozenset[str]] = {}
         """Those that it has, with the names of their weights."""
+        self.host = "127.0.0.1"
         self.key = ""
         """If not empty, what it asks for at every route."""
         self.dtype = "torch.float32"
@@ -57,7 +58,7 @@ class FakeVLLM:
         """Listen, with the weights that it is always started with."""
         self.version = "default"
         self.adapters.clear()
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
+        self._server = ThreadingHTTPServer((self.host, self.port), self._handler())
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

@@ -54,23 +54,44 @@ class Checkpoint:
         found["lightning"] = self.content.get("pytorch-lightning_version")
         return {name: str(version) for name, version in found.items() if version}
 
-    def weights(self) -> dict[str, Tensor]:
-        """The policy's weights by their names in the model. Raises `DataError` where there are none."""
-        weights = _renamed(self.module_state(), "model.")
+    def weights(self, mapped: Path | None = None, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """The policy's weights by their names in the model. Raises `DataError` where there are none.
+
+        Args:
+            mapped: Where files are made that hold them, so that memory need not; null reads shards into memory.
+            dtype: What mapped weights are rounded to.
+        """
+        weights = _renamed(self.module_state(mapped, dtype), "model.")
         if not weights:
             raise DataError(f"{self.path} holds no weights of a policy. Use a checkpoint of a `fit` run.")
         return weights
 
-    def module_state(self) -> dict[str, Tensor]:
+    def module_state(self, mapped: Path | None = None, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
         """All tensors of the LightningModule by their names in it, a frozen reference's too."""
         try:
-            return _shards(self.path) if self.path.is_dir() else dict(self.content["state_dict"])
+            if self.path.is_dir():
+                return _shards(self.path, mapped, dtype)
+            kept = self.content["state_dict"]  # mapped already
+            if mapped is None or dtype is None:
+                return dict(kept)
+            return {n: _made(mapped / str(i), w.shape, dtype).copy_(w) for i, (n, w) in enumerate(kept.items())}
         except (Exception, CheckpointException) as error:  # torch's own is a BaseException
             raise _unreadable(self.path, error) from error
 
-    def load_into(self, model: PreTrainedModel, base: BaseWeights | None = None) -> torch.dtype:
-        """Give the model these weights and return the precision they are kept in. Those of an adapter belong on `base`."""
-        weights = self.weights()
+    def load_into(
+        self,
+        model: PreTrainedModel,
+        base: BaseWeights | None = None,
+        *,
+        mapped: Path | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> torch.dtype:
+        """Give the model these weights and return their precision. Those of an adapter belong on `base`.
+
+        A model on the meta device gets the tensors themselves, `mapped` to files in that folder and rounded to `dtype`: then no
+        more of them is in memory than the system has room for.
+        """
+        weights = self.weights(mapped, dtype)
         if base is not None:
             base.check(self.content.get("base"), self.path)
             if weights.keys() != adapter_weights(model).keys():
@@ -83,12 +104,14 @@ class Checkpoint:
                 "Choose model=lora or model=qlora, or use the config of its own run."
             )
         try:
-            model.load_state_dict(weights, strict=base is None)
+            model.load_state_dict(weights, strict=base is None, assign=mapped is not None)
         except RuntimeError as error:
             said = " ".join(str(error).split())[:300]
             raise DataError(
                 f"{self.path} does not fit the model of model.policy ({said}). Use the config of its own run."
             ) from error
+        if mapped is not None:
+            model.tie_weights()
         return next(weight.dtype for weight in weights.values() if weight.is_floating_point())
 
 
@@ -112,17 +135,24 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     return Checkpoint(Path(path), content)
 
 
-def _shards(folder: Path) -> dict[str, Tensor]:
-    """The module's tensors, put together in this process; the optimizer's shards are not read."""
+def _shards(folder: Path, mapped: Path | None, dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """The module's tensors, put together in this process or in files; the optimizer's shards are not read."""
     reader = FileSystemReader(folder)
     kept = reader.read_metadata().state_dict_metadata
     wanted: dict[str, Any] = {
-        name: torch.empty(entry.size, dtype=entry.properties.dtype)
-        for name, entry in kept.items()
+        name: _made(mapped and mapped / str(number), entry.size, dtype or entry.properties.dtype)
+        for number, (name, entry) in enumerate(kept.items())
         if name.startswith(_PREFIXES) and isinstance(entry, TensorStorageMetadata)
     }
     load(wanted, storage_reader=reader, no_dist=True)
     return {new: tensor for prefix in _PREFIXES for new, tensor in _renamed(wanted, prefix).items()}
+
+
+def _made(file: Path | None, size: torch.Size, dtype: torch.dtype) -> Tensor:
+    """A tensor in memory, or in a file of its own."""
+    if file is None or not size.numel():
+        return torch.empty(size, dtype=dtype)
+    return torch.from_file(str(file), shared=True, size=size.numel(), dtype=dtype).view(size)
 
 
 class _MetadataUnpickler(pickle.Unpickler):

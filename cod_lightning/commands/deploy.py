@@ -111,7 +111,7 @@ def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temp
     model: Any = model_of(policy, data, ckpt_path)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     data.engine.bind(model.to(device).eval(), data.chat.stop_ids, policy.window)
-    data.engine.update_weights(synced_weights(model, adapter=data.engine.takes_adapters).items(), 0)
+    data.engine.update_weights(synced_weights(model, adapter=data.engine.takes_adapters), 0)
     return Sampler(
         engine=data.engine,
         chat=data.chat,

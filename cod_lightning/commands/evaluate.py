@@ -43,7 +43,10 @@ def evaluate(
         trained = copy.deepcopy(trained_weights(module.model))
         # with an adapter the base is still there, and an adapter of zeros adds nothing to it
         zeros = {name: weight.detach() * 0 for name, weight in adapter_weights(module.model).items()}
-        load_whole(module.model, zeros or load_file(warm_start / "model.safetensors"))
+        if zeros:
+            module.model.load_state_dict(zeros, strict=False)
+        else:
+            load_whole(module.model, load_file(warm_start / "model.safetensors"))
         try:
             _pass(trainer, module, data, (ConditionKind.WARM_START,))
         finally:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
@@ -21,12 +22,14 @@ from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of, run_folder
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.errors import ConfigError
+from cod_lightning.models import PretrainedPolicy
 from cod_lightning.models.lora import LoRAPolicy, merged
 from cod_lightning.reports import card
 from cod_lightning.types import Split
 from datamodules import RolloutDataModule
 
 RUN_CONFIG = "run_config.yaml"
+_LARGEST_FILE = "4GB"
 _KEPT = ("seed_everything", "trainer", "model", "data", "torch_threads")
 """Keys of the config that go into the folder: what a further training of this policy needs."""
 
@@ -58,23 +61,11 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError("--out", "missing", "a folder to write", "Add --out DIR.")
     if options.adapter and not isinstance(policy, LoRAPolicy):
         raise ConfigError("--adapter", "true", "false, since the policy has no adapter", "Leave it out.")
-    done = ""
+    checkpoint = read_checkpoint(options.ckpt_path)
     with replacing(Path(options.out), overwrite=options.overwrite) as folder:
-        checkpoint = read_checkpoint(options.ckpt_path)
-        model = model_of(policy, data, None)
-        dtype = checkpoint.load_into(model, policy.base)
-        if options.dtype is not None:
-            dtype = getattr(torch, options.dtype)
-        if policy.base is None:
-            model.to(dtype).eval()  # pyright: ignore
-        elif not options.adapter:
-            chosen = dtype if options.dtype else torch.bfloat16 if policy.base.dtype == "nf4" else None
-            model = merged(model, chosen).eval()
-            done = f": the adapter merged into {policy.base.name}"
-            if policy.base.dtype == "nf4":
-                name = str(chosen).removeprefix("torch.")
-                done = f": the adapter merged into its 4-bit base, dequantised, in {name}"
-        _save(model, data, folder, adapter=options.adapter)
+        with TemporaryDirectory(prefix=".weights", dir=folder) as mapped:
+            model, done = _trained(cli, checkpoint, Path(mapped))
+            _save(model, data, folder, adapter=options.adapter)
         config = {key: cli.asked[key] for key in _KEPT}
         config["trainer"]["default_root_dir"] = None
         (folder / RUN_CONFIG).write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
@@ -82,6 +73,28 @@ def run(argv: Sequence[str]) -> int:
         (folder / "README.md").write_text(card.render(facts), encoding="utf-8")
     print(f"wrote {options.out}{done}")
     return 0
+
+
+def _trained(cli: Any, checkpoint: Checkpoint, mapped: Path) -> tuple[PreTrainedModel, str]:
+    """The model with the checkpoint's weights, and what was done to them. Those of a whole one lie in files in `mapped`."""
+    options, policy, data = cli.config, cli.model.policy, cli.datamodule
+    asked: torch.dtype | None = getattr(torch, options.dtype) if options.dtype else None
+    if isinstance(policy, PretrainedPolicy) and not isinstance(policy, LoRAPolicy):
+        data.check_with(policy, elsewhere=True)
+        model = policy.skeleton()
+        checkpoint.load_into(model, mapped=mapped, dtype=asked)
+        return model.eval(), ""
+    model = model_of(policy, data, None)
+    kept = checkpoint.load_into(model, policy.base)
+    if policy.base is None:
+        return model.to(asked or kept).eval(), ""  # pyright: ignore
+    if options.adapter:
+        return model, ""
+    four_bit = policy.base.dtype == "nf4"
+    chosen = asked or (torch.bfloat16 if four_bit else None)
+    name = str(chosen).removeprefix("torch.")
+    how = f"its 4-bit base, dequantised, in {name}" if four_bit else policy.base.name
+    return merged(model, chosen).eval(), f": the adapter merged into {how}"
 
 
 @contextmanager
@@ -125,7 +138,7 @@ def _save(model: PreTrainedModel, data: RolloutDataModule, folder: Path, *, adap
         sampling.save_pretrained(folder)
     else:
         model.generation_config = sampling
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, max_shard_size=_LARGEST_FILE)
         for weights in folder.glob("*.safetensors"):
             weights.chmod((folder / "config.json").stat().st_mode)  # safetensors leaves them to their owner alone
     data.chat.tokenizer.save_pretrained(folder)

@@ -91,6 +91,7 @@ class TrainCLI(CodCLI):
             data.check_trainable()
             ranks = num_processes(config.trainer) or self.trainer.world_size
             check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
+            self.model.check_strategy(type(self.trainer.strategy).__name__)
             self.memory_plan = memory.announce(self.model, data, config.trainer)
         if config.warm_start:
             find_config(config.warm_start, key="warm_start")

@@ -117,9 +117,10 @@ def _fill_cache(argv: Sequence[str]) -> int:
 
 def _save(cli: WarmStartCLI, folder: Path) -> None:
     model = cli.model.model
+    plain = merged(model) if has_adapter(model) else cli.model.plain_model()
     weights = None if has_adapter(model) else dict(cli.model.whole_weights())
     if cli.trainer.is_global_zero:
-        (merged(model) if has_adapter(model) else cli.model.plain_model()).save_pretrained(folder, state_dict=weights)
+        plain.save_pretrained(folder, state_dict=weights)
         cli.datamodule.chat.tokenizer.save_pretrained(folder)
 
 

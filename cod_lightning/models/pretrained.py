@@ -59,6 +59,11 @@ class PretrainedPolicy(Policy):
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return model.train()
 
+    def skeleton(self) -> PreTrainedModel:
+        """The model without weights, on the meta device."""
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(read_config(self.path, "model.policy.path"), dtype=self.dtype)
+
     def load_options(self) -> dict[str, Any]:
         """What else the weights are read with."""
         return {}

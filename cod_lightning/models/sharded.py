@@ -8,6 +8,7 @@ from types import MethodType
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.device_mesh import DeviceMesh
@@ -17,10 +18,10 @@ from torch.distributed.fsdp import (
     fully_shard,
     register_fsdp_forward_method,
 )
-from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
-from cod_lightning.ranks import rank
+from cod_lightning.adapters import adapter_weights, has_adapter
+from cod_lightning.ranks import rank, whole
 
 T = TypeVar("T")
 
@@ -28,18 +29,25 @@ T = TypeVar("T")
 def shard(model: PreTrainedModel, mesh: DeviceMesh, compute: torch.dtype | None = None) -> None:
     """Share the parameters out: each decoder layer is gathered for its own forward and backward, the rest with the root.
 
-    All ranks get rank 0's weights. `compute` is the precision that parameters are gathered and multiplied in, by default the
-    one that they are kept in. Gradients are summed over ranks in float32.
+    All ranks get rank 0's weights; of a model with an adapter, whose frozen base all have read from the same files, the adapter's.
+    Weights in 4 bits stay whole on every rank: bitsandbytes cannot cut them. `compute` is the precision that parameters are
+    gathered and multiplied in, by default the one that they are kept in. Gradients are summed over ranks in float32.
     """
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()} if rank() == 0 else {}
+    adapted = has_adapter(model)
+    for weight in adapter_weights(model).values():
+        _take_first(weight, mesh)
+    sends = rank() == 0 and not adapted
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()} if sends else {}
     policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32)
     layers = set(model._no_split_modules or ())
+    kept = {weight for weight in model.parameters() if getattr(weight, "quant_state", None) is not None}
     for module in list(model.modules()):
         if type(module).__name__ in layers:
-            fully_shard(module, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
-    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    set_model_state_dict(model, weights, options=options)
+            fully_shard(module, mesh=mesh, mp_policy=policy, ignored_params=kept)
+    fully_shard(model, mesh=mesh, mp_policy=policy, ignored_params=kept)
+    if not adapted:
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        set_model_state_dict(model, weights, options=options)
     whole: Any = model
     whole.inside = MethodType(_call, model)
     register_fsdp_forward_method(model, "inside")
@@ -56,7 +64,7 @@ def inside(model: nn.Module, function: Callable[[], T]) -> T:
 def whole_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The state dict's names and tensors, each put together as it is asked for; all ranks have to ask for all of them."""
     for name, tensor in model.state_dict().items():
-        yield name, tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        yield name, whole(tensor)
 
 
 def load_whole(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -65,6 +73,14 @@ def load_whole(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
         set_model_state_dict(model, dict(weights), options=StateDictOptions(full_state_dict=True, strict=False))
     else:
         model.load_state_dict(weights, strict=False)
+
+
+def _take_first(weight: Tensor, mesh: DeviceMesh) -> None:
+    """Give it rank 0's values."""
+    device = torch.device(mesh.device_type, torch.cuda.current_device()) if mesh.device_type == "cuda" else "cpu"
+    values = weight.data.to(device)
+    dist.broadcast(values, 0)
+    weight.data.copy_(values)
 
 
 def _call(model: PreTrainedModel, function: Callable[[], T]) -> T:

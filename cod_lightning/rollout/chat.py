@@ -42,6 +42,9 @@ _PROBES = (
     "<x>&amp;\"x'\\",
 )
 """What a template might treat unlike other text."""
+_RENDERING = frozenset(
+    {"messages", "conversation", "add_generation_prompt", "tokenize", "enable_thinking", "chat_template", "tools"}
+)
 _ASSISTANT, _USER, _PLACE = "\ue000assistant\ue001", "\ue000user\ue001", "\ue000"
 
 
@@ -52,19 +55,30 @@ class Chat:
         tokenizer: A fast tokenizer with a chat template.
         enable_thinking: Handed to the template; templates that do not know it ignore it.
         rewrite_history: Follow the template where it rewrites earlier turns; null does so while thinking is on.
+        template_kwargs: Further variables for the template. Raises `ConfigError` for those that are set elsewhere.
+        system_prompt: Put before every system message.
     """
+
+    system_prompt: str = ""
 
     def __init__(
         self,
         tokenizer: "PreTrainedTokenizerBase",
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
+        system_prompt: str = "",
     ) -> None:
         if not tokenizer.chat_template:
             raise ConfigError(
                 "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
             )
-        self.tokenizer = tokenizer
+        self.tokenizer, self.system_prompt = tokenizer, system_prompt
+        self.template_kwargs = dict(template_kwargs or {})
+        if taken := sorted(_RENDERING & self.template_kwargs.keys()):
+            expected = f"variables of the template other than {', '.join(sorted(_RENDERING))}, which are set elsewhere"
+            remedy = "Leave it out; data.enable_thinking is a key of its own."
+            raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
         self._backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
         self._word_ids = word_ids(self._backend)
@@ -114,6 +128,13 @@ class Chat:
         if self._backend is None:
             return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
         return tuple(self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)  # no offsets
+
+    def prefixed(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The dialogue with the run's own words before its system message, unless they are there."""
+        first, *others = messages
+        if not self.system_prompt or first.role is not Role.SYSTEM or first.content.startswith(self.system_prompt):
+            return tuple(messages)
+        return (Message(Role.SYSTEM, f"{self.system_prompt}\n\n{first.content}"), *others)
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins. Raises `ForgedRole`."""
@@ -254,6 +275,7 @@ class Chat:
             tokenize=False,
             add_generation_prompt=True,
             enable_thinking=self.enable_thinking,
+            **self.template_kwargs,
         )
         return str(rendered)
 

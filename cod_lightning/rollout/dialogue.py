@@ -27,6 +27,8 @@ class Sampler:
     """Most tokens of one response."""
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
     seed: int = 0
     """Run seed of the sampling noise."""
     policy_version: int = 0
@@ -55,6 +57,8 @@ class Dialogue:
     def __init__(
         self, sampler: Sampler, identity: str, messages: Sequence[Message], ids: tuple[int, ...] | None = None
     ) -> None:
+        if ids is None:
+            messages = sampler.chat.prefixed(messages)
         self.sampler = sampler
         self.identity = identity
         self.messages = list(messages)
@@ -106,6 +110,8 @@ class Dialogue:
                 noise_seed=noise_seed,
                 temperature=sampler.temperature,
                 top_p=sampler.top_p,
+                top_k=sampler.top_k,
+                min_p=sampler.min_p,
             )
         )
         completion = check_completion(
@@ -147,6 +153,7 @@ class Dialogue:
 
     def go_on(self, messages: Sequence[Message]) -> None:
         """Make this the dialogue, its last message the user's; what it only adds to what was said extends the prompt."""
+        messages = self.sampler.chat.prefixed(messages)
         if list(messages[:-1]) == self.messages:
             self.say(messages[-1].content)
             return

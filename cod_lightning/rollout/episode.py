@@ -48,7 +48,7 @@ async def run_solve_episode(
     shown: Shown = Shown.OWN,
 ) -> Episode:
     """All turns of one task in `env`, given the context that earlier tasks left."""
-    sampler, solving = setting.sampler, _Solving(env, task, state, setting, position, shown)
+    sampler, solving = setting.sampler_of(EpisodeKind.SOLVE), _Solving(env, task, state, setting, position, shown)
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
@@ -139,6 +139,9 @@ class _Solving:
                 see_known(observation, self.chat, env, "step()")
                 if over:
                     return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
+                if self.task.max_turns is not None and len(self.turns) >= self.task.max_turns:
+                    cut = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, observation)
+                    return crossing(EnvironmentFailure, cut)
                 if len(self.turns) > MOST_INTERVENTIONS:
                     crossing(EnvironmentFailure, partial(_see_end, env, len(self.turns)))
             else:
@@ -278,7 +281,7 @@ async def run_update_episode(
     pack_ends: float | None = None,
 ) -> Episode:
     """One rewrite of the context, given the solve episode that has just ended."""
-    mechanism, sampler = setting.mechanism, setting.sampler
+    mechanism, sampler = setting.mechanism, setting.sampler_of(EpisodeKind.UPDATE)
     state, context = solved.state_after, solved.context_after
     who = f"{type(mechanism).__name__} raised "
     unchanged = Episode(

@@ -59,6 +59,7 @@ class VLLMServerEngine(Engine):
         max_concurrent: Most turns in flight at one server.
         timeout_s: Most time for one turn, tries and changes of the server included.
         max_retries: Further tries at a server after a lost connection, with pauses from 0.5 s on, before it counts as lost.
+        wait_s: How long the run waits at its start for servers that run already, or are being started elsewhere.
         return_s: How long a turn waits while no server is up; the run ends after that.
         sync_timeout_s: Most time for one server to take new weights.
         merge_adapters: Servers get all weights with the policy's adapter merged in, instead of the adapter alone; for those that
@@ -79,6 +80,7 @@ class VLLMServerEngine(Engine):
         max_concurrent: int = 256,
         timeout_s: float = 600.0,
         max_retries: int = 2,
+        wait_s: float = 0.0,
         return_s: float = 300.0,
         sync_timeout_s: float = 600.0,
         merge_adapters: bool = False,
@@ -98,6 +100,9 @@ class VLLMServerEngine(Engine):
         for key, value in {"timeout_s": timeout_s, "return_s": return_s, "sync_timeout_s": sync_timeout_s}.items():
             if not 0 < value < float("inf"):
                 raise ConfigError(f"data.engine.{key}", value, "above 0 and finite", "Leave it out for the default.")
+        if not 0 <= wait_s < float("inf"):
+            raise ConfigError("data.engine.wait_s", wait_s, "at least 0 and finite", "0 is the default.")
+        self.wait_s = wait_s
         self.local, self.api_key_variable = local, api_key_variable
         self.weights: Literal["folder", "nccl"] = weights
         self.weights_folder, self.max_concurrent = weights_folder, max_concurrent
@@ -130,7 +135,7 @@ class VLLMServerEngine(Engine):
                 check_four_bit(replace(served, dtype=self.local.dtype or served.dtype), type(self).__name__)
         if self.weights == "nccl":
             NCCLTransfer.check()
-        on_all([self._client(url, key) for url in self.urls], see_reachable)
+        on_all([self._client(url, key) for url in self.urls], lambda one: see_reachable(one, self.wait_s))
 
     def bind(self, model: nn.Module, stop_ids: Iterable[int], window: int | None = None) -> None:
         """Start what is to be started; see that every server suits the model."""

@@ -57,8 +57,8 @@ class ServerProcess:
     _: KW_ONLY
     index: int
     """Its place among all servers that are started here, by all ranks."""
-    model: Path
-    """Folder with the model's config and weights."""
+    model: Path | str
+    """Folder with the model's config and weights, or its name on the hub."""
     dtype: str
     window: int
     log: Path
@@ -69,15 +69,20 @@ class ServerProcess:
     sleep: bool = False
     adapter_rank: int = 0
     """Largest rank of an adapter to have room for; 0 is for none."""
+    host: str = "127.0.0.1"
+    """Address to listen at; 0.0.0.0 is every one of this machine's."""
+    port: int = 0
+    """0 takes a free one."""
 
     def __post_init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
-        self.url = f"http://127.0.0.1:{self.port}"
+        if not self.port:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.port = int(probe.getsockname()[1])
+        self.url = f"http://{'127.0.0.1' if self.host == '0.0.0.0' else self.host}:{self.port}"
         self._child: subprocess.Popen[bytes] | None = None
 
-    def start(self, model: Path | None = None) -> None:
+    def start(self, model: Path | str | None = None) -> None:
         """Begin to start, without waiting; `model` replaces the folder where the first one is gone."""
         self.stop()
         self.model = model or self.model
@@ -161,7 +166,7 @@ class ServerProcess:
         how = self.how
         arguments = [
             *("--model", str(self.model), "--served-model-name", "policy", "--skip-tokenizer-init"),
-            *("--host", "127.0.0.1", "--port", str(self.port), "--enable-scale-out", "--disable-log-stats"),
+            *("--host", self.host, "--port", str(self.port), "--enable-scale-out", "--disable-log-stats"),
             *("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--enable-prefix-caching"),
             *("--dtype", self.dtype, "--max-model-len", str(self.window), "--max-num-seqs", str(how.max_num_seqs)),
             *("--uvicorn-log-level", "warning", "--middleware", f"{KeyGuard.__module__}.{KeyGuard.__name__}"),
@@ -180,7 +185,9 @@ class ServerProcess:
         return [*arguments, *how.arguments]
 
     def _environment(self) -> dict[str, str]:
-        own = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1", KEY: self.key}
+        own = {"VLLM_SERVER_DEV_MODE": "1", KEY: self.key}
+        if Path(self.model).is_dir():
+            own["HF_HUB_OFFLINE"] = "1"
         if self.adapter_rank:
             own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
         if self.how.devices:

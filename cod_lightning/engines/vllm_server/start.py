@@ -1,5 +1,6 @@
 """Before the first turn: addresses that cannot work, servers that are started here, servers that do not suit the model."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -73,13 +74,20 @@ def start_all(servers: Sequence[Server]) -> None:
         raise
 
 
-def see_reachable(client: ServerClient) -> None:
-    """Raises `ConfigError` for a server that is not there, or was started otherwise than it has to be."""
-    try:
-        client.facts()
-    except ServerLost as lost:
-        expected = f"a vLLM server that answers: {lost}"
-        raise ConfigError("data.engine.urls", client.url, expected, f"Check the address. {REMEDY}") from None
+def see_reachable(client: ServerClient, wait_s: float) -> None:
+    """Raises `ConfigError` for a server that is not there within that time, or was started otherwise than it has to be."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            client.facts()
+            return
+        except ServerLost as lost:
+            if time.monotonic() < until:
+                time.sleep(min(1.0, wait_s))
+                continue
+            waited = f" within {wait_s:g} s (data.engine.wait_s)" if wait_s else ""
+            expected = f"a vLLM server that answers{waited}: {lost}"
+            raise ConfigError("data.engine.urls", client.url, expected, f"Check the address. {REMEDY}") from None
 
 
 def on_all(items: Sequence[_Item], work: Callable[[_Item], _Result]) -> list[_Result]:

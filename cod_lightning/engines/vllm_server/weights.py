@@ -45,7 +45,7 @@ class WeightSupply:
         """A folder that a server can be started from; under an adapter the base, in its 4 bits if asked to."""
         if self._adapter:
             return self._start.write_base(model, four_bit=four_bit)
-        return self._start.write(model, synced_weights(model, adapter=False).items(), "start")
+        return self._start.write(model, synced_weights(model, adapter=False), "start")
 
     def renew(self, model: PreTrainedModel, named: Sequence[tuple[str, Tensor]], label: str, *, give: bool) -> None:
         """New weights, by a new name. Call `done` when all have them. All ranks take part.

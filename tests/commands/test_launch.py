@@ -1,0 +1,281 @@
+"""`launch`: what it renders runs as shell, stops, goes on and leaves nothing behind; what makes no sense is refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonargparse import Namespace
+
+from cod_lightning.commands.launch import _OWN, check_machines, sky_keys
+from cod_lightning.commands.launch_plan import LaunchPlan
+from cod_lightning.errors import ConfigError
+from tests import fake_slurm
+
+STUB = f"""#!{sys.executable} -S
+import json, os, signal, subprocess, sys, time
+def left(number, frame):
+    sys.exit(143)
+with open(os.environ["RECORD"], "a") as record:
+    record.write(json.dumps(dict(argv=sys.argv[1:], pid=os.getpid(), key=os.environ.get("VLLM_API_KEY", ""))) + "\\n")
+if "serve" in sys.argv:
+    time.sleep(float(os.environ.get("SERVE_S", "60")))
+elif sys.argv[1:] == ["rank"]:
+    signal.signal(signal.SIGTERM, left)
+    time.sleep(float(os.environ.get("TRAIN_S", "0")))
+    sys.exit(int(os.environ.get("TRAIN_CODE", "0")))
+else:
+    sys.exit(1 if subprocess.call([__file__, "rank"]) else 0)
+"""
+HOSTILE = "run $(touch PWNED) `touch PWNED` 'a\" \\ ;touch PWNED;\ny"
+
+
+def plan(folder, **changed):
+    """Three machines on CPUs, one of which serves."""
+    settings = {
+        "root": folder / "run",
+        "cwd": folder,
+        "cache": folder / "cache",
+        "python": str(folder / "python"),
+        "num_trainers": 2,
+        "num_server_nodes": 1,
+        "gpus": 0,
+        "processes": 3,
+        "gpus_per_server": 1,
+    }
+    return LaunchPlan(**(settings | changed))
+
+
+class Job:
+    """A rendered sbatch file under a Slurm of local processes, whose `python` is a stand-in."""
+
+    def __init__(self, folder, made, **environment):
+        stub = folder / "python"
+        stub.write_text(STUB)
+        stub.chmod(0o755)
+        made.folder.mkdir(parents=True, exist_ok=True)
+        self.script, self.folder = made.folder / "job.sh", folder
+        self.script.write_text(made.rendered("slurm"))
+        self.environment = os.environ | fake_slurm.install(folder / "slurm") | {"RECORD": str(folder / "record")}
+        self.environment |= environment
+        self.environment.pop("VLLM_API_KEY", None)
+        done = subprocess.run(
+            ["sbatch", "--parsable", "job.sh"],
+            cwd=made.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.strip() == fake_slurm.JOB
+        self.pid = int((folder / "slurm" / "pid").read_text())
+
+    def started(self):
+        """What the stand-ins were called with."""
+        record = self.folder / "record"
+        return [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+
+    def until(self, holds, limit_s=20.0):
+        deadline = time.monotonic() + limit_s
+        while not holds():
+            assert time.monotonic() < deadline, (self.started(), self.said())
+            time.sleep(0.02)
+
+    def until_over(self):
+        self.until(lambda: not alive(self.pid))
+        self.until(lambda: not any(alive(one["pid"]) for one in self.started()))
+
+    def said(self):
+        return (self.script.parent / f"slurm-{fake_slurm.JOB}.out").read_text()
+
+    def requeued(self):
+        return (self.folder / "slurm" / "queue").exists()
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ranks(job):
+    return [one for one in job.started() if one["argv"] == ["rank"]]
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
+
+
+@needs_proc
+def test_a_job_starts_servers_and_agents_with_one_key_and_ends_the_servers_with_the_training(tmp_path):
+    job = Job(tmp_path, plan(tmp_path), TRAIN_S="0.2")
+    job.until_over()
+    serve, *agents = sorted(
+        (one for one in job.started() if one["argv"] != ["rank"]), key=lambda one: "fit" in one["argv"]
+    )
+    config = str(tmp_path / "run" / "launch" / "config.yaml")
+    assert serve["argv"][:6] == ["-m", "cod_lightning", "serve", "--config", config, "--host"]
+    ports = {one["argv"][one["argv"].index("--master_port") + 1] for one in agents}
+    assert len(ports) == 1
+    for one in agents:
+        asked = dict(zip(one["argv"][2:14:2], one["argv"][3:15:2], strict=True))
+        assert asked["--nnodes"] == "2"
+        assert asked["--nproc_per_node"] == "3"
+        assert asked["--master_addr"] == "127.0.0.1"
+        assert one["argv"][-6:-2] == ["--config", config, "--ckpt_path", "auto"]
+        port = serve["argv"][serve["argv"].index("--port") + 1]
+        assert one["argv"][-2:] == ["--data.engine.init_args.urls", f"[http://127.0.0.3:{port}]"]
+    assert {one["argv"][one["argv"].index("--node_rank") + 1] for one in agents} == {"0", "1"}
+    keys = {one["key"] for one in job.started()}
+    assert len(keys) == 1
+    assert len(keys.pop()) == 64
+    assert not job.requeued()
+    assert job.said() == ""
+
+
+@needs_proc
+@pytest.mark.slow
+def test_before_its_time_is_up_the_ranks_are_asked_to_stop_and_the_job_is_queued_again(tmp_path):
+    job = Job(tmp_path, plan(tmp_path), TRAIN_S="60")
+    job.until(lambda: len(ranks(job)) == 2)
+    os.kill(job.pid, signal.SIGUSR1)
+    job.until_over()
+    assert (tmp_path / "slurm" / "queue").read_text() == f"requeue {fake_slurm.JOB}\n"
+
+
+@needs_proc
+@pytest.mark.slow
+def test_a_training_that_fails_ends_the_job_with_its_logs_named(tmp_path):
+    job = Job(tmp_path, plan(tmp_path), TRAIN_S="0.1", TRAIN_CODE="3")
+    job.until_over()
+    assert "error: the training ended with code 1; see" in job.said()
+    assert not job.requeued()
+
+
+@needs_proc
+@pytest.mark.slow
+def test_servers_that_end_first_end_the_job(tmp_path):
+    job = Job(tmp_path, plan(tmp_path), TRAIN_S="60", SERVE_S="0.1")
+    job.until_over()
+    assert "error: the servers ended before the training did" in job.said()
+
+
+@needs_proc
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_that_is_killed_leaves_no_process_behind(number, tmp_path):
+    job = Job(tmp_path, plan(tmp_path), TRAIN_S="60")
+    job.until(lambda: len(job.started()) == 5)
+    os.kill(job.pid, number)
+    job.until_over()
+    assert not job.requeued()
+
+
+@needs_proc
+def test_names_are_never_run_as_shell(tmp_path):
+    folder = tmp_path / HOSTILE
+    folder.mkdir()
+    made = plan(folder, python=str(tmp_path / "python"), sbatch=("--partition=gpu",))
+    job = Job(tmp_path, made, TRAIN_S="0.1")
+    job.until_over()
+    assert any(str(made.folder / "config.yaml") in one["argv"] for one in job.started())
+    directives = [line for line in job.script.read_text().splitlines() if line.startswith("#SBATCH")]
+    assert "#SBATCH --job-name=cod-run" in directives
+    assert "#SBATCH --partition=gpu" in directives
+    assert [*tmp_path.rglob("PWNED")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("servers", [0, 1])
+@pytest.mark.parametrize("platform", ["sky", "compose"])
+def test_the_other_platforms_are_asked_for_the_same_work(platform, servers, tmp_path):
+    folder = tmp_path / HOSTILE
+    folder.mkdir()
+    stub = tmp_path / "python"
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    addresses = ("127.0.0.1", "127.0.0.2", "127.0.0.3")[: 2 + servers]
+    made = plan(
+        folder,
+        python=str(stub),
+        num_server_nodes=servers,
+        image="me/$image",
+        addresses=addresses,
+        gpus=4,
+        gpus_per_server=2,
+    )
+    content = yaml.safe_load(made.rendered(platform))
+    key = {"VLLM_API_KEY": "secret"} if servers else {}
+    if platform == "sky":
+        assert content["num_nodes"] == 2 + servers
+        assert content.get("secrets") == ({"VLLM_API_KEY": None} if servers else None)
+        runs = [
+            (content["run"], {"SKYPILOT_NODE_IPS": "\n".join(addresses), "SKYPILOT_NODE_RANK": str(i)} | key)
+            for i in range(2 + servers)
+        ]
+    else:
+        runs = []
+        for index, service in enumerate(content["services"].values()):
+            assert service["profiles"] == [f"machine{index}"]
+            assert service["image"] == "me/$$image"
+            device = service["deploy"]["resources"]["reservations"]["devices"][0]
+            assert device == {"driver": "nvidia", "count": 4, "capabilities": ["gpu"]}
+            given = {name: value.replace("$$", "$") for name, value in service["environment"].items()}
+            runs.append((service["command"][0].replace("$$", "$"), given | key))
+    for script, given in runs:
+        environment = os.environ | given | {"RECORD": str(tmp_path / "record"), "SERVE_S": "0", "TRAIN_S": "0"}
+        subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, check=True, timeout=20)
+    started = [json.loads(line)["argv"] for line in (tmp_path / "record").read_text().splitlines()]
+    agents = [argv for argv in started if "fit" in argv]
+    assert [argv[argv.index("--node_rank") + 1] for argv in agents] == ["0", "1"]
+    assert all(str(made.folder / "config.yaml") in argv for argv in started if argv != ["rank"])
+    if servers:
+        (serve,) = (argv for argv in started if "serve" in argv)
+        assert serve[serve.index("--num_servers") + 1] == "2"
+        assert {argv[-1] for argv in agents} == {"[http://127.0.0.3:8000,http://127.0.0.3:8001]"}
+        assert (made.folder / "ended").exists()
+    assert [*tmp_path.rglob("PWNED")] == []
+
+
+def asked(**changed):
+    values = {name: default for name, (_, default, _) in _OWN.items()}
+    return Namespace(**(values | changed))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nodes": 0}, "--nodes is 0; expected at least 1"),
+        ({"nodes": 2, "servers": 2}, "--servers is 2; expected from 0 to 1"),
+        ({"gpus": 8, "gpus_per_server": 3}, "--gpus_per_server is 3; expected a divisor of --gpus, which is 8"),
+        ({"gpus": -1}, "--gpus is -1"),
+        ({"sbatch": "--partition=a; rm -rf /"}, "--sbatch is --partition=a;; expected options of sbatch"),
+        ({"sbatch": "--comment=$(id)"}, r"--sbatch is --comment=\$\(id\)"),
+        ({"sbatch": "--a='"}, "No closing quotation"),
+        ({"sbatch": "--time=1", "to": "sky"}, "--sbatch is --time=1; expected --to slurm beside it"),
+        ({"to": "compose"}, "--image is missing"),
+        ({"to": "compose", "image": "x", "nodes": 2, "addresses": ["a"]}, "expected 2 addresses or names"),
+        ({"to": "compose", "image": "x", "addresses": ["$(id)"]}, "--addresses is"),
+    ],
+)
+def test_machines_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        check_machines(asked(**options))
+
+
+def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
+    file = tmp_path / "more.yaml"
+    file.write_text("resources: {accelerators: 'H100:8'}\n")
+    made = plan(tmp_path, sky=sky_keys(str(file)))
+    assert yaml.safe_load(made.rendered("sky"))["resources"] == {"accelerators": "H100:8"}
+    for text in ("run: x\n", "[1]\n", "a: [\n"):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match="--sky is"):
+            sky_keys(str(file))
+    with pytest.raises(ConfigError, match=r"--sky is .*none\.yaml; expected a text file"):
+        sky_keys(str(tmp_path / "none.yaml"))

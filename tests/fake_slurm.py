@@ -1,0 +1,96 @@
+"""`sbatch`, `srun` and `scontrol` that run a job with processes of this machine; every node is a loopback address of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+JOB = "4242"
+
+
+def install(folder: Path) -> dict[str, str]:
+    """Put the commands into the folder; the environment that finds them before any others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("sbatch", "srun", "scontrol"):
+        script = folder / name
+        script.write_text(f'#!/bin/bash\nexec {sys.executable} -S {Path(__file__).resolve()} {name} "$@"\n')
+        script.chmod(0o755)
+    return {"PATH": f"{folder}:{os.environ['PATH']}", "FAKE_SLURM": str(folder)}
+
+
+def sbatch(arguments: list[str]) -> int:
+    """Begin the job in the background; its output is slurm-JOB.out in the current folder, its process in FAKE_SLURM/pid."""
+    script = Path(arguments[-1])
+    asked = {}
+    for line in script.read_text().splitlines():
+        if line.startswith("#SBATCH --"):
+            key, _, value = line.removeprefix("#SBATCH --").partition("=")
+            asked[key] = value
+    nodes = int(asked["nodes"])
+    environment = os.environ | {
+        "SLURM_JOB_ID": JOB,
+        "SLURM_JOB_NODELIST": f"node[1-{nodes}]",
+        "SLURM_CPUS_ON_NODE": "1",
+    }
+    with Path(f"slurm-{JOB}.out").open("ab") as out:
+        child = subprocess.Popen(
+            ["bash", str(script)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    (Path(os.environ["FAKE_SLURM"]) / "pid").write_text(str(child.pid))
+    print(JOB)
+    return 0
+
+
+def scontrol(arguments: list[str]) -> int:
+    """The names of a job's nodes, or the record that it is to be queued again."""
+    if arguments[:2] == ["show", "hostnames"]:
+        number = int(arguments[2].partition("-")[2].rstrip("]"))
+        print("\n".join(f"127.0.0.{i + 1}" for i in range(number)))
+        return 0
+    with (Path(os.environ["FAKE_SLURM"]) / "queue").open("a") as record:
+        record.write(" ".join(arguments) + "\n")
+    return 0
+
+
+def srun(arguments: list[str]) -> int:
+    """A task for each node. Passes signals on; ends all with the batch script, as Slurm does, or where one fails."""
+    options = dict(a.removeprefix("--").partition("=")[::2] for a in arguments if a.startswith("--"))
+    command = arguments[len(options) :]
+    parent, number = os.getppid(), int(options["ntasks"])
+    assert len(options["nodelist"].split(",")) == number == int(options["nodes"])
+    tasks = [
+        subprocess.Popen(command, env=os.environ | {"SLURM_NODEID": str(i)}, start_new_session=True)
+        for i in range(number)
+    ]
+    for received in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(received, lambda number, frame: [task.send_signal(number) for task in tasks])
+    while any(task.poll() is None for task in tasks):
+        failed = "kill-on-bad-exit" in options and any(task.poll() for task in tasks)
+        if os.getppid() != parent or failed:
+            time.sleep(0.3 if failed else 0.0)  # KillWait
+            for task in tasks:
+                if task.poll() is None:
+                    descend(task.pid)
+        time.sleep(0.05)
+    return max(abs(task.returncode) for task in tasks)
+
+
+def descend(pid: int) -> None:
+    """Kill a process with all that came of it, in sessions of their own too, as a node's cgroup does."""
+    for child in Path(f"/proc/{pid}/task").glob("*/children"):
+        for one in child.read_text().split():
+            descend(int(one))
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit({"sbatch": sbatch, "scontrol": scontrol, "srun": srun}[sys.argv[1]](sys.argv[2:]))

@@ -1,0 +1,154 @@
+"""An adapter on two ranks that share out its base (FSDP2), by the command line: trained, resumed, evaluated, written out."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+import cod_lightning.commands.export
+import cod_lightning.commands.train  # noqa: F401  (ranks are forked from here)
+from cod_lightning.checkpoints.checkpoint import read_checkpoint
+from cod_lightning.cli import main
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.levers import Levers
+from cod_lightning.models import TinyPolicy
+from tests.adapted import TINY
+from tests.command_line import rows
+from tests.forked import on_ranks
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:.*load in a single process.*", "ignore:.*merged.*"),
+]
+UPDATES = 4
+SMALL = [
+    *(
+        "--config",
+        "experiment/qlora_smoke",
+        "--warm_start",
+        "null",
+        "--torch_threads",
+        "1",
+        "--model.optimizer",
+        "adamw",
+    ),
+    *(
+        "--data.updates_per_rollout",
+        "2",
+        "--data.rollouts_per_epoch",
+        "2",
+        "--data.packs_per_rollout",
+        "4",
+        "--data.group_size",
+        "4",
+        "--data.val_packs",
+        "4",
+    ),
+    *(
+        "--trainer.max_epochs",
+        "1",
+        "--checkpoint_every",
+        "1",
+        "--data.suites",
+        '[{"name": "held_out", "num_packs": 4}]',
+    ),
+]
+KINDS = {
+    "lora": ["model=lora", "--model.policy.dtype", "float32", "--model.policy.rank", "8", "--model.policy.alpha", "16"],
+    "qlora": [],
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base")
+    torch.manual_seed(0)
+    policy = TinyPolicy(**TINY)
+    tokenizer = policy.tokenizer(Levers(protocol="compact").words() + HintContext(protocol="compact").words())
+    policy.model(tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def run(folder, kind, strategy, base, *more):
+    """The run on two ranks; their exit codes."""
+
+    def part():
+        argv = [*SMALL, *KINDS[kind], "--model.policy.path", str(base), "--model.policy.window", "96"]
+        argv += ["--trainer.default_root_dir", str(folder), f"strategy={strategy}", "--trainer.devices", "2", *more]
+        return main(["fit", *argv])
+
+    assert on_ranks(2, part, folder.with_suffix(".ranks")) == [0, 0]
+    return folder
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def sharded(kind, base, tmp_path_factory):
+    return run(tmp_path_factory.mktemp(kind) / "fsdp2", kind, "fsdp2", base)
+
+
+def untimed(folder):
+    return [{k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))} for row in rows(folder)]
+
+
+def test_losses_and_weights_are_those_of_ddp(kind, sharded, base, tmp_path):
+    plain = run(tmp_path / "ddp", kind, "ddp", base)
+    for ours, theirs in zip(untimed(sharded), untimed(plain), strict=True):
+        for name, value in theirs.items():
+            assert (value == "") == (ours[name] == ""), name
+            assert not value or float(ours[name]) == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
+    found, expected = (read_checkpoint(f / "checkpoints" / "last.ckpt").weights() for f in (sharded, plain))
+    assert found.keys() == expected.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(found[name], weight, rtol=0, atol=1e-4)
+    assert any(weight.abs().max() > 1e-3 for name, weight in found.items() if "lora_B" in name)
+
+
+def test_its_checkpoint_has_a_file_of_each_rank_and_of_the_adapter_alone(sharded, base):
+    checkpoint = sharded / "checkpoints" / "last.ckpt"
+    shards = sorted(path.name for path in checkpoint.glob("*.distcp"))
+    assert [name[:3] for name in shards] == ["__0", "__1"]
+    assert all("lora_" in name for name in read_checkpoint(checkpoint).weights())
+
+
+def test_it_goes_on_from_the_middle_of_a_rollout_bit_for_bit(kind, sharded, base, tmp_path):
+    folder = run(tmp_path / "run", kind, "fsdp2", base, "--trainer.max_steps", "1")
+    run(folder, kind, "fsdp2", base, "--ckpt_path", "last")
+    assert untimed(folder) == untimed(sharded)
+    ours, theirs = (read_checkpoint(f / "checkpoints" / "last.ckpt").weights() for f in (folder, sharded))
+    assert len(untimed(folder)) >= UPDATES
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_one_process_tests_it_and_writes_it_out_alone_and_merged(sharded, base, tmp_path):
+    checkpoint = str(sharded / "checkpoints" / "last.ckpt")
+
+    def read():
+        config = ["--config", str(sharded / "config.yaml"), "--trainer.strategy", "auto", "--trainer.devices", "1"]
+        code = main(
+            ["test", *config, "--ckpt_path", checkpoint, "--trainer.default_root_dir", str(tmp_path / "tested")]
+        )
+        for name, more in {"merged": ("--dtype", "float32"), "alone": ("--adapter", "true")}.items():
+            code |= main(["export", "--ckpt_path", checkpoint, "--out", str(tmp_path / name), *more])
+        return code
+
+    assert on_ranks(1, read, tmp_path / "out") == [0]
+    tested, fitted = (
+        json.loads((f / "evaluation.json").read_text())["suites"]["held_out"] for f in (tmp_path / "tested", sharded)
+    )
+    assert tested["positions"] == fitted["positions"]
+    kept = read_checkpoint(checkpoint).weights()
+    written = load_file(tmp_path / "alone" / "adapter_model.safetensors")
+    for name, weight in kept.items():
+        assert torch.equal(written[f"base_model.model.{name.replace('.default.', '.')}"], weight), name
+    before, after = (AutoModelForCausalLM.from_pretrained(f, dtype=torch.float32) for f in (base, tmp_path / "merged"))
+    ids = torch.tensor([[7, 8, 9]])
+    assert not torch.equal(before(ids).logits, after(ids).logits)
