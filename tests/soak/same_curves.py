@@ -1,4 +1,4 @@
-"""One environment three times (in this process, behind an OpenEnv server, as a taskset of verifiers), trained alike: are the numbers equal?
+"""One environment in this process, behind an OpenEnv server and as a taskset of verifiers, trained alike: are all numbers equal?
 
     PYTHONPATH=. PROTOCOLS_PYTHON=VENV/bin/python python tests/soak/same_curves.py --out docs/results/same_curves.json
 
@@ -201,9 +201,17 @@ def main() -> None:
             arguments = {"python": os.environ["PROTOCOLS_PYTHON"], "tokenizer": str(tokenizer)}
             found.setdefault("Taskset", []).append(trained(folder, "Taskset", arguments, options.updates, seed))
     differing = {
-        world: sorted({k for a, b in zip(runs, found["Native"], strict=True) for x, y in zip(a, b, strict=True) for k in x if x[k] != y.get(k)})
+        world: sorted(
+            {
+                name
+                for run, native in zip(runs, found["Native"], strict=True)
+                for row, its in zip(run, native, strict=True)
+                for name in row
+                if row[name] != its.get(name)
+            }
+        )
         for world, runs in found.items()
-    }  # fmt: skip
+    }
     columns = [k for k in found["Native"][0][0] if k.startswith(("val", "rollout/token", "rollout/num_r"))]
     last = {w: [{k: v for k, v in run[-1].items() if k in columns} for run in runs] for w, runs in found.items()}
     result = {
