@@ -118,7 +118,7 @@ def of_strategy(cluster: Cluster, strategy: str) -> dict[str, Any]:
     config = ("--config", "smoke", f"strategy={strategy}")
     whole, killed, fewer = (cluster.folder / f"{strategy}-{name}" for name in ("whole", "killed", "fewer"))
     whole_s = cluster.launch(whole, *config, "--nodes", "2").end()
-    assert num_updates(whole) == UPDATES
+    assert num_updates(whole) == UPDATES, "the undisturbed run did not end"
     found: dict[str, Any] = {"strategy": strategy, "whole_s": whole_s, "updates": UPDATES}
 
     job = cluster.launch(killed, *config, "--nodes", "2")
