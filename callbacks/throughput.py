@@ -72,6 +72,7 @@ def _rollout_values(trainer: L.Trainer) -> dict[str, float]:
         **{f"faults/{name}": float(count) for name, count in rollout.faults.items()},
         **{f"train/{name}": total / count for name, (total, count) in rollout.parts.items()},
         **runner.source_metrics,
+        **runner.replay_metrics,
     }
 
 

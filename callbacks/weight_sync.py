@@ -4,6 +4,7 @@ import time
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.runner import runner_of
@@ -82,6 +83,8 @@ class WeightSync(Callback):
                 engine.bind(pl_module.plain_model(), runner.stop_ids, pl_module.policy.window)
             self.policy_version += new
             begun = time.perf_counter()
+            if engine.sleeps and torch.cuda.is_available():
+                torch.cuda.empty_cache()  # what activations had, torch keeps; the engine takes its memory outside of torch's cache
             engine.wake("weights")
             engine.update_weights(pl_module.synced_weights(adapter=engine.takes_adapters), self.policy_version)
             engine.wake("kv_cache")

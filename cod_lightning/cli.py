@@ -32,6 +32,7 @@ commands:
   sweep        train every combination of choices and seeds, and compare the runs in one table
   export       write a checkpoint's policy as a Hugging Face folder with a model card (--ckpt_path, --out)
   deploy       let a policy live on, task after task, with its context kept in a folder (--state)
+  evolve       rewrite what agents begin with in view of packs that they played, without training (--out)
   context      log, show, diff, revert: the context of a deployed agent
   worlds       list the shipped worlds
   check        say what breaks a rule of the contract in a world or context of your own

@@ -94,6 +94,8 @@ class Task:
     """The environment's own frozen dataclass of plain values: all that `reset` needs."""
     repeat: bool = False
     """Whether an earlier task of the pack asked for the same; success in such tasks is logged apart."""
+    max_turns: int | None = None
+    """Turns after which the rollout cuts the task off, where that is sooner than the environment does; None: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,8 @@ class Pack:
     split: Split
     world_seed: int
     tasks: tuple[Task, ...]
+    context: str | None = None
+    """What its lifecycles begin with, as `ContextMechanism.dump` writes it; None: the empty context."""
 
     def __len__(self) -> int:
         """N, the number of tasks."""

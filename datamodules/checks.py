@@ -9,6 +9,7 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.types import Message, Role, Task
 
 _LARGEST_PACK = 10_000
@@ -90,13 +91,17 @@ def check_first_prompt(
 ) -> None:
     """A first prompt is in words that the policy knows; there is room for it, its response, and what the context budgets."""
     context.check(window, max_new_tokens)
+    check_hooks(env, context)
     world = copy.deepcopy(env)
     observation, _ = world.reset(options={"task": task})
     see_known(observation, chat, env, "reset()")
     see_known(world.rules, chat, env, "rules")
     system = context.prepare(context.empty(), world.rules, observation).system
     see_known(system, chat, context, "prepare()")
-    prompt = chat.opening((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+    if word := chat.unknown_word(chat.system_prompt):
+        expected = f"words that the policy knows, not {word!r}"
+        raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
+    prompt = chat.opening(chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, observation))))
     needed = len(prompt) + max_new_tokens
     if needed > window:
         expected = f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={max_new_tokens}"

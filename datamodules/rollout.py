@@ -23,6 +23,7 @@ from cod_lightning.evaluation.suite_player import SuitePlayer
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, CreditTable
 from cod_lightning.objective.credited import Credited
+from cod_lightning.objective.returns import Returns
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import gathered, num_ranks, rank, share
 from cod_lightning.rewards import Reward, rewards_of
@@ -34,7 +35,10 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
+from cod_lightning.training.frozen import FrozenRole
 from cod_lightning.training.packs import PackSource, TrainingPacks, Uniform
+from cod_lightning.training.replay import Replay
+from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.shares import check_shares
 from cod_lightning.training.stream import SizedItems, TrainStream
@@ -59,6 +63,7 @@ class RolloutDataModule(ItemDataModule):
         engine: What samples the policy's turns.
         plan: The order of solve and update episodes in a lifecycle.
         source: What chooses the training packs; null is `Uniform`: one after the other.
+        replay: What chooses episodes of earlier rollouts that join an update (docs/guides/replay.md); null replays none.
         pack_size: N, tasks of a pack in training and validation.
         group_size: K, sibling lifecycles of a training pack.
         packs_per_rollout: G, packs of a rollout.
@@ -77,8 +82,11 @@ class RolloutDataModule(ItemDataModule):
         enable_thinking: Handed to the chat template.
         rewrite_history: Follow a template that rewrites earlier turns (Qwen3's drops their thoughts), at the price of more token
             rows; false keeps all as it was said. Null follows it while thinking is on.
+        chat_template_kwargs: Further variables for the chat template.
+        system_prompt: Words of your own before every system message, those of updates included.
         suites: What `test`, and the end of `fit`, evaluates.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
+        frozen: What plays one kind of episodes in place of the trained policy (`training.frozen.FrozenRole`); null: nothing.
         deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
         max_failed_fraction: Share of a rollout's lifecycles that may fail; beyond, the run stops and says what failed.
         seed: Run seed of training packs and sampling noise; linked to `seed_everything`.
@@ -91,6 +99,7 @@ class RolloutDataModule(ItemDataModule):
         engine: Engine,
         plan: LifecyclePlan = UpdateEvery(),  # noqa: B008  (frozen; the CLI's default)
         source: PackSource | None = None,
+        replay: Replay | None = None,
         pack_size: int = 4,
         group_size: int = 8,
         packs_per_rollout: int = 32,
@@ -107,8 +116,11 @@ class RolloutDataModule(ItemDataModule):
         top_p: float = 1.0,
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
+        chat_template_kwargs: dict[str, Any] | None = None,
+        system_prompt: str = "",
         suites: list[Suite] | None = None,
         rewards: dict[str, Reward] | None = None,
+        frozen: FrozenRole | None = None,
         deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
         max_failed_fraction: float = 0.5,
         seed: int = 1,
@@ -130,8 +142,9 @@ class RolloutDataModule(ItemDataModule):
         self.val_packs = val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
+        self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
         self.suites = tuple(suites or ())
-        self.rewards = rewards_of(rewards)
+        self.rewards, self.frozen = rewards_of(rewards), frozen
         self.deadlines, self.seed = deadlines, seed
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
@@ -143,6 +156,8 @@ class RolloutDataModule(ItemDataModule):
             advantages=self._advantages,
             score=lambda batch: self._attached.lightning_module.score(batch),
             pad_id=lambda: self.chat.pad_id,
+            dump=context.dump,
+            replay=None if replay is None else ReplayBuffer(replay, self._returns, seed),
             another_follows=self._another_follows if max_staleness else None,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
@@ -182,11 +197,14 @@ class RolloutDataModule(ItemDataModule):
                 dtype = str(policy.dtype).removeprefix("torch.")
                 self.engine.check(Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype))
             tokenizer = policy.tokenizer(self.env.words() + self.context.words())
-            chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history)
+            more = (self.chat_template_kwargs, self.system_prompt)
+            chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
             first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             for part in self.rewards.values():
                 part.check()
+            if self.frozen is not None:
+                self.frozen.check(tokenizer.get_vocab())
             self._chat = chat
 
     def check_trainable(self) -> None:
@@ -267,7 +285,7 @@ class RolloutDataModule(ItemDataModule):
         """One loader for each condition of each suite that the current policy plays; its item is a `PlayedCondition`."""
 
         def played(suite: Suite, condition: Condition) -> Iterator[PlayedCondition]:
-            yield self._suite_player.play(suite, condition, self._setting(condition.temperature))
+            yield self._suite_player.play(suite, condition, self._setting(condition.temperature, suite))
 
         return [SizedItems(partial(played, *chosen), 1) for chosen in self.test_conditions()]
 
@@ -308,18 +326,24 @@ class RolloutDataModule(ItemDataModule):
             branching=branching,
         )
 
-    def _setting(self, temperature: float) -> Setting:
+    def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
+        sampler, frozen = self._sampler(temperature, suite), self.frozen
+        where = (self.policy, self.runner.stop_ids, self._attached.strategy.root_device)
         return Setting(
             env=self.env,
             mechanism=self.context,
-            sampler=self._sampler(temperature),
+            sampler=sampler,
             plan=self.plan,
             rewards=self.rewards,
             monitor=self.runner.monitor,
+            frozen={} if frozen is None else {frozen.kind: frozen.sampler(sampler, *where)},
         )
 
     def _advantages(self, table: CreditTable) -> Credited:
         return self._attached.lightning_module.advantages(table, reweighted=False)
+
+    def _returns(self, table: CreditTable) -> Returns:
+        return self._attached.lightning_module.credit(table)
 
     def _another_follows(self) -> bool:
         """Whether the run will ask for a rollout after the one that it takes now, as far as the Trainer's limits tell."""
@@ -329,14 +353,16 @@ class RolloutDataModule(ItemDataModule):
         endless = trainer.max_epochs is None or trainer.max_epochs < 0
         return endless or self.stream.left > updates or trainer.current_epoch + 1 < trainer.max_epochs
 
-    def _sampler(self, temperature: float) -> Sampler:
+    def _sampler(self, temperature: float, suite: Suite | None) -> Sampler:
         return Sampler(
             engine=self.engine,
             chat=self.chat,
             window=self.policy.window,
             max_new_tokens=self.max_new_tokens,
             temperature=temperature,
-            top_p=self.top_p,
+            top_p=self.top_p if suite is None else suite.top_p,
+            top_k=0 if suite is None else suite.top_k,
+            min_p=0.0 if suite is None else suite.min_p,
             seed=self.seed,
             policy_version=self.engine.policy_version,
             num_ids=_num_ids(self._attached.lightning_module),

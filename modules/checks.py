@@ -7,13 +7,14 @@ import torch
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.anchors import next_solve
-from cod_lightning.objective.baselines import AsymRE
+from cod_lightning.objective.baselines import Accepted, AsymRE
 from cod_lightning.objective.batch import kind_id
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.returns import CreditRule
 from cod_lightning.objective.terms import REFERENCE, LossTerm
 from cod_lightning.plans import LifecyclePlan, planned
 from cod_lightning.rollout.attempts import Branching
+from cod_lightning.training.replay import Replay
 from cod_lightning.training.scorers import Scorer
 from cod_lightning.types import EpisodeKind
 
@@ -44,6 +45,16 @@ def check_numbers(
         raise ConfigError("model.gradient_clip_val", gradient_clip_val, "above 0, or null", "1.0 is the default.")
 
 
+def check_kinds(kinds: Sequence[str] | None) -> tuple[EpisodeKind, ...]:
+    """The kinds of episodes that are trained on. Raises `ConfigError` where there is none."""
+    if kinds is None:
+        return tuple(EpisodeKind)
+    if not kinds or not set(kinds) <= set(EpisodeKind):
+        expected = f"at least one of {', '.join(EpisodeKind)}"
+        raise ConfigError("model.trained_kinds", kinds, expected, "Null trains on all episodes.")
+    return tuple(EpisodeKind(kind) for kind in kinds)
+
+
 def check_terms(terms: Sequence[LossTerm], scorers: Mapping[str, Scorer]) -> None:
     """Raise `ConfigError` for terms of a model that is not there, and for models that no term needs."""
     needed = {name: type(term).__name__ for term in terms for name in term.needs}
@@ -67,7 +78,13 @@ def check_combination(module: Any, data: Any) -> None:
     """Raise `ConfigError` naming the key, and why. `module` is the GRPOModule, `data` the RolloutDataModule."""
     module.credit.check(data.pack_size)
     _check_reuse(module.loss, data)
+    if data.rollouts.replay is not None:
+        _check_replay(module.loss, data.rollouts.replay.replay)
     _check_branching(module.credit, data.branching, data.plan, data.pack_size)
+    if isinstance(module.baseline, Accepted) and (data.branching.anchors or data.branching.counterfactual):
+        expected = "another one with data.anchors or data.counterfactual, which compare rewards where this one accepts"
+        raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=group_mean, or leave them out.")
+    _check_roles(module.trained_kinds, data)
     if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
         raise ConfigError(
             "data.resample_packs",
@@ -89,6 +106,40 @@ def _check_reuse(loss: PolicyLoss, data: Any) -> None:
                 f"{most} with model.loss={type(loss).__name__} as it is set, which neither clips nor weighs tokens by "
                 f"their ratio and so would {harm}",
                 "Choose loss=loop, grpo, cispo or rec.",
+            )
+
+
+def _check_roles(trained: Sequence[EpisodeKind], data: Any) -> None:
+    there = {kind for kind, _ in planned(data.plan, data.pack_size, data.context.updates)}
+    if not there & set(trained):
+        expected = f"a kind that the plan has ({', '.join(sorted(there))})"
+        raise ConfigError(
+            "model.trained_kinds", [str(kind) for kind in trained], expected, "Null trains on all episodes."
+        )
+    if data.frozen is not None and data.frozen.kind in trained:
+        other = next(str(kind) for kind in EpisodeKind if kind is not data.frozen.kind)
+        raise ConfigError(
+            "data.frozen.kind",
+            str(data.frozen.kind),
+            "a kind that model.trained_kinds leaves out, since what another policy samples says nothing on the trained one",
+            f"Set model.trained_kinds to [{other}].",
+        )
+
+
+def _check_replay(loss: PolicyLoss, replay: Replay) -> None:
+    for unfit, why in (
+        (
+            not loss.reuses_tokens,
+            "neither clips nor weighs tokens by their ratio and so would take old ones for its own",
+        ),
+        (loss.compares_siblings, "compares an episode with its siblings, which are not replayed with it"),
+    ):
+        if unfit:
+            raise ConfigError(
+                "data.replay",
+                type(replay).__name__,
+                f"null with model.loss={type(loss).__name__} as it is set, which {why}",
+                "Choose loss=loop, grpo, cispo or rec, or leave data.replay out.",
             )
 
 

@@ -36,7 +36,7 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.training.scorers import Scorer, check_missing, scoring
 from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update, split_by_token_budget
 from cod_lightning.types import Group
-from modules.checks import check_combination, check_numbers, check_terms
+from modules.checks import check_combination, check_kinds, check_numbers, check_terms
 from modules.policy import OptimizerName, PolicyModule
 
 RowListener = Callable[[Batch, Float[Tensor, "B T"]], None]
@@ -57,9 +57,11 @@ class GRPOModule(PolicyModule):
         reweight: Tilt of advantages where negative ones dominate; null leaves them alone.
         loss: Policy loss on tokens.
         mismatch: Correction where engine and training disagree on log-probs; null only measures it.
+        trained_kinds: Episodes that are trained on: [update] trains the writer of contexts alone, [solve] the player; null: all.
         filter_packs: Take packs in which no sibling did better than another out of the update and its denominators.
-        optimizer: AdamW with moments in float32 (`adamw`) or in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way
-            to activations (`paged_adamw`, `paged_adamw_8bit`); all but the first need bitsandbytes.
+        optimizer: AdamW with moments in float32 (`adamw`), the same for weights in bfloat16, which it rounds stochastically
+            (`adamw_stochastic`), or with moments in 8 bits (`adamw_8bit`), on a GPU also paged, so that they give way to
+            activations (`paged_adamw`, `paged_adamw_8bit`); the last three need bitsandbytes.
         lr: Learning rate of AdamW.
         betas: Decay rates of AdamW's moments.
         weight_decay: Decoupled weight decay.
@@ -81,6 +83,7 @@ class GRPOModule(PolicyModule):
         reweight: AdaptiveRED | None = AdaptiveRED(),  # noqa: B008
         loss: PolicyLoss = REC(),  # noqa: B008
         mismatch: MismatchCorrection | None = None,
+        trained_kinds: list[Literal["solve", "update"]] | None = None,
         filter_packs: bool = False,
         optimizer: OptimizerName = "adamw",
         lr: float = 1e-6,
@@ -99,6 +102,7 @@ class GRPOModule(PolicyModule):
         self.policy, self.credit, self.baseline = policy, credit, baseline
         self.scale: Literal["none", "group", "batch"] = scale
         self.mismatch = mismatch
+        self.trained_kinds = check_kinds(trained_kinds)
         self.reweight, self.loss, self.filter_packs = reweight, loss, filter_packs
         self._take_optimizer(optimizer, lr, betas, weight_decay)
         self.warmup_updates = warmup_updates
@@ -184,7 +188,7 @@ class GRPOModule(PolicyModule):
             seed=derive_seed("marked tokens", self.global_step),
         )
         rows = update.rows
-        own = split_by_token_budget(batch.lengths[rows], update.keys[rows], self.token_budget)
+        own = split_by_token_budget(batch.lengths[rows], update.together[rows], self.token_budget)
         parts = padded([rows[part] for part in own], max(gathered(len(own))))
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
@@ -203,7 +207,8 @@ class GRPOModule(PolicyModule):
         self._log_update(batch, totals, values)
 
     def advantages(self, table: CreditTable, *, reweighted: bool = True) -> Credited:
-        return credited(table, self.credit, self.baseline, self.scale, self.reweight if reweighted else None)
+        reweight = self.reweight if reweighted else None
+        return credited(table, self.credit, self.baseline, self.scale, reweight, self.trained_kinds)
 
     def _accumulate(self, batch: Batch, update: Update, micro_batches: Sequence[Tensor | None]) -> Totals:
         """Gradients of all micro-batches, and their summed metrics, entropies and divergences; None is an empty one."""
@@ -227,11 +232,12 @@ class GRPOModule(PolicyModule):
                 action_mask=part.action_mask,
                 marked=update.marked[rows, :width],
                 episode=update.keys[rows],
+                siblings=None if update.siblings is None else update.siblings[rows],
                 num_action_tokens=update.num_action_tokens,
                 num_episodes=update.num_episodes,
             )
             old = logprobs if part.old_logprobs is None else part.old_logprobs
-            inputs, apart = corrected(inputs, old, self.mismatch)
+            inputs, apart = corrected(inputs, old, self.mismatch, measured=~part.is_replayed)
             out = self.loss(inputs)
             mismatch = apart if mismatch is None else mismatch + apart
             loss = out.loss

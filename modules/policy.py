@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Literal, Self
 
 import lightning as L
@@ -31,10 +32,11 @@ from cod_lightning.models.sharded import inside, shard, whole_weights
 from cod_lightning.objective.batch import Batch
 from cod_lightning.objective.logprobs import action_logprobs
 from cod_lightning.ranks import num_ranks
+from cod_lightning.training.stochastic_adamw import StochasticAdamW
 
-OptimizerName = Literal["adamw", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
-"""`adamw` is torch's, the others those of bitsandbytes. Paged ones keep their state in memory that moves to the
-CPU and back where the GPU is full; on a CPU they are as the others."""
+OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw", "paged_adamw_8bit"]
+"""`adamw` is torch's, `adamw_stochastic` `StochasticAdamW`, the others those of bitsandbytes. Paged ones keep their state in memory
+that moves to the CPU and back where the GPU is full; on a CPU they are as the others."""
 
 
 class PolicyModule(L.LightningModule):
@@ -92,7 +94,7 @@ class PolicyModule(L.LightningModule):
 
     def _take_optimizer(self, name: OptimizerName, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
         """Keep AdamW's settings. Raises `ConfigError` where the package that has this kind is not there."""
-        if name != "adamw":
+        if name not in ("adamw", "adamw_stochastic"):
             require("bitsandbytes", "model.optimizer", name)
         self.optimizer_name: OptimizerName = name
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
@@ -100,12 +102,18 @@ class PolicyModule(L.LightningModule):
     def _optimized(self, factor: Callable[[int], float]) -> Any:
         """AdamW for those parameters that are trained; its rate is `lr` times the factor at each update."""
         kind: Any = AdamW
-        if self.optimizer_name != "adamw":
+        trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+        if self.optimizer_name == "adamw_stochastic":
+            seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
+            kind = partial(StochasticAdamW, seed=seed)
+            for parameter in trained:
+                if num_ranks() == 1:  # DDP's buckets have the precision of the weights, FSDP2 sums in float32 anyway
+                    parameter.grad_dtype = torch.float32  # micro-batches add up without rounding
+        elif self.optimizer_name != "adamw":
             from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW, PagedAdamW8bit
 
             kinds = {"adamw_8bit": AdamW8bit, "paged_adamw": PagedAdamW, "paged_adamw_8bit": PagedAdamW8bit}
             kind = kinds[self.optimizer_name]
-        trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         optimizer = kind(trained, lr=self.lr, betas=self.betas, weight_decay=self.weight_decay)
         return [optimizer], [LambdaLR(optimizer, factor)]
 

@@ -13,9 +13,11 @@ from cod_lightning.objective.losses import (
     GRPO,
     GSPO,
     LOOP,
+    NFT,
     OPMD,
     REC,
     RLOO,
+    SDPO,
     ClipCov,
     DrGRPO,
     KLCov,
@@ -25,6 +27,8 @@ from cod_lightning.objective.losses import (
 
 EPISODES = [7, 7, 2, 4, 4, 4, 9]
 """Of rows: two episodes have several."""
+SIBLINGS = {7: 0, 9: 0, 2: 1, 4: 1}
+"""Which episodes are compared."""
 
 
 def inputs(seed: int, width=9, dtype=torch.float64, spread=0.5, episodes=tuple(EPISODES)) -> LossInputs:
@@ -46,6 +50,7 @@ def inputs(seed: int, width=9, dtype=torch.float64, spread=0.5, episodes=tuple(E
         episode=episode,
         num_action_tokens=int(mask.sum()) + 20,
         num_episodes=6,
+        siblings=torch.tensor([SIBLINGS.get(one, one) for one in episodes]),
     )
 
 
@@ -150,6 +155,48 @@ def opmd(x: LossInputs) -> Tensor:
     return total / x.num_episodes
 
 
+def sibling_episodes(x: LossInputs) -> Iterator[list[tuple[list[Token], Tensor]]]:
+    """Tokens and advantage of the episodes that are compared with each other."""
+    groups: dict[int, list[tuple[list[Token], Tensor]]] = {}
+    for tokens in episodes_of(x):
+        if tokens:
+            groups.setdefault(int(x.siblings[tokens[0][0]]), []).append((tokens, x.advantages[tokens[0]]))
+    yield from groups.values()
+
+
+def nft(weight: float, bound: float):
+    def loop(x: LossInputs) -> Tensor:
+        total = torch.zeros((), dtype=torch.float64)
+        for group in sibling_episodes(x):
+            good, bad = (sum(bool(sign * a > 0) for _, a in group) for sign in (1, -1))
+            r = min(max(good / max(1, good + bad), 0.02), 0.98)
+            for tokens, a in group:
+                for token in tokens:
+                    ratio = gap(x, token).exp()
+                    negative = (1 - r * ratio) / (1 - r)
+                    held = negative if negative > bound else bound + negative - negative.detach()
+                    term = gap(x, token) if a > 0 else weight * torch.log(held) if a < 0 else 0.0
+                    total = total - (1 - r) * term
+        return total / x.num_action_tokens
+
+    return loop
+
+
+def sdpo(beta: float):
+    def loop(x: LossInputs) -> Tensor:
+        total = 0.0 * x.policy_logprobs.sum()
+        for group in sibling_episodes(x):
+            pairs = [(better, worse) for better, a in group if a > 0 for worse, b in group if b < 0]
+            for better, worse in pairs:
+                num = min(len(turns_of(better)), len(turns_of(worse)))
+                h = [sum(gap(x, t) for turn in turns_of(one)[:num] for t in turn) for one in (better, worse)]
+                share = sum(bool(a != 0) for _, a in group) / len(pairs)
+                total = total - share * torch.log(torch.sigmoid(beta * (h[0] - h[1])))
+        return total / x.num_episodes
+
+    return loop
+
+
 def one_side(a, ratio):
     return (a >= 0 and ratio <= 1.3) or (a <= 0 and ratio >= 0.8)
 
@@ -204,6 +251,9 @@ LOSSES: dict[str, tuple[PolicyLoss, Callable[[LossInputs], Tensor]]] = {
         by_tokens(lambda x, token: x.advantages[token] * x.policy_logprobs[token], lambda x: x.num_episodes),
     ),
     "opmd": (OPMD(tau=0.6), opmd),
+    "nft": (NFT(), nft(1.0, 1.0)),
+    "nft soft": (NFT(negative_weight=0.5, least_negative=0.3), nft(0.5, 0.3)),
+    "sdpo": (SDPO(beta=0.7), sdpo(0.7)),
     "clip cov": (ClipCov(ratio_low=0.3, ratio_high=0.4), by_tokens(clip_cov_token, per_token)),
     "kl cov": (KLCov(penalty=0.7), by_tokens(kl_cov_token, per_token)),
 }

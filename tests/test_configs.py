@@ -1,6 +1,7 @@
 """Every shipped YAML is composed, type-checked and built."""
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -10,6 +11,7 @@ from lightning.pytorch.strategies import FSDPStrategy
 from cod_lightning.commands.config_files import config_folders, config_names, expand
 from cod_lightning.commands.train import TrainCLI, start
 from cod_lightning.commands.warm_start import WarmStartCLI
+from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.objective import baselines, losses, returns
 from cod_lightning.objective.baselines import Baseline
 from cod_lightning.objective.losses import PolicyLoss
@@ -45,10 +47,20 @@ def test_a_shipped_config_builds(name, tmp_path, monkeypatch):
     assert cli.datamodule.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4).tasks
 
 
-@pytest.mark.parametrize("name", [name for name in config_names() if name.endswith(("_8b", "_single_gpu"))])
-def test_a_large_training_takes_another_engine_in_a_word(name):
+@pytest.mark.parametrize("name", ["one_24gb_qlora_8b", "eight_80gb_full_8b", "nodes_80gb_full_8b"])
+def test_a_large_training_takes_another_engine_and_another_world_in_a_word(name):
+    name = f"experiment/{name}"
+    assert isinstance(build(name, "engine=transformers", "env=alchemy_easy").datamodule.engine, TransformersEngine)
     cli = build(name, "engine=vllm_server", "--data.engine.init_args.urls", "[http://localhost:1]")
     assert cli.datamodule.engine.urls
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in config_names() if one.startswith("experiment/") and "endpoint" not in one]
+)
+def test_every_training_takes_a_method_in_a_word(name):
+    data = expand(["--config", name, "method=loop"]).argv[1]
+    assert yaml.safe_load(Path(data).read_text())["model"]["loss"]["class_path"].endswith("losses.LOOP")
 
 
 def group_files(*groups):
@@ -152,8 +164,17 @@ def test_a_source_of_packs_can_be_chosen_and_is_what_its_file_says(path, tmp_pat
     assert list(source.categories) == ["lake", "alchemy"]
 
 
+@pytest.mark.parametrize("path", group_files("replay"), ids=lambda path: path.stem)
+def test_a_replay_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    replay = build("smoke", f"+replay={path.stem}").datamodule.rollouts.replay.replay
+    said = yaml.safe_load(path.read_text())
+    assert f"{type(replay).__module__}.{type(replay).__name__}" == said["class_path"]
+    assert vars(replay).items() >= said["init_args"].items()
+
+
 def test_every_group_file_says_where_it_belongs():
-    objects = group_files("env", "context", "engine", "model", "credit", "baseline", "source", "reward")
+    objects = group_files("env", "context", "engine", "model", "credit", "baseline", "source", "replay", "reward")
     parts = group_files("loss", "regulariser")
     assert len(objects) >= 17
     assert len(parts) >= 20

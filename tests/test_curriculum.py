@@ -54,6 +54,28 @@ def test_killed_after_some_updates_a_run_with_a_bandit_goes_on_bit_for_bit(tmp_p
     assert len({row["source/probability/one"] for row in logged}) == 4
 
 
+CURRICULA = {
+    "growth": ("--data.source.init_args.rollouts_per_stage", "1", "--data.source.init_args.max_turns", "[1, 4]"),
+    "failures": ("--data.source.init_args.solved_max", "0.99"),
+    "history": ("--data.max_staleness", "1"),
+}
+
+
+@pytest.mark.parametrize("name", CURRICULA)
+def test_killed_in_the_middle_of_a_rollout_a_run_with_a_curriculum_goes_on_bit_for_bit(tmp_path, name):
+    chosen = (f"+source={name}", *CURRICULA[name])
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    assert fit(whole, *chosen) == 0, said(whole)
+    assert fit(folder, *chosen, *EVERY, before=killed_after(5)) == -signal.SIGKILL
+    assert fit(folder, *chosen, *EVERY, "--ckpt_path", "last") == 0, said(folder)
+    assert_the_same(folder, whole)
+    last = [row for row in metrics(whole) if row["train/gradient_norm"]][-1]
+    if name == "growth":
+        assert (last["source/num_tasks"], last["source/max_turns"]) == ("4.0", "4.0")
+    else:
+        assert float(last["source/revisits"]) > 0
+
+
 def test_two_ranks_with_a_bandit_go_on_from_the_middle_of_a_rollout_as_if_nothing_had_happened(tmp_path):
     more = (*BANDIT, "--data.suites", "null", "--trainer.max_epochs", "2")
     whole, folder = tmp_path / "whole", tmp_path / "run"

@@ -5,26 +5,12 @@ import subprocess
 import sys
 
 import pytest
-import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.command_line import ROOT, cod, rows
-from tests.real_templates import QWEN3, bpe_tokenizer
+from tests.random_checkpoint import SMALL, saved_checkpoint
+from tests.real_templates import QWEN3
 
 GUIDE = (ROOT / "docs" / "guides" / "environments_of_others.md").read_text()
-SMALL = {
-    "trainer.accelerator": "cpu",
-    "trainer.precision": "32-true",
-    "trainer.max_epochs": 1,
-    "data.rollouts_per_epoch": 2,
-    "data.packs_per_rollout": 1,
-    "data.group_size": 2,
-    "data.pack_size": 2,
-    "data.val_packs": 1,
-    "data.max_new_tokens": 12,
-    "model.policy.init_args.window": 12000,
-    "model.policy.init_args.gradient_checkpointing": "false",
-}
 
 
 def blocks(language):
@@ -62,25 +48,7 @@ def test_the_commands_of_the_guide_run(written):
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
-    """A Hugging Face folder with a random Qwen3 and a tokenizer trained on the spot."""
-    folder = tmp_path_factory.mktemp("qwen3")
-    tokenizer = bpe_tokenizer(QWEN3)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        intermediate_size=64,
-        max_position_embeddings=16384,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return saved_checkpoint(tmp_path_factory.mktemp("qwen3"), QWEN3)
 
 
 def _installed(module):
@@ -137,7 +105,7 @@ def trained(folder, checkpoint):
     """Token drift and failed lifecycles of the two updates of `theirs.yaml`."""
     settings = SMALL | {"model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run"}
     flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
-    done = cod("fit", "--config", "theirs.yaml", *flags, cwd=folder)
+    done = cod("fit", "--config", "theirs.yaml", "engine=transformers", *flags, cwd=folder)
     assert done.returncode == 0, done.stderr[-3000:]
     steps = [row for row in rows(folder / "run") if row["rollout/token_drift"]]
     return [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps]

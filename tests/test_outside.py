@@ -32,6 +32,7 @@ from cod_lightning.objective.terms import LossTerm, TermSums
 from cod_lightning.plans import LifecyclePlan, PlannedEpisode
 from cod_lightning.rewards import Reward
 from cod_lightning.training.packs import PackChoice, PackSource
+from cod_lightning.training.replay import Replay, ReplayedEpisode
 from cod_lightning.training.scorers import Scorer
 from cod_lightning.types import EpisodeKind, Message, Role
 
@@ -131,6 +132,29 @@ class ComesBack(PackSource):
         self.worth = dict(state_dict["worth"])
 
 
+class Latest(Replay):
+    """The episodes stored last join each update again, two for each of its packs."""
+
+    def __init__(self):
+        super().__init__(max_episodes=40)
+        self.seen = 0
+
+    def observe(self, rollout):
+        self.seen += len(rollout.episodes)
+
+    def choose(self, stored, rollout):
+        return [[ReplayedEpisode(one, one.advantage) for one in stored[-2 * len(of) :]] for of in rollout.updates]
+
+    def metrics(self):
+        return {"seen": self.seen}
+
+    def state_dict(self):
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state_dict):
+        self.seen = state_dict["seen"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plain(PolicyLoss):
     """- mean of advantage times log-prob."""
@@ -180,6 +204,7 @@ CONFIG = {
         "plan": {"class_path": "outside.OnlyOnce"},
         "context": {"class_path": "outside.ByTask"},
         "source": {"class_path": "outside.ComesBack"},
+        "replay": {"class_path": "outside.Latest"},
         "rewards": {"turns": {"class_path": "outside.FewTurns"}},
         "packs_per_rollout": 4,
         "updates_per_rollout": 2,
@@ -243,6 +268,10 @@ def test_every_part_has_left_its_trace_in_the_metrics(folder):
     trained = [row for row in found if row["train/gradient_norm"]]
     assert len(trained) == 4
     assert [float(row["source/known"]) for row in trained] == [4, 4, 6, 6]
+    assert [float(row["replay/replayed_episodes"]) for row in trained] == [0, 0, 8, 8]
+    assert [float(row["train/staleness"]) for row in trained] == [0, 0, 1, 1]
+    seen = [float(row["replay/seen"]) for row in trained]
+    assert seen[0] == seen[1] < seen[2] == seen[3]
     assert all(float(row["train/reward/turns/position_0"]) < 0 for row in trained)
     assert all(0 <= float(row["train/reward/judge/position_0"]) <= 0.2 for row in trained)
     assert all(row["train/pull"] and 0 <= float(row["train/teacher_missing"]) < 1 for row in trained)
@@ -290,6 +319,22 @@ BAD = {
         "def refuse(self, state_dict):\n    raise KeyError('worth')\nComesBack.load_state_dict = refuse\n",
         ("--ckpt_path", "WHOLE/checkpoints/update-00000001.ckpt"),
         ("data.source is ComesBack", "answers `load_state_dict` (KeyError: 'worth')", "--ckpt_path last"),
+    ),
+    "a replay of what is not stored": (
+        "class Lost(Latest):\n    def worth(self, episode):\n        return 0.0\n    def choose(self, stored, rollout):\n"
+        "        return [[ReplayedEpisode(one, 1.0) for one in rollout.episodes] for _ in rollout.updates]\n",
+        ("--data.replay", "outside.Lost"),
+        ("data.replay is Lost", "expected a replay that chooses episodes that are stored", "--ckpt_path last"),
+    ),
+    "a replay whose state does not load": (
+        "def refuse(self, state_dict):\n    raise KeyError('seen')\nLatest.load_state_dict = refuse\n",
+        ("--ckpt_path", "WHOLE/checkpoints/update-00000001.ckpt"),
+        ("data.replay is Latest", "answers `load_state_dict` (KeyError: 'seen')", "--ckpt_path last"),
+    ),
+    "a replay with a loss that takes old tokens for its own": (
+        "",
+        ("--model.loss", "cod_lightning.objective.losses.RLOO"),
+        ("data.replay is Latest", "expected null with model.loss=RLOO", "Choose loss=loop, grpo, cispo or rec"),
     ),
     "a teacher with another tokenizer": (
         "",

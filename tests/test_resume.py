@@ -117,6 +117,15 @@ def test_killed_in_the_middle_of_a_rollout_the_log_probs_of_a_teacher_go_on_too(
     )
 
 
+def test_killed_with_weights_that_are_rounded_stochastically_a_run_goes_on_bit_for_bit(tmp_path):
+    half = ("--trainer.precision", "bf16-true", "--model.optimizer", "adamw_stochastic", *EVERY)
+    straight, folder = tmp_path / "straight", tmp_path / "run"
+    assert fit(straight, *half) == 0, said(straight)
+    assert fit(folder, *half, before=killed_after(3)) == -signal.SIGKILL
+    assert fit(folder, *half, "--ckpt_path", "last") == 0, said(folder)
+    assert_the_same(folder, straight)
+
+
 @pytest.fixture(scope="module")
 def stopped_everywhere(tmp_path_factory):
     """Stopped by a signal in every update, and in rollouts and validations; nothing but the signals saves within an epoch."""

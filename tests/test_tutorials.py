@@ -18,7 +18,7 @@ WARM_STARTS = {
     "examples/vending_machine/machine.yaml": "examples/vending_machine/machine_warm_start.yaml",
 }
 """Config of a training -> its warm start, of which the test makes a tenth."""
-GPU = "frozen_lake_8b"
+GPU = "one_80gb_lora_8b"
 
 
 def shortened(line: str, folder: Path) -> str:

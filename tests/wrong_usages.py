@@ -338,8 +338,8 @@ fit -c nowhere
 fit --help nosuchkey
 fit --config unknown_tag.yaml
 fit --config duplicate.yaml ## model.policy.hidden_size | 3
-fit --config experiment/frozen_lake_8b --model.policy.path nowhere/Model
-fit --config experiment/lora_single_gpu --model.policy.path /nowhere
+fit --config experiment/one_80gb_full_1_7b --model.policy.path nowhere/Model
+fit --config experiment/one_80gb_lora_8b --model.policy.path /nowhere
 validate --config smoke --warm_start null --data.val_packs x
 predict
 test
@@ -350,8 +350,8 @@ test --config smoke --warm_start null --suites [in_domain
 test --config smoke --warm_start null --ckpt_path .
 test --config smoke --warm_start null --ckpt_paths nowhere.ckpt
 plan
-plan --config experiment/frozen_lake_8b --gpu_gb 0
-plan --config experiment/frozen_lake_8b --gpu_gb big
+plan --config experiment/one_80gb_full_1_7b --gpu_gb 0
+plan --config experiment/one_80gb_full_1_7b --gpu_gb big
 warm_start
 warm_start --config warm_start/levers --data.num_updates 0
 warm_start --config warm_start/levers --data.num_packs x

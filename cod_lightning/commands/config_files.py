@@ -34,6 +34,7 @@ CLASS_KEYS = {
     "engine": "data.engine",
     "plan": "data.plan",
     "source": "data.source",
+    "replay": "data.replay",
     "loss": "model.loss",
     "credit": "model.credit",
     "baseline": "model.baseline",

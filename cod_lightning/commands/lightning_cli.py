@@ -192,12 +192,13 @@ class CodCLI(LightningCLI):
             self._held.enter_context(locked(self.root, "trainer.default_root_dir", "fit"))
             if not self.resuming:  # another `fit` may have ended there meanwhile
                 _run_folder(self._own(), self.run_name, fitting=True)
-        if fitting and self._get(self.config_init, "trainer").logger is not False:
+        if fitting and (asked := self._get(self.config_init, "trainer").logger) is not False:
             path = self._own().ckpt_path
             resumed_at = read_checkpoint(path).global_step if path else None
             logger = [
                 TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=resumed_at),
                 MetricsFile(self.root, resumed_at),
+                *([] if asked is None or asked is True else asked if isinstance(asked, list | tuple) else [asked]),
             ]
         if not fitting:
             tester: Any = self._trainer(logger=logger, callbacks=[*own, *extra, StopSignals()], **kwargs)

@@ -8,17 +8,33 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoModelForCausalLM
 
+from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm import VLLMEngine
+from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
-from cod_lightning.models.memory_plan import GIB, MemoryPlan, RunSizes, base_bytes, plan_memory, sizes_of
+from cod_lightning.models.memory_plan import (
+    ALWAYS,
+    GIB,
+    MemoryPlan,
+    ModelSizes,
+    RunSizes,
+    base_bytes,
+    plan_memory,
+    sizes_of,
+    vllm_work_bytes,
+)
 from cod_lightning.models.pretrained import read_config
 from cod_lightning.objective.logprobs import scores_bytes
 from cod_lightning.objective.terms import REFERENCE
 from cod_lightning.terminal import Screen
+from cod_lightning.training.stochastic_adamw import STEP_SLICE
 from datamodules import RolloutDataModule
 from modules import GRPOModule
+
+_KEPT_LR = 4e-5
+"""Half the distance of two neighbours of 0.02, a usual weight, in bfloat16; an update of AdamW is about as large as its rate."""
 
 
 def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: float | None = None) -> MemoryPlan:
@@ -29,47 +45,85 @@ def plan_of(module: GRPOModule, data: RolloutDataModule, trainer: Any, gpu_gb: f
         model = AutoModelForCausalLM.from_config(read_config(policy.path, "model.policy.path"))
     adapter = isinstance(policy, LoRAPolicy)
     sizes = sizes_of(model, policy.rank, policy.targets) if adapter else sizes_of(model)
-    engine, precision = data.engine, str(trainer.precision or "32-true")
+    engine, precision, shards = data.engine, str(trainer.precision or "32-true"), num_shards(trainer)
     weight_bytes = 2 if "16-true" in precision or policy.dtype != torch.float32 else 4
     num_tokens = max(module.token_budget, policy.window)
-    engine_bytes: int | None = None
-    if isinstance(engine, VLLMEngine) and on_gpu and engine.kv_cache_gb is None:
-        engine_bytes = int(engine.gpu_memory_utilization * available)
-    elif isinstance(engine, VLLMEngine):
-        weights = base_bytes(sizes, weight_bytes, four_bit=policy.four_bit and not engine.dequantise)
-        engine_bytes = int(weights + (engine.kv_cache_gb or 1.0) * GIB)
+    engine_bytes, work = _engine_bytes(engine, policy, sizes, weight_bytes, available, on_gpu=on_gpu)
+    stochastic = module.optimizer_name == "adamw_stochastic"
+    in_float32 = stochastic and weight_bytes == 2 and not adapter and num_processes(trainer) == 1
     run = RunSizes(
         weight_bytes=weight_bytes,
         activation_bytes=2 if "mixed" in precision else weight_bytes,
-        autocast="mixed" in precision,
+        autocast="mixed" in precision and shards == 1,
         four_bit=policy.four_bit,
         eight_bit_moments="8bit" in module.optimizer_name,
+        float32_moments=stochastic,
+        gradient_bytes=4 if in_float32 else None,
+        step_bytes=16 if stochastic else 4 if module.optimizer_name == "adamw" else 0,
+        step_slice=STEP_SLICE if stochastic else None,
         has_reference=REFERENCE in module.needs and not adapter,
         scorer_bytes=sum(scorer.num_weight_bytes() for scorer in module.scorers.values()),
         gradient_checkpointing=policy.gradient_checkpointing,
         num_tokens=num_tokens,
         scores_bytes=scores_bytes(num_tokens, sizes.vocabulary),
         engine_copies_base=isinstance(engine, TransformersEngine) and not adapter,
+        engine_sleeps=engine.sleeps and on_gpu,
+        engine_work_bytes=work,
         num_cached_tokens=engine.max_dialogues * policy.window if isinstance(engine, TransformersEngine) else 0,
         engine_bytes=engine_bytes,
-        num_shards=_num_shards(trainer),
+        num_shards=shards,
         on_gpu=on_gpu,
     )
     return plan_memory(sizes, run, available, device)
 
 
+def _engine_bytes(
+    engine: Any, policy: Any, sizes: ModelSizes, weight_bytes: int, available: float, *, on_gpu: bool
+) -> tuple[int | None, float]:
+    """Weights and cache of a vLLM on this device, and what it takes beside them; None where there is none."""
+    if isinstance(engine, VLLMServerEngine):
+        if not engine.start or engine.local.devices or not on_gpu:
+            return None, 0.0
+        how: Any = engine.local
+    elif isinstance(engine, VLLMEngine):
+        how = engine
+    else:
+        return None, 0.0
+    if on_gpu and how.kv_cache_gb is None:
+        return int(how.gpu_memory_utilization * available), 0.0
+    size = getattr(torch, how.dtype).itemsize if how.dtype else weight_bytes
+    weights = base_bytes(sizes, size, four_bit=policy.four_bit and not engine.dequantise)
+    weights += size * sizes.num_adapter_weights
+    work = vllm_work_bytes(sizes, size, how.max_num_seqs, eager=bool(how.enforce_eager)) if on_gpu else 0.0
+    return int(weights + (how.kv_cache_gb or 1.0) * GIB), work
+
+
 def show(plan: MemoryPlan, console: Console) -> None:
     """The table, and what to change where it does not fit."""
     table = Table(title=f"Memory, {plan.device}", title_justify="left")
-    for name, justify in (("", "left"), ("GiB", "right"), ("how", "left")):
+    for name, justify in (("", "left"), ("GiB", "right"), ("how", "left"), ("in", "left")):
         table.add_column(name, justify=justify)  # pyright: ignore[reportArgumentType]
     for item in plan.items:
-        table.add_row(item.name, f"{item.size / GIB:.2f}", item.how)
+        table.add_row(
+            item.name, f"{item.size / GIB:.2f}", item.how, "" if item.during == ALWAYS else ", ".join(item.during)
+        )
     table.add_section()
-    table.add_row("together", f"{plan.total / GIB:.2f}", f"of {plan.available / GIB:.1f}")
+    table.add_row("together", f"{plan.total / GIB:.2f}", f"of {plan.available / GIB:.1f}", plan.peak)
     console.print(table)
     for line in plan.advice():
         console.print(line, soft_wrap=True)
+
+
+def show_rounding(module: Any, trainer: Any, console: Console) -> None:
+    """Say so where updates of bfloat16 weights are too small to survive rounding to the nearest."""
+    policy: Any = module.policy
+    half = policy.dtype == torch.bfloat16 or str(trainer.precision) == "bf16-true"
+    if half and not policy.adapter_rank and module.optimizer_name != "adamw_stochastic" and module.lr < _KEPT_LR:
+        console.print(
+            f"With model.optimizer={module.optimizer_name} most of an update at model.lr={module.lr:g} is lost when a bfloat16 "
+            "weight is rounded to the nearest: set model.optimizer to adamw_stochastic, or model.policy.dtype to float32.",
+            soft_wrap=True,
+        )
 
 
 def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan | None:
@@ -85,7 +139,9 @@ def announce(module: Any, data: Any, trainer: Any) -> MemoryPlan | None:
             f"{plan.least / GIB:.1f}",
             " ".join(plan.advice()),
         )
-    show(plan, Screen())
+    screen = Screen()
+    show(plan, screen)
+    show_rounding(module, trainer, screen)
     return plan
 
 
@@ -109,8 +165,7 @@ def _device(trainer: Any, gpu_gb: float | None) -> tuple[float, str, bool]:
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")), "this machine's RAM", False
 
 
-def _num_shards(trainer: Any) -> int:
+def num_shards(trainer: Any) -> int:
     """Processes that share the weights; DDP's each hold all."""
     strategy = str(getattr(trainer.strategy, "class_path", trainer.strategy)).lower()
-    devices = trainer.devices if isinstance(trainer.devices, int) and trainer.devices > 0 else 1
-    return devices if "fsdp" in strategy or "modelparallel" in strategy else 1
+    return (num_processes(trainer) or 1) if "fsdp" in strategy or "modelparallel" in strategy else 1

@@ -12,6 +12,7 @@ from cod_lightning.contexts.notebook import NotebookContext as NotebookContext
 from cod_lightning.contexts.skills import SkillsContext as SkillsContext
 from cod_lightning.contexts.stacked import StackedContext as StackedContext
 from cod_lightning.contexts.transcript import TranscriptContext as TranscriptContext
+from cod_lightning.contexts.wrapped import StartedContext as StartedContext
 
 
 def default_mechanism(*, compact: bool) -> ContextMechanism:

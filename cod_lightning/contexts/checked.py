@@ -1,26 +1,17 @@
 """Another mechanism, whose changes a list of rules may refuse: what a context may not say, and what it may not lose."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import (
-    ContextMechanism,
-    ContextUpdate,
-    History,
-    Intervention,
-    Prepared,
-    Spoken,
-    TokenView,
-    UpdateDialogue,
-)
+from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Intervention, TokenView, UpdateDialogue
+from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import Episode, Message
+from cod_lightning.types import Episode
 
 
-class CheckedContext(ContextMechanism):
+class CheckedContext(WrappedContext):
     """Keeps the state of before where a change, as text, breaks a rule; states are those of the mechanism inside.
 
     Args:
@@ -41,65 +32,29 @@ class CheckedContext(ContextMechanism):
     ) -> None:
         if not 0 <= penalty < float("inf"):
             raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
-        self.inside, self.penalty, self.updates = inside, penalty, inside.updates
+        super().__init__(inside)
+        self.penalty = penalty
         self.forbidden, self.kept = _compiled("forbidden", forbidden), _compiled("kept", kept)
-        self.State = inside.State  # pyright: ignore[reportAttributeAccessIssue]
-
-    def empty(self) -> Any:
-        return self.inside.empty()
-
-    def text(self, state: Any) -> str:
-        return self.inside.text(state)
-
-    def adopt(self, note: str) -> Any:
-        return self.inside.adopt(note)
-
-    def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
-        return self.inside.prepare(state, rules, observation)
 
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
         """That of the mechanism inside; its result is refused where it breaks a rule."""
-        found = yield from self.inside.update(state, rules, episode, tokens)
+        found = yield from super().update(state, rules, episode, tokens)
         reason = self._broken(episode, self.text(state), self.text(found.state))
         if not reason:
             return found
         return ContextUpdate(state=state, reward=min(found.reward, -self.penalty), parsed=False, reason=reason)
 
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return self.inside.asks(messages)
-
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        return self.inside.write(note, messages)
-
     def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
         """That of the mechanism inside, without its new state where that would say what is forbidden."""
-        found = self.inside.on_turn(state, response, tokens)
+        found = super().on_turn(state, response, tokens)
         if found is not None and self._said(self.text(state), self.text(found.state)):
             return structs.replace(found, state=state)
         return found
 
-    def before_turn(self, state: Any, rules: str, messages: Sequence[Message], tokens: TokenView) -> History | None:
-        return self.inside.before_turn(state, rules, messages, tokens)
-
-    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
-        return self.inside.respond(act, note, messages)
-
-    def check(self, window: int, max_new_tokens: int) -> None:
-        self.inside.check(window, max_new_tokens)
-
     def feedback(self, state: Any, episode: Episode) -> Any:
         """That of the mechanism inside, unless it would say what is forbidden."""
-        after = self.inside.feedback(state, episode)
+        after = super().feedback(state, episode)
         return state if self._said(self.text(state), self.text(after)) else after
-
-    def words(self) -> tuple[str, ...]:
-        return self.inside.words()
-
-    def dump(self, state: Any) -> str:
-        return self.inside.dump(state)
-
-    def load(self, text: str) -> Any:
-        return self.inside.load(text)
 
     def _broken(self, episode: Episode, before: str, after: str) -> str:
         """The rule that the new context breaks; empty for none."""

@@ -11,24 +11,16 @@ is the reward-to-go of each of them. The task's first observation stays, where v
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import (
-    ContextMechanism,
-    ContextUpdate,
-    History,
-    Intervention,
-    Prepared,
-    Spoken,
-    TokenView,
-    UpdateDialogue,
-)
+from cod_lightning.contexts.base import ContextMechanism, History, Intervention, Prepared, TokenView
 from cod_lightning.contexts.inside_wording import SUMMARY_WORDINGS
+from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import Episode, Message, Role
+from cod_lightning.types import Message, Role
 
 
 class Compacted(Struct, frozen=True):
@@ -45,7 +37,7 @@ class Compacted(Struct, frozen=True):
     """Whether the latest one was, so that the history goes now."""
 
 
-class CompactingContext(ContextMechanism):
+class CompactingContext(WrappedContext):
     """Any context mechanism, in tasks that are summarised where they grow long.
 
     Between two summaries the environment takes at least one turn. A summary that is empty, over its budget or holds a control token
@@ -60,8 +52,6 @@ class CompactingContext(ContextMechanism):
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
     """
-
-    State: ClassVar[type[Struct]] = Compacted
 
     def __init__(
         self,
@@ -79,7 +69,8 @@ class CompactingContext(ContextMechanism):
         if budget <= summary_budget:
             expected = f"above data.context.summary_budget={summary_budget}, since a summary has to be shorter"
             raise ConfigError("data.context.budget", budget, expected, "4096 is the default.")
-        self.inner, self.wording = inner, SUMMARY_WORDINGS[protocol](summary_budget)
+        super().__init__(inner)
+        self.wording = SUMMARY_WORDINGS[protocol](summary_budget)
         self.budget, self.summary_budget = budget, summary_budget
 
     def check(self, window: int, max_new_tokens: int) -> None:
@@ -89,20 +80,17 @@ class CompactingContext(ContextMechanism):
         if self.budget + max_new_tokens >= window:
             expected = f"below {window - max_new_tokens}: model.policy.window={window} less data.max_new_tokens={max_new_tokens}"
             raise ConfigError("data.context.budget", self.budget, expected, "Lower it, so that a summary still fits.")
-        self.inner.check(window, max_new_tokens)
+        self.inside.check(window, max_new_tokens)
 
-    def empty(self) -> Compacted:
-        return Compacted(self.inner.empty())
+    def around(self, inner: Any) -> Compacted:
+        return Compacted(inner)
 
-    def text(self, state: Compacted) -> str:
-        return self.inner.text(state.inner)
-
-    def adopt(self, note: str) -> Compacted:
-        return Compacted(self.inner.adopt(note))
+    def of(self, state: Compacted) -> Any:
+        return state.inner
 
     def prepare(self, state: Compacted, rules: str, observation: str) -> Prepared:
         """As the inner mechanism does."""
-        prepared = self.inner.prepare(state.inner, rules, observation)
+        prepared = self.inside.prepare(state.inner, rules, observation)
         return Prepared(prepared.system, Compacted(prepared.state, observation))
 
     def on_turn(self, state: Compacted, response: str, tokens: TokenView) -> Intervention | None:
@@ -111,7 +99,7 @@ class CompactingContext(ContextMechanism):
             readable = response.strip() and not tokens.control_token(response)
             kept = response.strip() if readable and tokens.count(response) <= self.summary_budget else state.summary
             return Intervention(Compacted(state.inner, state.task, kept, answered=True), reply="")
-        found = self.inner.on_turn(state.inner, response, tokens)
+        found = self.inside.on_turn(state.inner, response, tokens)
         return found and replace(found, state=replace(state, inner=found.state))
 
     def before_turn(
@@ -121,10 +109,10 @@ class CompactingContext(ContextMechanism):
         rules = self.wording.inject(rules, state.summary)
         if state.answered:
             latest = messages[-3].content.removesuffix(self.wording.request)
-            system = self.inner.prepare(state.inner, rules, state.task).system
+            system = self.inside.prepare(state.inner, rules, state.task).system
             seen = self.wording.resumed(state.task, latest)
             return History(replace(state, answered=False), (Message(Role.SYSTEM, system), Message(Role.USER, seen)))
-        found = self.inner.before_turn(state.inner, rules, messages, tokens)
+        found = self.inside.before_turn(state.inner, rules, messages, tokens)
         if found is not None:
             state, messages = replace(state, inner=found.state), found.messages
         if len(messages) > 2 and sum(tokens.count(message.content) for message in messages[2:]) > self.budget:
@@ -132,31 +120,11 @@ class CompactingContext(ContextMechanism):
             return History(replace(state, asked=True), (*messages[:-1], asking))
         return found and History(state, found.messages)
 
-    def feedback(self, state: Compacted, episode: Episode) -> Compacted:
-        return Compacted(self.inner.feedback(state.inner, episode))
-
-    def update(self, state: Compacted, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        """The inner mechanism's."""
-        found = yield from self.inner.update(state.inner, rules, episode, tokens)
-        return ContextUpdate(
-            state=Compacted(found.state), reward=found.reward, parsed=found.parsed, reason=found.reason
-        )
-
     def asks(self, messages: Sequence[Message]) -> bool:
-        return self.inner.asks(messages) or messages[-1].content.endswith(self.wording.request)
+        return self.inside.asks(messages) or messages[-1].content.endswith(self.wording.request)
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
-        return self.inner.write(note, messages) if self.inner.asks(messages) else note
-
-    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
-        return self.inner.respond(act, note, messages)
+        return self.inside.write(note, messages) if self.inside.asks(messages) else note
 
     def words(self) -> tuple[str, ...]:
-        return (*self.inner.words(), *self.wording.words())
-
-    def dump(self, state: Compacted) -> str:
-        """The inner mechanism's state: an agent may go on with compaction or without it."""
-        return self.inner.dump(state.inner)
-
-    def load(self, text: str) -> Compacted:
-        return Compacted(self.inner.load(text))
+        return (*self.inside.words(), *self.wording.words())

@@ -20,6 +20,7 @@ from cod_lightning.contexts.base import (
     ContextUpdate,
     Intervention,
     Prepared,
+    Spoken,
     TokenView,
     UpdateDialogue,
 )
@@ -180,6 +181,13 @@ class SkillsContext(ContextMechanism):
         for part in missing:
             operations.append(SkillOperation(SkillKind.SKILL, stale.pop(0) if stale else next(free), part, part))
         return self.wording.write(operations)
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        """As in a task without a choice, whose rules end with the steps that were shown."""
+        if len(messages) < 4 or not self.wording.offered(messages[:2]):
+            return act(messages)
+        system, task, _, given, *rest = messages
+        return act((Message(Role.SYSTEM, f"{system.content} {given.content}"), task, *rest))
 
     def words(self) -> tuple[str, ...]:
         return self.wording.words()

@@ -11,6 +11,7 @@ from cod_lightning.contexts.base import (
     ContextUpdate,
     Intervention,
     Prepared,
+    Spoken,
     TokenView,
     UpdateDialogue,
 )
@@ -132,6 +133,11 @@ class StackedContext(ContextMechanism):
         part = self._asking(messages)
         assert part is not None, "no part asks for anything"
         return part.write(note, messages)
+
+    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        """As the part has it that answers within tasks."""
+        part = next(filter(_answers, self.parts), self.parts[0])
+        return part.respond(act, note, messages)
 
     def check(self, window: int, max_new_tokens: int) -> None:
         for part in self.parts:

@@ -36,6 +36,11 @@ class Request(Struct, frozen=True, kw_only=True):
     temperature: float = 1.0
     """0 is greedy."""
     top_p: float = 1.0
+    """The smallest set of likely tokens whose mass reaches it, of those that `min_p` and `top_k` leave; 1: all."""
+    top_k: int = 0
+    """So many of the likeliest tokens, and those as likely as the last of them; 0: all."""
+    min_p: float = 0.0
+    """Tokens at least so likely, compared with the likeliest one; 0: all."""
 
 
 class Completion(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.envs.worker_pool import PendingCall, WorkerPool
 from cod_lightning.envs.world_worker import Call, CallResult, Limits
 from cod_lightning.envs.wrapped import WrappedWorld, delegated
@@ -43,6 +44,9 @@ class ProcessWorld(WrappedWorld):
         cpu_s: float | None = 600.0,
     ) -> None:
         super().__init__(world)
+        if own_loop(world) is not None:
+            expected = "a world that makes steps, since its program runs in a process of its own already"
+            raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
         if num_workers is not None and num_workers < 1:
             raise ConfigError("data.env.num_workers", num_workers, "at least 1, or null", "Leave it out.")
         if not 0 < step_s < float("inf"):

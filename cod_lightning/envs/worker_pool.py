@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterable
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
@@ -198,3 +199,15 @@ def _kill_all(workers: set[Worker]) -> None:
     for worker in list(workers):
         with contextlib.suppress(ValueError):  # closed meanwhile
             worker.kill()
+
+
+def _without_the_fork_server_of_the_parent() -> None:
+    """A forked child starts a fork server of its own: multiprocessing would wait for the parent's as for a child, and raise."""
+    server: Any = forkserver._forkserver  # pyright: ignore[reportAttributeAccessIssue]
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+    server.__init__()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_without_the_fork_server_of_the_parent)

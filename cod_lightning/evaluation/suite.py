@@ -35,6 +35,12 @@ class Suite:
     """N, tasks of a pack; null means that of the training."""
     temperature: float = 1.0
     """Sampling temperature of the trained policy; 0 is greedy."""
+    top_p: float = 1.0
+    """All policies sample from the likeliest tokens whose mass reaches this; 1: all."""
+    top_k: int = 0
+    """And from so many of the likeliest; 0: all."""
+    min_p: float = 0.0
+    """And from those that are at least so likely, compared with the likeliest; 0: all."""
     split: Split | str = Split.TEST
     """Share of the worlds that packs are drawn from: train, validation or test."""
     seed: int = 0
@@ -64,6 +70,9 @@ class Suite:
         self._check("reference_packs", self.reference_packs >= 2, "at least 2, since intervals resample packs", "256")
         self._check("pack_size", size is None or size >= 2, "at least 2, since a gain compares positions", "4")
         self._check("temperature", _is_temperature(self.temperature), "a number from 0 on", "1.0")
+        self._check("top_p", 0 < self.top_p <= 1, "above 0, at most 1", "1.0")
+        self._check("top_k", self.top_k >= 0, "at least 0", "20")
+        self._check("min_p", 0 <= self.min_p <= 1, "from 0 to 1", "0.05")
         valid = all(_is_temperature(t) for t in temperatures) and len(set(temperatures)) == len(temperatures)
         self._check("warm_start_temperatures", valid, "different numbers from 0 on", "[0.0, 0.5, 1.0]")
         self._check("split", self.split in list(Split), f"one of {', '.join(Split)}", "test")

@@ -39,7 +39,8 @@ class SuitePlayer:
         if self._packs_of[0] != suite.name:
             self._packs_of = (suite.name, suite.packs(env))
 
-        here = replace(setting, env=env, sampler=replace(setting.sampler, policy_version=0))
+        frozen = {kind: replace(sampler, policy_version=0) for kind, sampler in setting.frozen.items()}
+        here = replace(setting, env=env, sampler=replace(setting.sampler, policy_version=0), frozen=frozen)
 
         def played() -> list[Group]:
             return play(suite, condition, self._packs_of[1], here, self._trained)

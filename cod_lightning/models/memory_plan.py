@@ -16,6 +16,13 @@ _FEWER = "choose model=qlora, which keeps linear layers in 4 bits"
 _SHARED = "choose model=lora or model=qlora, whose engine shares the base"
 _CONTEXT = 0.8 * GIB
 """What a CUDA context, its kernels and the allocator's gaps take. A guess."""
+_GRAPHS = 1.0 * GIB
+"""What vLLM's CUDA graphs take. A guess."""
+_ENGINE_STEP = 8192
+"""Tokens of a step of vLLM, prompts included, by its default on GPUs of 80 GB; on smaller ones it is less."""
+ROLLOUT, TRAINING, STEP = "rollout", "training", "step"
+"""Parts of an iteration: turns are sampled; passes forward and backward; the optimizer steps."""
+ALWAYS = (ROLLOUT, TRAINING, STEP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +54,14 @@ class RunSizes:
     """Whether `trainer.precision` is a mixed one."""
     four_bit: bool = False
     eight_bit_moments: bool = False
+    float32_moments: bool = False
+    """Whether moments are in float32 whatever the weights are in."""
+    gradient_bytes: int | None = None
+    """Of a gradient between two micro-batches; None: as wide as the weight."""
+    step_bytes: int = 0
+    """Of a trained weight while the optimizer steps: temporary copies, of this rank's share."""
+    step_slice: int | None = None
+    """Trained weights that the optimizer copies at a time; None: all."""
     has_reference: bool = False
     """Whether a frozen copy of the initial policy is kept."""
     scorer_bytes: int = 0
@@ -58,12 +73,16 @@ class RunSizes:
     """Of the log-probs of a micro-batch: all kept, or a chunk's."""
     engine_copies_base: bool = True
     """Whether the engine has base weights of its own, in `weight_bytes`."""
+    engine_sleeps: bool = False
+    """Whether the engine gives its memory back outside of rollouts."""
+    engine_work_bytes: float = 0.0
+    """What it takes beside `engine_bytes`, about."""
     num_cached_tokens: int = 0
     """Keys and values that the engine keeps, in tokens."""
     engine_bytes: int | None = None
     """All that the engine takes, where its settings fix it."""
     num_shards: int = 1
-    """Processes over which weights, gradients and moments are divided."""
+    """Processes over which weights, gradients and moments are divided (FSDP2)."""
     on_gpu: bool = True
 
 
@@ -80,6 +99,8 @@ class MemoryItem:
     """What changes it."""
     sure: bool = True
     """Exact arithmetic; else an estimate, or a bound that a run may stay under."""
+    during: tuple[str, ...] = ALWAYS
+    """When it is there."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +114,22 @@ class MemoryPlan:
 
     @property
     def total(self) -> float:
-        """bytes"""
-        return sum(item.size for item in self.items)
+        """Bytes at the peak of an iteration."""
+        return self.at(self.peak)
+
+    @property
+    def peak(self) -> str:
+        """The part of an iteration that takes most."""
+        return max(ALWAYS, key=self.at)
+
+    def at(self, part: str) -> float:
+        """Bytes during that part of an iteration."""
+        return sum(item.size for item in self.items if part in item.during)
 
     @property
     def least(self) -> float:
         """Bytes that are needed whatever the tokens do."""
-        return sum(item.size for item in self.items if item.sure)
+        return max(sum(item.size for item in self.items if item.sure and part in item.during) for part in ALWAYS)
 
     @property
     def fits(self) -> bool:
@@ -119,9 +149,9 @@ class MemoryPlan:
         lines = [
             f"  {item.name}, {item.size / GIB:.1f} GiB: {item.key}"
             for item in sorted(self.items, key=lambda item: -item.size)
-            if item.key and item.size > 0.02 * self.total
+            if item.key and item.size > 0.02 * self.total and self.peak in item.during
         ]
-        return [f"{short:.1f} GiB too much; from the largest item down:", *lines]
+        return [f"{short:.1f} GiB too much in {self.peak}; from the largest item down:", *lines]
 
 
 def sizes_of(model: PreTrainedModel, rank: int = 0, targets: list[str] | None = None) -> ModelSizes:
@@ -153,13 +183,16 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
     """Each item by its formula."""
     adapter = model.num_adapter_weights
     trained, trained_bytes = (adapter, 4) if adapter else (model.num_weights, run.weight_bytes)
-    moments = 2 * (_MOMENT_8BIT if run.eight_bit_moments else trained_bytes)
+    whole_moment = 4 if run.float32_moments else trained_bytes
+    moment = _MOMENT_8BIT if run.eight_bit_moments else whole_moment
+    gradient = trained_bytes if run.gradient_bytes is None else run.gradient_bytes
     plain, each = model.num_weights * run.weight_bytes, f"{run.weight_bytes} bytes"
+    stepped = min(trained / run.num_shards, run.step_slice or trained)
     items = [
         MemoryItem(
             "weights",
             base_bytes(model, run.weight_bytes, four_bit=run.four_bit) / run.num_shards,
-            f"linear layers in NF4, the rest {each}" if run.four_bit else f"{each} each",
+            f"linear layers in NF4, the rest {each}" if run.four_bit else f"{each} each{_of(run.num_shards)}",
             "" if run.four_bit else _FEWER,
         ),
         MemoryItem(
@@ -167,15 +200,23 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
         ),
         MemoryItem(
             "gradients",
-            trained * trained_bytes / run.num_shards,
-            f"{trained / 1e6:.1f} M x {trained_bytes} bytes",
+            trained * gradient / run.num_shards,
+            f"{trained / 1e6:.1f} M x {gradient} bytes{_of(run.num_shards)}",
             "" if adapter else "choose model=lora or model=qlora, which train an adapter only",
         ),
         MemoryItem(
             "optimizer",
-            trained * moments / run.num_shards,
-            f"2 moments of {'8 bits' if run.eight_bit_moments else f'{trained_bytes} bytes'}",
+            trained * 2 * moment / run.num_shards,
+            f"2 moments of {'8 bits' if run.eight_bit_moments else f'{whole_moment} bytes'}{_of(run.num_shards)}",
             "" if run.eight_bit_moments else "set model.optimizer to adamw_8bit or paged_adamw_8bit",
+        ),
+        MemoryItem(
+            "optimizer's copies",
+            run.step_bytes * stepped,
+            f"temporary, {run.step_bytes} bytes x {stepped / 1e6:.1f} M",
+            "",
+            False,
+            (STEP,),
         ),
         MemoryItem(
             "reference",
@@ -184,9 +225,15 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
             "leave KL out of model.terms, or train an adapter, which needs no copy",
         ),
         MemoryItem("scorers", run.scorer_bytes, "weights of model.scorers", "choose smaller ones, or a vLLM server"),
+        *_sharded(model, run, trained),
         *_engine(model, run, plain),
         MemoryItem(
-            "log-prob scores", run.scores_bytes, "log-softmax over the vocabulary", "lower model.token_budget", False
+            "log-prob scores",
+            run.scores_bytes,
+            "log-softmax over the vocabulary",
+            "lower model.token_budget",
+            False,
+            (TRAINING,),
         ),
         MemoryItem(
             "activations",
@@ -195,11 +242,38 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
             "lower model.token_budget and model.policy.window"
             + ("" if run.gradient_checkpointing else ", or set model.policy.gradient_checkpointing"),
             False,
+            (TRAINING,),
         ),
     ]
     if run.on_gpu:
         items.append(MemoryItem("CUDA itself", _CONTEXT, "context, kernels, gaps; a guess", "", False))
     return MemoryPlan(tuple(item for item in items if item.size > 0), available, device)
+
+
+def _of(num_shards: int) -> str:
+    return f", 1/{num_shards} of them" if num_shards > 1 else ""
+
+
+def _sharded(model: ModelSizes, run: RunSizes, trained: int) -> list[MemoryItem]:
+    """What FSDP2 holds whole on each rank while an update goes through its micro-batches.
+
+    Between micro-batches gradients are not shared out: each rank adds up whole ones, in float32 (`_FSDPParam`'s
+    `unsharded_accumulated_grad`). Embeddings and output layer stay whole through forward and backward, layers two at a time.
+    """
+    if run.num_shards == 1:
+        return []
+    layers = model.num_linear_weights / model.num_layers
+    gathered = (model.num_weights - model.num_linear_weights + 2 * layers) * run.activation_bytes
+    return [
+        MemoryItem(
+            "gradients of micro-batches",
+            4 * trained,
+            f"{trained / 1e6:.1f} M x 4 bytes, whole until the last one",
+            "choose model=lora or model=qlora",
+            during=(TRAINING,),
+        ),
+        MemoryItem("gathered weights", gathered, "both ends and two layers, whole", "", False, (TRAINING,)),
+    ]
 
 
 def base_bytes(model: ModelSizes, weight_bytes: int, *, four_bit: bool) -> float:
@@ -209,23 +283,41 @@ def base_bytes(model: ModelSizes, weight_bytes: int, *, four_bit: bool) -> float
 
 
 def _engine(model: ModelSizes, run: RunSizes, plain: float) -> list[MemoryItem]:
+    during = (ROLLOUT,) if run.engine_sleeps else ALWAYS
     if run.engine_bytes is not None:
-        text = "its share: weights and cache"
-        return [MemoryItem("engine", run.engine_bytes, text, "lower data.engine.gpu_memory_utilization or kv_cache_gb")]
+        text, keys = "its share: weights and cache", "gpu_memory_utilization or kv_cache_gb"
+        sleep = "" if run.engine_sleeps else "; set data.engine.sleep"
+        return [
+            MemoryItem("engine", run.engine_bytes, text, f"lower data.engine.{keys}{sleep}", during=during),
+            MemoryItem(
+                "engine's work", run.engine_work_bytes, "a step, sampling, CUDA graphs; about", "", False, during
+            ),
+        ]
     copied = plain if run.engine_copies_base else 0
-    cached = 2 * model.num_layers * model.key_value * run.weight_bytes
     return [
         MemoryItem(
             "engine's copy", copied + 4 * model.num_adapter_weights, "what it decodes with", _SHARED if copied else ""
         ),
         MemoryItem(
             "keys and values",
-            run.num_cached_tokens * cached,
-            f"at most {run.num_cached_tokens} tokens of {cached / 1024:.0f} KiB",
+            run.num_cached_tokens * cached_bytes(model, run.weight_bytes),
+            f"at most {run.num_cached_tokens} tokens of {cached_bytes(model, run.weight_bytes) / 1024:.0f} KiB",
             "lower data.engine.max_dialogues or model.policy.window",
             False,
         ),
     ]
+
+
+def cached_bytes(model: ModelSizes, size: int) -> int:
+    """Of the keys and values of a token, in numbers of `size` bytes."""
+    return 2 * model.num_layers * model.key_value * size
+
+
+def vllm_work_bytes(model: ModelSizes, size: int, max_num_seqs: int, *, eager: bool) -> float:
+    """What vLLM takes beside weights and cache, about: the widest layer of a step, scores of each request (four float32 arrays),
+    and CUDA graphs. Not compared with a GPU yet."""
+    step = _ENGINE_STEP * (3 * model.intermediate + 3 * model.hidden) * size
+    return step + 16 * max_num_seqs * model.vocabulary + (0 if eager else _GRAPHS)
 
 
 def activations(model: ModelSizes, run: RunSizes) -> float:

@@ -1,5 +1,6 @@
 """From returns to advantages: an episode is compared with its siblings' at the same position of the same pack."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
@@ -108,6 +109,37 @@ class AsymRE(Baseline):
     def __call__(self, returns: Returns) -> Advantages:
         total, count = _sums(returns)
         return _advantages(returns, returns.values - total / count.clamp_min(1) - self.shift)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted(Baseline):
+    """A_i = 1 for what is accepted; everything else is in no row and in no denominator, as if it had not been sampled.
+
+    With `loss=reinforce` that is supervised fine-tuning on the run's own successes, minus the mean log-prob of the accepted tokens:
+    rejection sampling (RFT, arXiv 2308.01825), and expert iteration over rollouts (ReST-EM, arXiv 2312.06585). What is accepted
+    follows the credit: `credit=trajectory` accepts lifecycles as a whole, `credit=episode` (or `task`) episode by episode. What
+    differs: one update on a rollout's successes, not a new fit from the initial policy; duplicates are kept.
+
+    >>> returns = Returns(torch.tensor([[[1.0], [0.5], [0.0]]]), torch.ones(1, 3, 1, dtype=torch.bool))
+    >>> Accepted()(returns).valid.flatten().tolist(), Accepted(at_least=1.0)(returns).valid.flatten().tolist()
+    ([True, False, False], [True, False, False])
+    """
+
+    at_least: float | None = None
+    """Accept returns from here on, in units of reward; null accepts those above the mean of their siblings."""
+
+    def __post_init__(self) -> None:
+        if self.at_least is not None and not math.isfinite(self.at_least):
+            remedy = "Leave it out to accept what is better than its siblings."
+            raise ConfigError("model.baseline.at_least", self.at_least, "a finite number, or null", remedy)
+
+    def __call__(self, returns: Returns) -> Advantages:
+        if self.at_least is not None:
+            accepted = returns.valid & (returns.values >= self.at_least)
+        else:
+            compared = GroupMean()(returns)
+            accepted = compared.valid & (compared.values > 1e-6)
+        return Advantages(accepted.to(returns.values), accepted)
 
 
 def deviation(advantages: Advantages, returns: Returns, mode: Literal["none", "group", "batch"]) -> Tensor:

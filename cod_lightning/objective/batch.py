@@ -95,6 +95,9 @@ class Batch:
 
     scores: Mapping[str, Float[Tensor, "B T"]] = field(default_factory=dict)
     """Log-probs under other models (nats), by the name of the scorer; NaN where one gave none."""
+    given: Float[Tensor, " B"] | None = None
+    """Advantage that a replayed row brings along, NaN in rows of this rollout; None where nothing is replayed. The (g, k, e) of a
+    replayed row are in no credit table: g counts on from G, one for each update that it joins."""
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape
@@ -103,6 +106,11 @@ class Batch:
 
     def __len__(self) -> int:
         return self.token_ids.shape[0]
+
+    @property
+    def is_replayed(self) -> Bool[Tensor, " B"]:
+        """Which rows are those of earlier rollouts."""
+        return torch.zeros_like(self.attempt).bool() if self.given is None else self.given.isfinite()
 
     def to(self, device: torch.device | str) -> "Batch":
         return _moved(self, device)
@@ -127,6 +135,7 @@ class Batch:
             lengths=self.lengths[index],
             old_logprobs=None if self.old_logprobs is None else self.old_logprobs[index, :width],
             scores={name: values[index, :width] for name, values in self.scores.items()},
+            given=None if self.given is None else self.given[index],
         )
 
 
@@ -144,6 +153,7 @@ def one_token(like: Batch) -> Batch:
         lengths=zero(1) + 2,
         old_logprobs=None,
         scores={name: values.new_zeros(1, 2) for name, values in like.scores.items()},
+        given=None,
     )
 
 
@@ -239,7 +249,20 @@ def collate(segments: Sequence[Segment], credit: CreditTable, pack_index: Mappin
 
 
 def episode_keys(batch: Batch) -> Int[Tensor, " B"]:
-    """One integer for each row's episode, from its (g, k, e); attempts count on from there."""
-    _, siblings, episodes = batch.credit.valid.shape
+    """One integer for each row's episode, from its (g, k, e); attempts count on from there, and replayed episodes from those."""
+    packs, siblings, episodes = batch.credit.valid.shape
     g, k, e = batch.episode_index.unbind(dim=1)
-    return torch.where(batch.attempt < 0, (g * siblings + k) * episodes + e, batch.credit.valid.numel() + batch.attempt)
+    own, num_own = (g * siblings + k) * episodes + e, batch.credit.valid.numel()
+    keys = torch.where(batch.attempt < 0, own, num_own + batch.attempt)
+    replayed = batch.is_replayed
+    if not bool(replayed.any()):
+        return keys
+    most = int(k[replayed].max()) + 1
+    behind = num_own + len(batch.credit.attempts.rewards) + ((g - packs) * most + k) * episodes + e
+    return torch.where(replayed, behind, keys)
+
+
+def sibling_keys(batch: Batch) -> Int[Tensor, " B"]:
+    """One integer for the row's pack and place in the plan, the same for all siblings and their attempts."""
+    g, _, e = batch.episode_index.unbind(dim=1)
+    return g * batch.credit.valid.shape[2] + e

@@ -1,5 +1,6 @@
 """Rewards to advantages, all steps: returns -> baseline, with attempts where there are any -> scale -> reweight."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -8,10 +9,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from cod_lightning.objective.anchors import with_attempts
-from cod_lightning.objective.baselines import Baseline, deviation, divided
-from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.objective.baselines import Advantages, Baseline, deviation, divided
+from cod_lightning.objective.batch import Batch, CreditTable, kind_id
 from cod_lightning.objective.returns import CreditRule
 from cod_lightning.objective.reweight import AdaptiveRED
+from cod_lightning.types import EpisodeKind
 
 Scale = Literal["none", "group", "batch"]
 
@@ -48,18 +50,28 @@ class Credited:
 
     def known(self, batch: Batch) -> Bool[Tensor, " B"]:
         """Whether the row's episode has an advantage at all: its return is known, and so is that of a sibling."""
-        rows = self.valid[tuple(batch.episode_index.unbind(dim=1))]
+        rows = self.valid[_places(batch)]
         extra = batch.attempt >= 0
         rows[extra] = self.attempts_valid[batch.attempt[extra]]
-        return rows
+        return rows | batch.is_replayed
+
+    def signals(self, batch: Batch) -> Bool[Tensor, " B"]:
+        """Whether any episode of the row's pack has an advantage; replayed rows bring theirs along."""
+        return self.packs_with_signal()[_places(batch)[0]] | batch.is_replayed
 
     def spread(self, batch: Batch) -> Float[Tensor, "B T"]:
         """Every action token gets its episode's advantage; all other tokens get 0."""
-        g, k, e = batch.episode_index.unbind(dim=1)
-        rows = self.values[g, k, e]
+        rows = self.values[_places(batch)]
         extra = batch.attempt >= 0
         rows[extra] = self.attempts[batch.attempt[extra]]
+        if batch.given is not None:
+            rows = torch.where(batch.is_replayed, batch.given.to(rows), rows)
         return rows[:, None] * batch.action_mask
+
+
+def _places(batch: Batch) -> tuple[Tensor, ...]:
+    """(g, k, e) of each row; (0, 0, 0) of replayed ones, which are in no table."""
+    return batch.episode_index.masked_fill(batch.is_replayed[:, None], 0).unbind(dim=1)
 
 
 def credited(
@@ -68,13 +80,17 @@ def credited(
     baseline: Baseline,
     scale: Scale = "none",
     reweight: AdaptiveRED | None = None,
+    kinds: Collection[EpisodeKind] = tuple(EpisodeKind),
 ) -> Credited:
-    """Advantages of the whole table, which is that of all ranks.
+    """Advantages of the whole table, which is that of all ranks; those of other `kinds` of episodes are not known.
 
     Attempts are divided by what their solve episode's siblings are divided by, and weigh in RED's sum with their tokens.
     """
     returns, extra = rule(table), table.attempts
     advantages, attempts = with_attempts(table, returns, rule, baseline)
+    trained = torch.isin(table.kinds, torch.tensor([kind_id(kind) for kind in kinds]).to(table.kinds))
+    advantages = _only(advantages, trained.expand_as(advantages.valid))
+    attempts = _only(attempts, trained[extra.of[:, 2]])
     divisor = deviation(advantages, returns, scale).expand_as(advantages.values)
     of_attempts = divisor[extra.of[:, 0], extra.of[:, 1], extra.of[:, 2]]
     values, extra_values = divided(advantages.values, divisor), divided(attempts.values, of_attempts)
@@ -90,6 +106,10 @@ def credited(
     )
     episodes, of_attempts = tilted.flatten().split([values.numel(), len(extra_values)])
     return replace(plain, values=episodes.view_as(values), attempts=of_attempts, temperature=temperature)
+
+
+def _only(advantages: Advantages, chosen: Bool[Tensor, "..."]) -> Advantages:
+    return Advantages(torch.where(chosen, advantages.values, 0.0), advantages.valid & chosen)
 
 
 def _joined(episodes: Tensor, attempts: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cod_lightning.errors import ConfigError
@@ -145,14 +145,19 @@ class SequenceMask(TokenMask):
 
 
 def corrected(
-    inputs: LossInputs, old_logprobs: Float[Tensor, "B T"], correction: MismatchCorrection | None
+    inputs: LossInputs,
+    old_logprobs: Float[Tensor, "B T"],
+    correction: MismatchCorrection | None,
+    measured: Bool[Tensor, " B"] | None = None,
 ) -> tuple[LossInputs, MismatchSums]:
     """What the loss is to look at, and how far apart engine and training are. Without a correction the loss sees what it saw.
 
-    With one, its ratio is policy / old, and advantages are multiplied by the weights.
+    With one, its ratio is policy / old, and advantages are multiplied by the weights. Rows that are not `measured` (replayed ones,
+    whose d comes of their age) are corrected alike and left out of the sums.
     """
     sampled = replace(inputs, policy_logprobs=old_logprobs.detach())
-    sums = mismatch_sums(sampled)
+    mask = inputs.action_mask if measured is None else inputs.action_mask & measured[:, None]
+    sums = mismatch_sums(replace(sampled, action_mask=mask))
     if correction is None:
         return inputs, sums
     weights, unbounded = correction(sampled)

@@ -3,6 +3,7 @@
 from cod_lightning.rewards.answer import BrokenRule as BrokenRule
 from cod_lightning.rewards.answer import FormatReward as FormatReward
 from cod_lightning.rewards.answer import LengthReward as LengthReward
+from cod_lightning.rewards.answer import OverlongReward as OverlongReward
 from cod_lightning.rewards.base import ContextReward as ContextReward
 from cod_lightning.rewards.base import Reward as Reward
 from cod_lightning.rewards.base import Rewards as Rewards
@@ -10,3 +11,4 @@ from cod_lightning.rewards.base import WorldReward as WorldReward
 from cod_lightning.rewards.base import rewards_of as rewards_of
 from cod_lightning.rewards.base import scored as scored
 from cod_lightning.rewards.judge import JudgeReward as JudgeReward
+from cod_lightning.rewards.noisy import NoisyJudge as NoisyJudge

@@ -22,6 +22,23 @@ _INSTRUCTION = (
 _MOST_RUBRIC_BYTES = 100_000
 
 
+class Agreement:
+    """How often a judge took a solved task for good (a score of 0.5 or more), and another for bad."""
+
+    num = 0
+    num_agreed = 0
+
+    def count(self, score: float, episode: Episode) -> None:
+        """Only solve episodes are counted: of an update `success` says whether it parsed."""
+        if episode.kind is EpisodeKind.SOLVE and episode.success is not None:
+            self.num += 1
+            self.num_agreed += (score >= 0.5) == episode.success
+
+    def __str__(self) -> str:
+        share = self.num_agreed / self.num if self.num else 0.0
+        return f"agreed with the environment on {self.num_agreed:,} of {self.num:,} tasks ({share:.1%})"
+
+
 class JudgeReward(Reward):
     """The score, from 0 to 1, that a chat model gives an episode by a rubric.
 
@@ -69,17 +86,21 @@ class JudgeReward(Reward):
         self.fields = {} if temperature is None else {"temperature": temperature}
         self.max_tokens = max_tokens
         self.rubric = rubric
+        self.agreement = Agreement()
 
     async def __call__(self, episode: Episode, task: Task) -> float:
         messages = grading_messages(_INSTRUCTION.replace("{rubric}", _rubric(self.rubric)), material_of(episode))
-        return await self.client.ask(messages, max_tokens=self.max_tokens, fields=self.fields, read=score_of)
+        score = await self.client.ask(messages, max_tokens=self.max_tokens, fields=self.fields, read=score_of)
+        self.agreement.count(score, episode)
+        return score
 
     def check(self) -> None:
         _rubric(self.rubric)
         self.client.check()
 
     def report(self) -> str:
-        return self.client.report()
+        said = self.client.report()
+        return f"{said}; {self.agreement}" if said and self.agreement.num else said
 
 
 def material_of(episode: Episode) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """A chat in bytes, for scripted players and people: no tokenizer to load, and any text survives encoding and decoding."""
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from cod_lightning.control_tokens import ControlTokens
 from cod_lightning.rollout.chat import Chat
@@ -20,8 +22,9 @@ class ByteChat(Chat):
     def __init__(self) -> None:
         self.num_ids = 256 + len(_SPECIAL)
         self.rewrite_history = self.enable_thinking = False
-        self._in_prompts = self._in_texts = ControlTokens(_SPECIAL)
+        self._in_prompts = self._in_texts = self._in_responses = ControlTokens(_SPECIAL)
         self._vocabulary = None
+        self._marks = set[str]()
         self._control_ids = frozenset(_SPECIAL.values())
         self.end_of_turn, self.stop_ids, self.stop_id, self.pad_id = _END, frozenset({_END}), _END, 0
 
@@ -46,13 +49,26 @@ class ByteChat(Chat):
         ended = "" if last_action_id == _END else "<|end|>"
         return self.encode(f"{ended}<|user|>{self.neutral(user_text)}<|end|><|assistant|>")
 
+    def _template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
+        """As `opening`; tools and calls as JSON in the text of a message."""
+        listed = [{"role": "system", "content": f"Tools: {json.dumps(tools)}"}] if tools else []
+        parts = [
+            f"<|{one['role'] if one['role'] in ('system', 'assistant') else 'user'}|>"
+            + "\n".join(filter(None, (one.get("content"), *(json.dumps(c) for c in one.get("tool_calls", ())))))
+            + "<|end|>"
+            for one in [*listed, *messages]
+        ]
+        return "".join(parts) + "<|assistant|>"
+
     def count(self, text: str) -> int:
         """Words: budgets of contexts are meant for a policy's tokens, of which bytes are no measure."""
         return len(text.split())
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The text without its final end; any other special token stays visible."""
-        ids = action_ids[:-1] if action_ids[-1:] == (_END,) else action_ids
+        return self._text(action_ids[:-1] if action_ids[-1:] == (_END,) else action_ids)
+
+    def _text(self, ids: Sequence[int]) -> str:
         return b"".join(_NAMES.get(i) or bytes((i,)) for i in ids).decode("utf-8", "replace")
 
 

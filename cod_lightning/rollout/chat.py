@@ -14,7 +14,7 @@ texts. Tags of tools are no control tokens, since a world may ask for calls in t
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,9 @@ _PROBES = (
     "<x>&amp;\"x'\\",
 )
 """What a template might treat unlike other text."""
+_RENDERING = frozenset(
+    {"messages", "conversation", "add_generation_prompt", "tokenize", "enable_thinking", "chat_template", "tools"}
+)
 _ASSISTANT, _USER, _PLACE = "\ue000assistant\ue001", "\ue000user\ue001", "\ue000"
 
 
@@ -52,19 +55,30 @@ class Chat:
         tokenizer: A fast tokenizer with a chat template.
         enable_thinking: Handed to the template; templates that do not know it ignore it.
         rewrite_history: Follow the template where it rewrites earlier turns; null does so while thinking is on.
+        template_kwargs: Further variables for the template. Raises `ConfigError` for those that are set elsewhere.
+        system_prompt: Put before every system message.
     """
+
+    system_prompt: str = ""
 
     def __init__(
         self,
         tokenizer: "PreTrainedTokenizerBase",
         enable_thinking: bool = False,
         rewrite_history: bool | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
+        system_prompt: str = "",
     ) -> None:
         if not tokenizer.chat_template:
             raise ConfigError(
                 "model.policy", "a tokenizer without chat template", "one that has it", "Use an instruct model."
             )
-        self.tokenizer = tokenizer
+        self.tokenizer, self.system_prompt = tokenizer, system_prompt
+        self.template_kwargs = dict(template_kwargs or {})
+        if taken := sorted(_RENDERING & self.template_kwargs.keys()):
+            expected = f"variables of the template other than {', '.join(sorted(_RENDERING))}, which are set elsewhere"
+            remedy = "Leave it out; data.enable_thinking is a key of its own."
+            raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
         self._backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
         self._word_ids = word_ids(self._backend)
@@ -115,6 +129,13 @@ class Chat:
             return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
         return tuple(self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)  # no offsets
 
+    def prefixed(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """The dialogue with the run's own words before its system message, unless they are there."""
+        first, *others = messages
+        if not self.system_prompt or first.role is not Role.SYSTEM or first.content.startswith(self.system_prompt):
+            return tuple(messages)
+        return (Message(Role.SYSTEM, f"{self.system_prompt}\n\n{first.content}"), *others)
+
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """The first prompt: the whole dialogue rendered, up to where the assistant begins. Raises `ForgedRole`."""
         roles = tuple(message.role for message in messages)
@@ -147,6 +168,50 @@ class Chat:
         """The next prompt as text, where it goes on from this one and the response."""
         own = self._in_responses.broken_up(response)
         return prompt + own + self._after_assistant + self.neutral(user_text) + self._before_assistant
+
+    def asked(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
+        """What the template makes of a chat request, up to where the assistant begins. Raises `ForgedRole`, and what it raises.
+
+        Args:
+            messages: As templates take them: `role`, `content`, `tool_calls` with arguments as objects, `tool_call_id`.
+            tools: Their schemas.
+        """
+
+        def spelled(neutral: Callable[[str], str]) -> str:
+            own = self._in_responses.broken_up
+            listed = [_leaves(one, own if one["role"] == "assistant" else neutral) for one in messages]
+            return self._template(listed, _leaves(tools, neutral))
+
+        harmless = self._template(list(map(_harmless, messages)), [_HARMLESS_TOOL] * len(tools))
+        return self._checked(spelled, self._num_control_in(harmless))
+
+    def after_response(self, messages: Sequence[Mapping[str, Any]], at: int) -> str:
+        """What the template puts from the end of message `at`, the assistant's, to where the assistant begins again.
+
+        Raises `ValueError` where that cannot be seen, `ForgedRole`, and what the template raises.
+        """
+        said, later = dict(messages[at]), messages[at + 1 :]
+        if calls := said.get("tool_calls"):
+            function = {**calls[-1]["function"], "arguments": {"x": _ASSISTANT}}
+            said = {**said, "content": "", "tool_calls": [*calls[:-1], {**calls[-1], "function": function}]}
+        else:
+            said["content"] = _ASSISTANT
+
+        def spelled(later: Sequence[Mapping[str, Any]]) -> str:
+            _, found, after = self._template([{"role": "user", "content": "x"}, said, *later]).partition(_ASSISTANT)
+            end = self._text((self.end_of_turn,)) if self.end_of_turn is not None else ""
+            if not found or (calls and end not in (after if end else ())):
+                raise ValueError("the template does not show where the assistant's message ends")
+            return after[after.index(end) :] if calls else after
+
+        expected = self._num_control_in(spelled(list(map(_harmless, later))))
+        return self._checked(lambda neutral: spelled(_leaves(later, neutral)), expected)
+
+    def ids_after(self, text: str, last_action_id: int) -> tuple[int, ...]:
+        """The ids of what comes after a response, whose own end of turn is not repeated."""
+        if self.end_of_turn is not None and last_action_id == self.end_of_turn:
+            text = text.lstrip().removeprefix(self._text((self.end_of_turn,)))
+        return self.encode(text)
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The action as text without its final stop token; any other special token stays visible."""
@@ -199,11 +264,18 @@ class Chat:
 
     def _render(self, messages: Sequence[Message], neutral: Callable[[str], str] | None = None) -> str:
         """By the template, up to where the assistant begins."""
+        return self._template(
+            [{"role": one.role.value, "content": self._content(one, neutral or self.neutral)} for one in messages]
+        )
+
+    def _template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
         rendered = self.tokenizer.apply_chat_template(
-            [{"role": one.role.value, "content": self._content(one, neutral or self.neutral)} for one in messages],
+            list(messages),  # pyright: ignore[reportArgumentType]
+            tools=list(tools) or None,
             tokenize=False,
             add_generation_prompt=True,
             enable_thinking=self.enable_thinking,
+            **self.template_kwargs,
         )
         return str(rendered)
 
@@ -260,6 +332,26 @@ class Chat:
             )
         between, _, after = text.partition(_ASSISTANT)[2].partition(_USER)
         return between, after
+
+
+_HARMLESS_TOOL = {
+    "type": "function",
+    "function": {"name": "x", "description": "x", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+def _harmless(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message, with nothing of another's in it."""
+    return message if message["role"] == "assistant" else {**message, "content": "x"}
+
+
+def _leaves(value: Any, change: Callable[[str], str]) -> Any:
+    """The same with every text in it changed, names of fields, too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(key): _leaves(one, change) for key, one in value.items()}
+    return [_leaves(one, change) for one in value] if isinstance(value, Sequence) else value
 
 
 def _messages(roles: Sequence[Role], texts: Sequence[str]) -> list[Message]:

@@ -27,6 +27,8 @@ class Sampler:
     """Most tokens of one response."""
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
     seed: int = 0
     """Run seed of the sampling noise."""
     policy_version: int = 0
@@ -43,13 +45,24 @@ class Sampler:
 
 
 class Dialogue:
-    """The growing prompt of one episode. Close it, so that the engine can drop its cache."""
+    """The growing prompt of one episode. Close it, so that the engine can drop its cache.
 
-    def __init__(self, sampler: Sampler, identity: str, messages: Sequence[Message]) -> None:
+    Args:
+        sampler: The policy.
+        identity: Of the episode; it keys the noise.
+        messages: What is asked first.
+        ids: The prompt, where another than the chat has made it.
+    """
+
+    def __init__(
+        self, sampler: Sampler, identity: str, messages: Sequence[Message], ids: tuple[int, ...] | None = None
+    ) -> None:
+        if ids is None:
+            messages = sampler.chat.prefixed(messages)
         self.sampler = sampler
         self.identity = identity
         self.messages = list(messages)
-        self._new_ids = sampler.chat.opening(messages)
+        self._new_ids = sampler.chat.opening(messages) if ids is None else ids
         self._ids = list(self._new_ids)
         self._digest, self._num_digested = 0, 0
         """Of the first so many ids."""
@@ -57,11 +70,19 @@ class Dialogue:
         self._num_turns = 0
         self._num_rewrites = 0
         self._extends = False
-        self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history else ""
+        self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history and ids is None else ""
         """The prompt as text, where it may be rewritten."""
 
-    async def turn(self) -> Turn:
-        """The policy's next turn. Without room for a single token the turn is empty and stops with WINDOW."""
+    @property
+    def ids(self) -> Sequence[int]:
+        """The prompt so far, with the latest action at its end."""
+        return self._ids
+
+    async def turn(self, most_tokens: int | None = None) -> Turn:
+        """The policy's next turn, of no more than `most_tokens`.
+
+        Without room for a single token the turn is empty and stops with WINDOW.
+        """
         sampler, observation = self.sampler, self.messages[-1].content
         self._digest = digest(self._ids[self._num_digested :], self._digest)
         self._num_digested = len(self._ids)
@@ -78,7 +99,8 @@ class Dialogue:
                 observation=observation,
             )
         noise_seed = derive_seed(sampler.seed, sampler.policy_version, self.identity, self._num_turns)
-        most = min(room, sampler.max_new_tokens)
+        wanted = sampler.max_new_tokens if most_tokens is None else max(1, min(most_tokens, sampler.max_new_tokens))
+        most = min(room, wanted)
         completion = await sampler.engine.generate(
             Request(
                 dialogue=self._name,
@@ -88,6 +110,8 @@ class Dialogue:
                 noise_seed=noise_seed,
                 temperature=sampler.temperature,
                 top_p=sampler.top_p,
+                top_k=sampler.top_k,
+                min_p=sampler.min_p,
             )
         )
         completion = check_completion(
@@ -96,7 +120,7 @@ class Dialogue:
             num_ids=self._num_ids,
             prompt_digest=self._digest,
         )
-        cut_by_window = completion.stop is StopReason.LENGTH and room < sampler.max_new_tokens
+        cut_by_window = completion.stop is StopReason.LENGTH and room < wanted
         response = sampler.chat.decode(completion.action_ids)
         turn = Turn(
             new_ids=self._new_ids,
@@ -129,12 +153,22 @@ class Dialogue:
 
     def go_on(self, messages: Sequence[Message]) -> None:
         """Make this the dialogue, its last message the user's; what it only adds to what was said extends the prompt."""
+        messages = self.sampler.chat.prefixed(messages)
         if list(messages[:-1]) == self.messages:
             self.say(messages[-1].content)
             return
         chat, self.messages = self.sampler.chat, list(messages)
         self._prompt = chat.rendered(messages) if chat.rewrite_history else ""
         self._begin_again(chat.opening(messages))
+
+    def put(self, messages: Sequence[Message], ids: tuple[int, ...], *, extends: bool) -> None:
+        """Ask these messages next, whose ids another than the chat has made: those after the prompt so far, or all of a prompt."""
+        self.messages = list(messages)
+        if not extends:
+            self._begin_again(ids)
+            return
+        self._new_ids = ids
+        self._ids.extend(ids)
 
     def close(self) -> None:
         """The episode is over."""

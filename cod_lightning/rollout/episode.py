@@ -1,7 +1,7 @@
 """One solve episode and one update episode; whatever lies beyond a boundary raises becomes the episode's status."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,8 @@ from msgspec import structs
 
 from cod_lightning.contexts.base import Answer, ContextMechanism, TokenView
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError, ContextFailure, EngineFailure, EnvironmentFailure, TurnTimeout, note_fault
+from cod_lightning.envs.own_loop import OwnLoop, own_loop
+from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, note_fault
 from cod_lightning.rollout.boundaries import (
     FAULTS,
     blame,
@@ -26,6 +27,7 @@ from cod_lightning.rollout.boundaries import (
 )
 from cod_lightning.rollout.deadlines import episode_limit
 from cod_lightning.rollout.dialogue import Dialogue
+from cod_lightning.rollout.sampled import close, sampled_turn
 from cod_lightning.rollout.setting import Setting, Shown
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role, StopReason, Task, Turn
 
@@ -46,7 +48,7 @@ async def run_solve_episode(
     shown: Shown = Shown.OWN,
 ) -> Episode:
     """All turns of one task in `env`, given the context that earlier tasks left."""
-    sampler, solving = setting.sampler, _Solving(env, task, state, setting, position, shown)
+    sampler, solving = setting.sampler_of(EpisodeKind.SOLVE), _Solving(env, task, state, setting, position, shown)
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
             sampler.liveness.at(identity, "environment")
@@ -55,11 +57,13 @@ async def run_solve_episode(
             see_known(rules, sampler.chat, env, "rules")
             system = solving.prepared(rules, observation)
             see_known(system, sampler.chat, setting.mechanism, "prepare()")
+            if loop := own_loop(env):
+                return await solving.left_to(loop, system, identity)
             dialogue = sampler.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
             try:
                 return await solving.played(dialogue, rules)
             finally:
-                _close(dialogue)
+                close(dialogue)
     except FAULTS as error:
         note_fault(error)
         return solving.ended(EpisodeStatus.FAILED, None, error=f"{type(error).__name__}: {error}")
@@ -72,7 +76,7 @@ class _Solving:
 
     def __init__(self, env: TextEnv, task: Task, state: Any, setting: Setting, position: int, shown: Shown) -> None:
         self.env, self.task, self.position, self.shown = env, task, position, shown
-        self.mechanism, self.chat = setting.mechanism, setting.sampler.chat
+        self.setting, self.mechanism, self.chat = setting, setting.mechanism, setting.sampler.chat
         self.turns: list[Turn] = []
         self.state_before = self.state = state
         self.context_before = self.context_after = ""
@@ -93,16 +97,35 @@ class _Solving:
             self.inside = prepared.state
             if self.shown is Shown.OWN:
                 self.state = prepared.state
-            self.hooked = _hooked(self.mechanism)
+            self.hooked = hooked(self.mechanism)
             return prepared.system
         except BaseException as error:
             blame(ContextFailure, error, f"{type(self.mechanism).__name__} raised ")
+
+    async def left_to(self, loop: OwnLoop, system: str, identity: str) -> Episode:
+        """The episode as the environment's own program plays it. Raises one of `FAULTS`."""
+        from cod_lightning.rollout.own_loop import (  # an HTTP server, which other environments do without
+            play,
+            recorder_of,
+        )
+
+        check_hooks(loop, self.mechanism)
+        recorder = recorder_of(loop, system, self.setting, identity)
+        self.turns = recorder.turns
+        found = await play(loop, system, recorder)
+        if found is None:
+            why = "The policy's window is full." if recorder.full else f"All {loop.max_turns} turns are used up."
+            return crossing(EnvironmentFailure, partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, why))
+        if len(loop.shown) == len(self.turns):
+            texts = [checked_text(text, loop) for text in loop.shown]
+            self.turns = [structs.replace(one, observation=t) for one, t in zip(self.turns, texts, strict=True)]
+        return crossing(EnvironmentFailure, partial(self.ended, None, found[1], found[0]))
 
     async def played(self, dialogue: Dialogue, rules: str) -> Episode:
         """The episode, turn by turn to its end. Raises one of `FAULTS`."""
         env, mechanism, num_replies = self.env, self.mechanism, 0
         while True:
-            turn = await _turn(dialogue)
+            turn = await sampled_turn(dialogue)
             self.turns.append(turn)
             if turn.stop is StopReason.WINDOW:
                 full = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
@@ -116,6 +139,9 @@ class _Solving:
                 see_known(observation, self.chat, env, "step()")
                 if over:
                     return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
+                if self.task.max_turns is not None and len(self.turns) >= self.task.max_turns:
+                    cut = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, observation)
+                    return crossing(EnvironmentFailure, cut)
                 if len(self.turns) > MOST_INTERVENTIONS:
                     crossing(EnvironmentFailure, partial(_see_end, env, len(self.turns)))
             else:
@@ -188,10 +214,19 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
     return await asyncio.to_thread(crossing, EnvironmentFailure, call)
 
 
-def _hooked(mechanism: ContextMechanism) -> bool:
+def hooked(mechanism: ContextMechanism) -> bool:
     """Whether the mechanism does anything within a task; most do not."""
     own, base = type(mechanism), ContextMechanism
     return own.on_turn is not base.on_turn or own.before_turn is not base.before_turn
+
+
+def check_hooks(env: TextEnv, mechanism: ContextMechanism) -> None:
+    """Raise `ConfigError` for a mechanism that acts within tasks whose turns are a program's own."""
+    if own_loop(env) and hooked(mechanism):
+        expected = (
+            f"a mechanism that does nothing within a task, since {type(env).__name__} leaves its turns to a program"
+        )
+        raise ConfigError("data.context", type(mechanism).__name__, expected, "HintContext is one.")
 
 
 def _intervened(
@@ -246,7 +281,7 @@ async def run_update_episode(
     pack_ends: float | None = None,
 ) -> Episode:
     """One rewrite of the context, given the solve episode that has just ended."""
-    mechanism, sampler = setting.mechanism, setting.sampler
+    mechanism, sampler = setting.mechanism, setting.sampler_of(EpisodeKind.UPDATE)
     state, context = solved.state_after, solved.context_after
     who = f"{type(mechanism).__name__} raised "
     unchanged = Episode(
@@ -275,7 +310,7 @@ async def run_update_episode(
             dialogue = sampler.open(identity, opening)
             try:
                 while True:
-                    turn = await _turn(dialogue)
+                    turn = await sampled_turn(dialogue)
                     turns.append(turn)
                     cut_off = turn.stop is not StopReason.STOP
                     try:
@@ -297,7 +332,7 @@ async def run_update_episode(
             except BaseException as error:
                 blame(ContextFailure, error, who)
             finally:
-                _close(dialogue)
+                close(dialogue)
     except FAULTS as error:
         note_fault(error)
         raised = f"{type(error).__name__}: {error}"
@@ -315,40 +350,3 @@ async def run_update_episode(
         context_after=after,
         state_after=found.state,
     )
-
-
-def _turn(dialogue: Dialogue) -> Coroutine[Any, Any, Turn]:
-    """The policy's next response, within the time that a turn may take."""
-    limit_s = dialogue.sampler.deadlines.turn_s
-    return _sampled(dialogue) if limit_s is None else _sampled_within(limit_s, dialogue)
-
-
-async def _sampled_within(limit_s: float, dialogue: Dialogue) -> Turn:
-    try:
-        async with asyncio.timeout(limit_s):
-            return await _sampled(dialogue)
-    except TimeoutError:
-        engine = type(dialogue.sampler.engine).__name__
-        raise TurnTimeout(f"{engine} did not answer in data.deadlines.turn_s={limit_s:g} s") from None
-
-
-async def _sampled(dialogue: Dialogue) -> Turn:
-    sampler = dialogue.sampler
-    sampler.liveness.at(dialogue.identity, "engine")
-    try:
-        turn = await dialogue.turn()
-    except ConfigError:
-        raise
-    except BaseException as error:
-        blame(EngineFailure, error, f"{type(sampler.engine).__name__} raised ")
-    sampler.liveness.at(dialogue.identity, "environment")
-    return turn
-
-
-def _close(dialogue: Dialogue) -> None:
-    """Give the engine's place back."""
-    try:
-        dialogue.close()
-    except BaseException as error:
-        engine = dialogue.sampler.engine
-        blame(EngineFailure, error, f"{type(engine).__name__} raised ")

@@ -10,6 +10,7 @@ evaluations, deployment and `play` all run it.
 import asyncio
 import copy
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
@@ -39,6 +40,8 @@ class Life:
         self.setting, self.name, self.contexts, self.env = setting, name, contexts, env
         self.state: Any = None
         """Of the context; None before the first episode."""
+        self.begins_with: str | None = None
+        """The context before the first episode, as its mechanism dumped it; None: the empty one."""
         self.previous: Any = None
         """The context's state before the latest update."""
         self.rewritten = False
@@ -67,7 +70,9 @@ class Life:
                 if self.state is None:
                     mechanism = self.setting.mechanism
                     who = f"{type(mechanism).__name__} raised "
-                    self.state = self.previous = crossing(ContextFailure, mechanism.empty, who)
+                    kept = self.begins_with
+                    first = mechanism.empty if kept is None else partial(mechanism.load, kept)
+                    self.state = self.previous = crossing(ContextFailure, first, who)
                 episode = await play(self.env, index, position, tasks[position])
             except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
                 note_fault(error)
@@ -111,6 +116,7 @@ async def run_lifecycle(
     With `branching`, some tasks are attempted again beside it, from the moment at which they began.
     """
     life = Life(setting, f"{pack.id}#{sibling}", contexts)
+    life.begins_with = pack.context
     beside: list[asyncio.Future[list[Attempt]]] = []
     if branching is not None:
         life.before_task = lambda index, position: beside.append(

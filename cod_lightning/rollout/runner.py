@@ -92,6 +92,8 @@ class RolloutRunner:
         """Whether an epoch of several rollouts ends with the rollout of the next update."""
         self.source_metrics: Mapping[str, float] = {}
         """Of the source of training packs, after the current rollout."""
+        self.replay_metrics: Mapping[str, float] = {}
+        """Of what is replayed in the updates of the current rollout."""
         self.liveness = Liveness()
         self.ahead = RolloutAhead(self.liveness)
         """The next training rollout, with `data.max_staleness` above 0."""

@@ -1,6 +1,6 @@
 """What the lifecycles of a rollout have in common, what is called as they end, and where the context of a lifecycle comes from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -44,6 +44,12 @@ class Setting:
     rewards: Rewards = field(default_factory=dict)
     """Parts of an episode's reward; without any it is the environment's or the context's own."""
     monitor: RolloutMonitor = field(default_factory=RolloutMonitor)
+    frozen: Mapping[EpisodeKind, Sampler] = field(default_factory=dict)
+    """The policies of episodes that another than `sampler`'s plays."""
+
+    def sampler_of(self, kind: EpisodeKind) -> Sampler:
+        """The policy that plays these episodes."""
+        return self.frozen.get(kind, self.sampler)
 
     async def scored(self, episode: Episode, task: Task) -> Episode:
         """The episode that was played, with all parts of its reward."""

@@ -42,10 +42,11 @@ def dump(group: Group, *, step: int = 0) -> list[str]:
         "split": group.pack.split.value,
         "world_seed": group.pack.world_seed,
         "tasks": [
-            {"id": task.id, "seed": task.seed, "spec": _plain(task.spec), "repeat": task.repeat}
+            {"id": task.id, "seed": task.seed, "spec": plain(task.spec), "repeat": task.repeat}
+            | ({} if task.max_turns is None else {"max_turns": task.max_turns})
             for task in group.pack.tasks
         ],
-    }
+    } | ({} if group.pack.context is None else {"context": group.pack.context})
     lines: list[str] = []
     for lifecycle in group.lifecycles:
         episodes = [episode_record(episode) for episode in lifecycle.episodes]
@@ -98,7 +99,7 @@ def _read(line: str, where: str) -> tuple[int, Pack, Lifecycle]:
             raise DataError(f"{where}: schema {record['schema']}; this version reads schema {SCHEMA}. {remedy}")
         of_pack = record["pack"]
         tasks = tuple(Task(**task) for task in of_pack["tasks"])
-        pack = Pack(id=of_pack["id"], split=Split(of_pack["split"]), world_seed=of_pack["world_seed"], tasks=tasks)
+        pack = Pack(**of_pack | {"split": Split(of_pack["split"]), "tasks": tasks})
         episodes = tuple(read_episode(episode) for episode in record["episodes"])
         attempts = tuple(
             Attempt(kind=AttemptKind(attempt["kind"]), episode=read_episode(attempt["episode"]))
@@ -166,16 +167,16 @@ def read_episode(record: dict[str, Any]) -> Episode:
     return episode
 
 
-def _plain(spec: object) -> Any:
+def plain(spec: object) -> Any:
     """Dataclasses as dicts, enums as values, tuples, sets and arrays as lists; plain values as they are."""
     if dataclasses.is_dataclass(spec) and not isinstance(spec, type):
-        return {field.name: _plain(getattr(spec, field.name)) for field in dataclasses.fields(spec)}
+        return {field.name: plain(getattr(spec, field.name)) for field in dataclasses.fields(spec)}
     if isinstance(spec, Enum):
-        return _plain(spec.value)
+        return plain(spec.value)
     if isinstance(spec, dict):
-        return {str(_plain(key)): _plain(value) for key, value in spec.items()}
+        return {str(plain(key)): plain(value) for key, value in spec.items()}
     if isinstance(spec, list | tuple):
-        return [_plain(item) for item in spec]
+        return [plain(item) for item in spec]
     if isinstance(spec, set | frozenset):
-        return sorted(_plain(item) for item in spec)
+        return sorted(plain(item) for item in spec)
     return spec.tolist() if hasattr(spec, "tolist") else spec  # pyright: ignore[reportAttributeAccessIssue]  (NumPy)

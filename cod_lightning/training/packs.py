@@ -3,13 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import CreditTable
 from cod_lightning.objective.credited import Credited
+from cod_lightning.rollout.transcript import plain
+from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 
@@ -21,6 +23,18 @@ class PackChoice:
     """From 0 on; the `index` of `TextEnv.sample_pack`."""
     category: str | None = None
     """One of `TextEnv.categories`; None: the environment draws one by its own weights."""
+    num_tasks: int | None = None
+    """Tasks of the pack, at most `data.pack_size` and the same in all packs of a rollout; None: `data.pack_size`."""
+    max_turns: int | None = None
+    """Turns after which each of its tasks is cut off; None: the environment's own bound alone."""
+    visit: int = 0
+    """0 the first time; else a number that sets this time apart from all others, in the pack's id and so in sampling noise."""
+    near: int = 0
+    """Others of which the one nearest to the pack is played in its place; 0: the pack itself."""
+    begin: int = 0
+    """The task that comes first; those before it follow at the end."""
+    context: str | None = None
+    """What its lifecycles begin with, as `ContextMechanism.dump` writes it; None: the empty context."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +47,9 @@ class PackOutcomes:
     """[P K ...] rewards."""
     advantages: Credited
     """[P K E], before a reweighting such as RED."""
+    contexts: Sequence[Sequence[Sequence[str | None]]] = ()
+    """[P K N] what each task began with, as `ContextMechanism.dump` writes it; None where it did not take place. Empty unless the
+    source `needs_contexts`."""
 
 
 class PackSource(ABC):
@@ -51,10 +68,15 @@ class PackSource(ABC):
     """Of the environment; `start` sets them."""
     seed: int = 0
     """Of the run; `start` sets it."""
+    needs_contexts: bool = False
+    """Whether `observe` is shown the contexts that were written."""
 
     def start(self, categories: Sequence[str], seed: int) -> None:
         """Called once, before anything else. Raises `ConfigError` for an environment that this source cannot choose from."""
         self.categories, self.seed = tuple(categories), seed
+
+    def check(self, env: TextEnv, pack_size: int) -> None:
+        """Raise `ConfigError` where the environment, or the size of its packs, lacks what this source needs; follows `start`."""
 
     @abstractmethod
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
@@ -81,8 +103,8 @@ class Uniform(PackSource):
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
         """The `count` packs after the first `first`.
 
-        >>> Uniform().next(6, 2)
-        [PackChoice(index=6, category=None), PackChoice(index=7, category=None)]
+        >>> [choice.index for choice in Uniform().next(6, 2)]
+        [6, 7]
         """
         return [PackChoice(index) for index in range(first, first + count)]
 
@@ -100,6 +122,7 @@ class TrainingPacks:
         self._parts: dict[str | None, TextEnv] = {None: env}
         """The environment of each category that was drawn."""
         source.start(self._categories, seed)
+        source.check(env, pack_size)
 
     def draw(self, first: int, count: int) -> list[tuple[PackChoice, Pack]]:
         """The next packs."""
@@ -138,8 +161,22 @@ class TrainingPacks:
     def _pack(self, choice: PackChoice) -> Pack:
         if choice.category not in self._parts:
             self._parts[choice.category] = self.env.of_category(str(choice.category))
-        env = self._parts[choice.category]
-        return env.sample_pack(split=Split.TRAIN, index=choice.index, num_tasks=self.pack_size, seed=self.seed)
+        env, num_tasks = self._parts[choice.category], choice.num_tasks or self.pack_size
+
+        def drawn(index: int) -> Pack:
+            return env.sample_pack(split=Split.TRAIN, index=index, num_tasks=num_tasks, seed=self.seed)
+
+        pack = drawn(choice.index)
+        if choice.near:
+            places = [derive_seed("near", choice.index, choice.visit, one) for one in range(choice.near)]
+            others, known = [drawn(place) for place in places], _facts(pack)
+            pack = max(others, key=lambda other: _alike(known, _facts(other)))
+        first, rest = pack.tasks[: choice.begin], pack.tasks[choice.begin :]
+        tasks = (*rest, *(replace(task, repeat=True) for task in first))
+        if choice.max_turns is not None:
+            tasks = tuple(replace(task, max_turns=choice.max_turns) for task in tasks)
+        name = f"{pack.id}~{choice.visit}" if choice.visit else pack.id
+        return replace(pack, id=name, tasks=tasks, context=choice.context)
 
     def _check(self, choices: list[PackChoice], count: int) -> None:
         if len(choices) != count:
@@ -152,6 +189,12 @@ class TrainingPacks:
             if choice.category is not None and choice.category not in self._categories:
                 known = ", ".join(self._categories)
                 raise self._error(f"a source that names categories of the environment ({known}), not {choice.category}")
+            if choice.num_tasks is not None and not 2 <= choice.num_tasks <= self.pack_size:
+                raise self._error(f"a source whose packs have 2 to {self.pack_size} tasks, not {choice.num_tasks}")
+            if not 0 <= choice.begin < (choice.num_tasks or self.pack_size):
+                raise self._error(f"a source whose packs begin at one of their tasks, not at {choice.begin}")
+        if len({choice.num_tasks for choice in choices}) > 1:
+            raise self._error("a source whose packs of one rollout have equally many tasks")
         if len(set(choices)) < count:
             raise self._error("a source that names different packs for one rollout, none of them twice")
 
@@ -168,3 +211,21 @@ class TrainingPacks:
     def _error(self, expected: str) -> ConfigError:
         remedy = "Correct the source, or choose source=uniform; the run goes on with --ckpt_path last."
         return ConfigError("data.source", type(self.source).__name__, expected, remedy)
+
+
+def _facts(pack: Pack) -> set[str]:
+    """What each of its tasks says: every plain value with the way to it."""
+
+    def leaves(value: Any, way: str) -> Iterator[str]:
+        if isinstance(value, dict | list):
+            for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from leaves(part, f"{way}.{key}")
+        else:
+            yield f"{way}={value}"
+
+    return set(leaves([plain(task.spec) for task in pack.tasks], ""))
+
+
+def _alike(one: set[str], other: set[str]) -> float:
+    """Share of the facts of both together that both have (Jaccard), in [0, 1]."""
+    return len(one & other) / max(1, len(one | other))

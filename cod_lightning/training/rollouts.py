@@ -18,9 +18,10 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.stats import count_faults
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, TrainingPacks
+from cod_lightning.training.replay_buffer import ReplayBuffer
 from cod_lightning.training.shares import owners, table_of_all
 from cod_lightning.training.stream import Rollout
-from cod_lightning.types import Group, Pack
+from cod_lightning.types import Episode, Group, Pack
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,10 @@ class TrainingRollouts:
     score: Callable[[Batch], Batch]
     """Adds the log-probs of other models that the loss needs."""
     pad_id: Callable[[], int]
+    dump: Callable[[Any], str] = str
+    """The state of a context as text (`ContextMechanism.dump`)."""
+    replay: ReplayBuffer | None = None
+    """Episodes of earlier rollouts; None replays none."""
     another_follows: Callable[[], bool] | None = None
     """Whether the run needs a rollout after the one that it takes now; None plays none ahead of training."""
     packs_per_rollout: int
@@ -161,14 +166,21 @@ class TrainingRollouts:
             self.runner.report("train", part)
         table = _table(played.packs)
         index = {one.pack.id: g for g, one in enumerate(played.packs)}
-        batch = self.score(collate(segments_of(_own(played.packs)), table, index, pad_id=self.pad_id()))
+        batch, shares = (
+            collate(segments_of(_own(played.packs)), table, index, pad_id=self.pad_id()),
+            self._shares(number),
+        )
+        if self.replay is not None:
+            batch, shares = self.replay.join(number, batch, self.advantages(table), shares)
+            self.runner.replay_metrics = self.replay.metrics
+        batch = self.score(batch)
         self._observe(played, table)
         if self.another_follows is not None:
             played_s = 0.0 if ahead or self.runner.last_rollout is None else self.runner.last_rollout.seconds
             self.runner.waited_s = self.runner.ahead.waited_s() + played_s
             if self.another_follows():
                 self.runner.ahead.begin(partial(self._played_ahead, first + played.num_packs))
-        return Rollout(batch=batch, shares=self._shares(number), num_packs=played.num_packs)
+        return Rollout(batch=batch, shares=shares, num_packs=played.num_packs)
 
     def played(self, first: int, run: Callable[..., list[Group]]) -> PlayedRollout:
         """The packs of a rollout, from training pack `first` on. `run` plays this rank's share of them (`RolloutRunner.run`).
@@ -216,8 +228,23 @@ class TrainingRollouts:
             return
         packs = [*played.packs, *played.replaced]
         whole = _table(packs) if played.replaced else table
-        outcomes = PackOutcomes(choices=[one.choice for one in packs], table=whole, advantages=self.advantages(whole))
+        outcomes = PackOutcomes(
+            choices=[one.choice for one in packs],
+            table=whole,
+            advantages=self.advantages(whole),
+            contexts=self._contexts(packs) if self.packs.source.needs_contexts else (),
+        )
         self.runner.source_metrics = self.packs.observe(outcomes)
+
+    def _contexts(self, packs: Sequence[PlayedPack]) -> list[list[list[str | None]]]:
+        """[P K N] what each task of all ranks' groups began with; every rank has to call it."""
+
+        def dumped(solve: Episode) -> str | None:
+            return None if solve.reward is None else self.dump(solve.state_before)
+
+        own = [[list(map(dumped, life.solves)) for life in group.lifecycles] for group in _own(packs)]
+        of_ranks = [iter(of_rank) for of_rank in gathered(own)]
+        return [next(of_ranks[one.rank]) for one in packs]
 
     def _shares(self, number: int) -> list[list[int]]:
         """The packs of each update: in their order in the first pass, shuffled anew for every further one."""
@@ -231,13 +258,17 @@ class TrainingRollouts:
         return shares
 
     def state_dict(self) -> dict[str, Any]:
-        """The source's state, and the rollout ahead once it is over; every rank has to call it."""
+        """The state of source and replay, and the rollout ahead once it is over; every rank has to call it."""
         ahead = saved(self.runner.ahead.done(), self.runner.max_failed_fraction)
-        return {"source": self.packs.state_dict(), "ahead": ahead}
+        replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
+        return {"source": self.packs.state_dict(), "ahead": ahead, **replay}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.packs.load_state_dict(state_dict["source"])
         self.runner.source_metrics = self.packs.metrics()
+        if self.replay is not None and "replay" in state_dict:
+            self.replay.load_state_dict(state_dict["replay"])
+            self.runner.replay_metrics = self.replay.metrics
         self.runner.ahead.drop()
         if (played := restored(state_dict["ahead"])) is not None:
             self.runner.ahead.put(played)

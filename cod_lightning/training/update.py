@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.objective.batch import Batch, episode_keys
+from cod_lightning.objective.batch import Batch, episode_keys, sibling_keys
 from cod_lightning.objective.credited import NO_ADVANTAGE, Credited
 from cod_lightning.objective.losses import LossMetrics, PolicyLoss, UpdateTokens
 from cod_lightning.objective.mismatch import MismatchSums
@@ -28,10 +28,17 @@ class Update:
     """Tokens that the loss treats differently."""
     keys: Int[Tensor, " B"]
     """The episode of each row, as one integer."""
+    siblings: Int[Tensor, " B"] | None
+    """Pack and place in the plan of each row, as one integer; for losses that compare siblings."""
     num_action_tokens: int
     """Denominator, over all ranks: action tokens, those of zero advantage included, of filtered packs and unknown episodes not."""
     num_episodes: int
     """The other denominator: episodes of all ranks with a row, counted likewise."""
+
+    @property
+    def together(self) -> Int[Tensor, " B"]:
+        """Of each row, what a micro-batch must not be cut within."""
+        return self.keys if self.siblings is None else self.siblings
 
 
 def plan_update(
@@ -56,7 +63,7 @@ def plan_update(
     token_advantages, keys = advantages.spread(batch), episode_keys(batch)
     mask = batch.action_mask & advantages.known(batch)[:, None]
     if filter_packs:
-        mask = mask & advantages.packs_with_signal()[batch.episode_index[:, 0]][:, None]
+        mask = mask & advantages.signals(batch)[:, None]
     there = mask.any(dim=1)
     tokens = UpdateTokens(behaviour_logprobs=batch.behaviour_logprobs, advantages=token_advantages, action_mask=mask)
     marked = _marked(loss, tokens, seed)
@@ -67,6 +74,7 @@ def plan_update(
         advantages=token_advantages,
         marked=marked,
         keys=keys,
+        siblings=sibling_keys(batch) if loss.compares_siblings else None,
         num_action_tokens=sum(tokens for tokens, _ in counts),
         num_episodes=sum(episodes for _, episodes in counts),
     )

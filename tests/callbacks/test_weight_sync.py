@@ -1,5 +1,8 @@
 """Weights reach the engine before anything is sampled, and each sync is looked at."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import lightning as L
 import pytest
 import torch
@@ -9,6 +12,7 @@ from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
 from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout.runner import RolloutRunner
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 from tests.stubs import PlainContext, WordWorld
@@ -100,6 +104,24 @@ def test_without_a_self_test_nothing_is_compared(tmp_path):
 
 def test_a_wider_tolerance_lets_it_pass(tmp_path):
     assert len(fit(tmp_path, ForgetfulEngine(), WeightSync(SelfTest(tolerance=1e3)))) == 6
+
+
+def test_memory_that_torch_keeps_is_given_back_before_an_engine_that_slept_takes_its_own(tmp_path, monkeypatch):
+    engine = SleepyEngine()
+    engine.sleeps = True
+    fit(tmp_path, engine, WeightSync())
+    assert "emptied" not in engine.calls  # there is no GPU
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: engine.calls.append("emptied"))
+    engine.calls = []
+    trainer = SimpleNamespace(
+        datamodule=SimpleNamespace(runner=RolloutRunner(engine)),
+        precision_plugin=SimpleNamespace(forward_context=nullcontext),
+    )
+    weights = dict(engine._bound().model.state_dict())
+    module = SimpleNamespace(synced_weights=lambda adapter: weights.items(), weights_synced=lambda: None)
+    WeightSync(None)._sync(trainer, module)
+    assert engine.calls[:2] == ["emptied", "weights"]
 
 
 def test_an_engine_sleeps_while_training_goes_on_and_is_woken_in_two_stages(tmp_path):

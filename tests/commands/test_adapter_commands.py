@@ -8,7 +8,7 @@ import torch
 import yaml
 from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, Qwen3Config
+from transformers import AutoModelForCausalLM
 
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
@@ -99,54 +99,6 @@ def test_an_adapter_is_asked_of_a_policy_that_has_none(trained, tmp_path, capsys
     argv = ["export", "--ckpt_path", checkpoint(trained), "--config", "smoke", "--out", str(tmp_path / "x")]
     assert main([*argv, "--adapter", "true", "--warm_start", "null", "--accept_changes", "true"]) == 2
     assert "--adapter is true; expected false" in capsys.readouterr().err
-
-
-@pytest.fixture(scope="module")
-def eight_b(tmp_path_factory):
-    """A folder with nothing but the config of an 8B class model."""
-    folder = tmp_path_factory.mktemp("8b")
-    config = Qwen3Config(
-        vocab_size=151_936,
-        hidden_size=4096,
-        num_hidden_layers=36,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        head_dim=128,
-        intermediate_size=12_288,
-        tie_word_embeddings=False,
-    )
-    config.architectures = ["Qwen3ForCausalLM"]
-    config.save_pretrained(folder)
-    return folder
-
-
-@pytest.mark.parametrize(("name", "gigabytes"), [("qlora_single_gpu", "24"), ("lora_single_gpu", "80")])
-def test_the_shipped_configs_fit_the_gpu_that_they_are_for(name, gigabytes, eight_b, capsys):
-    argv = ["plan", "--config", f"experiment/{name}", "--model.policy.path", str(eight_b), "--gpu_gb", gigabytes]
-    assert main(argv) == 0
-    assert f"of {gigabytes}.0" in capsys.readouterr().out
-
-
-def test_a_plan_that_does_not_fit_names_the_keys(eight_b, capsys):
-    argv = ["plan", "--config", "experiment/frozen_lake_8b", "--model.policy.path", str(eight_b), "--gpu_gb", "24"]
-    assert main(argv) == 1
-    said = capsys.readouterr().out
-    assert "GiB too much" in said
-    assert "choose model=lora or model=qlora" in said
-
-
-def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(eight_b, tmp_path, capsys):
-    argv = ["fit", "--config", "experiment/frozen_lake_8b", "--model.policy.path", str(eight_b)]
-    cpu = ("--trainer.accelerator", "cpu", "--trainer.precision", "32-true", "--data.suites", "null")
-    assert main([*argv, *cpu, "--trainer.default_root_dir", str(tmp_path / "run")]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "expected weights, gradients and moments within" in said
-
-
-def test_a_tiny_policy_has_no_plan(capsys):
-    assert main(["plan", "--config", "smoke", "--gpu_gb", "24"]) == 2
-    assert "model.policy is TinyPolicy; expected a policy from a folder or the hub" in capsys.readouterr().err
 
 
 def test_a_run_keeps_the_settings_of_its_adapter(trained):

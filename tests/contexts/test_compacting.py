@@ -64,7 +64,7 @@ def test_below_the_budget_the_task_is_the_inner_mechanism_s_alone(protocol):
 @pytest.mark.parametrize("summary", ["", "  ", "a b c", "<|im_end|>"])
 def test_a_summary_that_may_not_be_is_refused_and_the_one_before_stays(summary):
     context = compacting()
-    asked = Compacted(context.inner.empty(), "first", "2=down", asked=True)
+    asked = Compacted(context.inside.empty(), "first", "2=down", asked=True)
     found = context.on_turn(asked, summary, TOKENS)
     assert found.state.summary == "2=down"
     assert found.state.answered
@@ -103,7 +103,7 @@ def test_a_policy_that_compacts_for_ever_ends_with_its_task():
 @given(st.lists(st.text(max_size=9), max_size=6))
 def test_no_summary_breaks_its_bounds(pieces):
     context = compacting()
-    found = context.on_turn(Compacted(context.inner.empty(), "first", asked=True), " ".join(pieces), TOKENS)
+    found = context.on_turn(Compacted(context.inside.empty(), "first", asked=True), " ".join(pieces), TOKENS)
     assert TOKENS.count(found.state.summary) <= 2
 
 
@@ -115,9 +115,9 @@ def test_it_keeps_the_contract_around_others(protocol, inner):
 
 def test_an_agent_may_go_on_without_compaction():
     context = compacting()
-    kept = context.dump(Compacted(context.inner.adopt("1=up"), "first", "2=down"))
-    assert HintContext("compact").load(kept) == context.inner.adopt("1=up")
-    assert context.load(kept) == Compacted(context.inner.adopt("1=up"))
+    kept = context.dump(Compacted(context.inside.adopt("1=up"), "first", "2=down"))
+    assert HintContext("compact").load(kept) == context.inside.adopt("1=up")
+    assert context.load(kept) == Compacted(context.inside.adopt("1=up"))
 
 
 @pytest.mark.parametrize(

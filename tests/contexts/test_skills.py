@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cod_lightning.contexts import NotebookContext, SkillsContext
+from cod_lightning.contexts import HintContext, NotebookContext, SkillsContext, StackedContext
 from cod_lightning.contexts.skills import SkillsState
 from cod_lightning.contexts.skills_wording import Skill
 from cod_lightning.envs.base import Reference
+from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
@@ -304,3 +305,13 @@ def test_the_compact_words_are_all_that_its_prompts_and_answers_spell():
         context.write("", messages),
     ]
     assert set(" ".join(said).split()) - set(context.words()) == {"lake", "goal", "1=up", "2=red"}
+
+
+@PROTOCOLS
+def test_a_scripted_policy_plays_on_after_its_choice_where_a_task_takes_several_turns(protocol):
+    env = FrozenLakeObscure(size_min=3, size_max=3, max_turns=6, feedback="effect", protocol=protocol)
+    packs = [env.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(20)]
+    for context in (SkillsContext(protocol), StackedContext([HintContext(protocol), SkillsContext(protocol)])):
+        row = summarise(ConditionKind.SCRIPTED, list(play_reference(env, packs, ConditionKind.SCRIPTED, context)))
+        assert (row.num_failed, row.num_malformed) == (0, 0)
+        assert row.success[-1].mean > 0.9

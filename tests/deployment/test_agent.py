@@ -274,16 +274,32 @@ def test_a_task_that_failed_before_the_process_died_is_followed_by_no_update(tmp
     assert [s.episode.kind for s in again.store.episodes()] == [EpisodeKind.SOLVE]
 
 
-def live_until_killed(folder: str, num_tasks: int, pipe: int) -> None:
+def live_until_killed(folder: str, num_tasks: int, pipe: int, env, mechanism) -> None:
     """Solve tasks, saying so in the pipe after each episode is stored; run in a forked child."""
-    agent, pack = _agent(folder, num_tasks=num_tasks, on_episode=lambda e: os.write(pipe, b"."))
+    _went_on(folder, num_tasks, env, mechanism, on_episode=lambda e: os.write(pipe, b"."))
+
+
+def _went_on(folder, num_tasks: int, env, mechanism, **kwargs) -> Agent:
+    """The agent of this folder, gone on to so many tasks."""
+    agent, pack = _agent(folder, env, num_tasks=num_tasks, mechanism=mechanism, **kwargs)
     done = agent.store.num_solved()
     agent.resume(list(pack.tasks[:done]))
     for task in pack.tasks[done:]:
         agent.solve(task)
+    return agent
 
 
-def kill_and_check(folder, num_kills: int, num_tasks: int, rng: random.Random) -> int:
+def states_after(folder, num_tasks: int, env=None, mechanism=MECHANISM) -> list[tuple[str, str]]:
+    """Text and state of each version of the context once so many tasks are solved."""
+    agent = _went_on(folder, num_tasks, env, mechanism)
+    versions = [(version.text, version.state) for version in agent.store.versions()]
+    agent.store.close()
+    return versions
+
+
+def kill_and_check(
+    folder, num_kills: int, num_tasks: int, rng: random.Random, env=None, mechanism=MECHANISM, most_s: float = 0.25
+) -> int:
     """Start, kill at a random moment, look at what is there; the number of tasks done at the end."""
     told = 0
     byte_chat()  # preloaded, so that children live long enough to be killed in the middle of something
@@ -293,11 +309,11 @@ def kill_and_check(folder, num_kills: int, num_tasks: int, rng: random.Random) -
         if child == 0:
             os.close(out)
             try:
-                live_until_killed(str(folder), num_tasks, into)
+                live_until_killed(str(folder), num_tasks, into, env, mechanism)
             finally:
                 os._exit(0)
         os.close(into)
-        time.sleep(rng.uniform(0.005, 0.25))
+        time.sleep(rng.uniform(0.005, most_s))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         while said := os.read(out, 65_536):
@@ -308,25 +324,24 @@ def kill_and_check(folder, num_kills: int, num_tasks: int, rng: random.Random) -
         store.close()
         assert len(episodes) >= told, "an episode that was reported is gone"
         told = len(episodes)
-        kinds = [s.episode.kind for s in episodes]
-        assert kinds == [EpisodeKind.SOLVE, EpisodeKind.UPDATE] * (len(kinds) // 2) + [EpisodeKind.SOLVE] * (
-            len(kinds) % 2
-        )
-        assert [s.episode.position for s in episodes] == [n // 2 for n in range(len(episodes))]
-        updates = [s.episode for s in episodes if s.episode.kind is EpisodeKind.UPDATE]
-        assert [v.text for v in versions[1:]] == [e.context_after for e in updates]
-    return (told + 1) // 2
+        of_a_task = [EpisodeKind.SOLVE, EpisodeKind.UPDATE][: 1 + mechanism.updates]
+        assert [s.episode.kind for s in episodes] == (of_a_task * num_tasks)[: len(episodes)]
+        assert [s.episode.position for s in episodes] == [n // len(of_a_task) for n in range(len(episodes))]
+        left = {(s.episode.position, s.episode.kind): s.episode.context_after for s in episodes}
+        wrote = [EpisodeKind.UPDATE if v.reason == "update" else EpisodeKind.SOLVE for v in versions[1:]]
+        assert [v.text for v in versions[1:]] == [
+            left[v.position, kind] for v, kind in zip(versions[1:], wrote, strict=True)
+        ]
+        assert wrote.count(of_a_task[-1]) == sum(s.episode.kind is of_a_task[-1] for s in episodes)
+    return -(-told // (1 + mechanism.updates))
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_loses_nothing_that_was_finished_and_goes_on(tmp_path):
-    done = kill_and_check(tmp_path / "killed", num_kills=5, num_tasks=400, rng=random.Random(1))
+@pytest.mark.parametrize(
+    "mechanism", [MECHANISM, NotebookContext(), SkillsContext(), EpisodesContext()], ids=lambda one: type(one).__name__
+)
+def test_killed_at_any_moment_it_loses_nothing_that_was_finished_and_goes_on(tmp_path, mechanism):
+    done = kill_and_check(tmp_path / "killed", num_kills=5, num_tasks=400, rng=random.Random(1), mechanism=mechanism)
     assert done > 0
-    agent, pack = _agent(tmp_path / "killed", num_tasks=done + 3)
-    agent.resume(list(pack.tasks[: agent.store.num_solved()]))
-    for task in pack.tasks[agent.store.num_solved() :]:
-        assert agent.solve(task).status is EpisodeStatus.COMPLETED
-    whole, _ = _agent(tmp_path / "whole", num_tasks=done + 3)
-    for task in pack.tasks:
-        whole.solve(task)
-    assert [v.text for v in agent.store.versions()] == [v.text for v in whole.store.versions()]
+    killed, whole = (states_after(tmp_path / name, done + 3, mechanism=mechanism) for name in ("killed", "whole"))
+    assert killed == whole

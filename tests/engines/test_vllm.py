@@ -3,11 +3,13 @@
 import asyncio
 import random
 
+import numpy as np
 import pytest
 import torch
 from transformers import MixtralConfig, MixtralForCausalLM
 
 from cod_lightning.engines.base import Request, digest
+from cod_lightning.engines.noise import sample
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.engines.vllm import VLLMEngine
 from cod_lightning.errors import ConfigError, EngineFailure, EngineRefused
@@ -179,6 +181,21 @@ def test_nucleus_log_probs_are_those_within_the_nucleus(engine, model):
     for said in ask(engine, *asked):
         assert said.action_ids[0] in order[:size]
         assert said.behaviour_logprobs[0] == pytest.approx(within[said.action_ids[0]], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "ways", [{"top_k": 5}, {"min_p": 0.3}, {"top_k": 7, "min_p": 0.2, "top_p": 0.6, "temperature": 2.0}]
+)
+def test_log_probs_are_those_of_the_tokens_that_top_k_and_min_p_leave(engine, model, ways):
+    logits = reference_logprobs(model, PROMPT)[-1][None].expand(5000, -1)
+    off = {"temperature": np.float32(1), "top_p": np.float32(1), "top_k": 0, "min_p": np.float32(0)}
+    cut = {name: np.full(5000, ways.get(name, value), np.asarray(value).dtype) for name, value in off.items()}
+    ids, expected = sample(logits, noise=np.arange(5000) / 5000, **cut)
+    allowed = {int(i): float(logprob) for i, logprob in zip(ids, expected, strict=True)}
+    found = ask(engine, *(request(PROMPT, noise_seed=i, max_new_tokens=1, **ways) for i in range(200)))
+    assert len(allowed) > 1
+    for said in found:
+        assert said.behaviour_logprobs[0] == pytest.approx(allowed[said.action_ids[0]], abs=1e-5)
 
 
 def test_a_turn_stops_at_the_stop_token_or_at_the_limit_or_at_the_window(engine):

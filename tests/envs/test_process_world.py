@@ -191,6 +191,23 @@ def test_no_worker_outlives_its_world():
     assert not worker.process.is_alive()
 
 
+def test_a_forked_child_of_a_process_with_workers_has_workers_of_its_own():
+    def plays(world):
+        return bool(copy.deepcopy(world).reset(seed=1)[0])
+
+    world = ProcessWorld(Levers(), num_workers=1)
+    assert plays(world)
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            status = 0 if plays(world) and plays(ProcessWorld(Levers(), num_workers=1)) else 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert plays(world), "the child took the parent's server down"
+
+
 def test_what_cannot_be_pickled_is_refused_before_anything_runs():
     world = Levers(protocol="compact")
     world.secret = lambda: 0

@@ -191,7 +191,7 @@ def accumulated(module, batch, budget):
     advantages = module.advantages(batch.credit)
     module.model.zero_grad()
     update = plan_update(batch, advantages, module.loss, filter_packs=module.filter_packs, every_row=True, seed=0)
-    parts = split_by_token_budget(batch.lengths[update.rows], update.keys[update.rows], budget)
+    parts = split_by_token_budget(batch.lengths[update.rows], update.together[update.rows], budget)
     module._accumulate(batch, update, [update.rows[part] for part in parts])
     return torch.cat([p.grad.flatten() for p in module.model.parameters()]), len(parts)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import AsymRE, GroupMean, LeaveOneOut, RoleMean, deviation, divided
+from cod_lightning.objective.baselines import Accepted, AsymRE, GroupMean, LeaveOneOut, RoleMean, deviation, divided
 from cod_lightning.objective.returns import EpisodeCredit, Returns, TaskCredit, TrajectoryCredit
 from tests.credit_tables import paper_table, random_table
 
@@ -84,6 +84,27 @@ def test_asymre_lifts_every_comparison_by_the_same(returns):
 def test_a_baseline_above_the_mean_is_refused():
     with pytest.raises(ConfigError, match=r"model\.baseline\.shift is 0\.1"):
         AsymRE(shift=0.1)
+
+
+@pytest.mark.parametrize("at_least", [None, 0.4])
+def test_what_is_accepted_has_an_advantage_of_one_and_the_rest_is_left_out(returns, at_least):
+    found = Accepted(at_least=at_least)(returns)
+    for g in range(3):
+        for e in range(7):
+            alive = [k for k in range(5) if returns.valid[g, k, e]]
+            mean = sum(returns.values[g, k, e].item() for k in alive) / max(1, len(alive))
+            for k in range(5):
+                bar = mean + 1e-6 if at_least is None else at_least
+                accepted = k in alive and returns.values[g, k, e].item() >= bar
+                assert bool(found.valid[g, k, e]) == accepted
+                assert found.values[g, k, e].item() == float(accepted)
+    assert found.valid.any()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_bar_that_is_no_number_is_refused(value):
+    with pytest.raises(ConfigError, match=r"model\.baseline\.at_least is (nan|inf); expected a finite number, or null"):
+        Accepted(at_least=value)
 
 
 RULES = [

@@ -12,7 +12,7 @@ from cod_lightning.objective.credited import Credited, credited
 from cod_lightning.objective.returns import TaskCredit
 from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.rollout.segments import segments_of
-from cod_lightning.types import Attempt, AttemptKind
+from cod_lightning.types import Attempt, AttemptKind, EpisodeKind
 from tests import records
 
 WITH, WITHOUT = AttemptKind.SAME_CONTEXT, AttemptKind.WITHOUT_CONTEXT
@@ -106,3 +106,22 @@ def test_red_weighs_attempts_with_their_own_tokens():
         attempts = replace(table.attempts, action_counts=torch.full_like(table.attempts.action_counts, tokens))
         found = credited(replace(table, attempts=attempts), TaskCredit(), GroupMean(), reweight=AdaptiveRED())
         assert (found.temperature > 0) == tilts
+
+
+@pytest.mark.parametrize("kind", EpisodeKind)
+@pytest.mark.parametrize("reweight", [None, AdaptiveRED()], ids=["plain", "red"])
+def test_of_one_role_the_advantages_are_those_of_both_and_of_the_other_nothing_is_known_or_weighed(kind, reweight):
+    table = credit_table(rollout())
+    both, one = (credited(table, TaskCredit(), GroupMean(), kinds=kinds) for kinds in (tuple(EpisodeKind), (kind,)))
+    its = table.kinds == list(EpisodeKind).index(kind)
+    assert torch.equal(one.values[..., its], both.values[..., its])
+    assert torch.equal(one.valid[..., its], both.valid[..., its])
+    assert not one.valid[..., ~its].any()
+    assert not one.values[..., ~its].any()
+    assert one.attempts_valid.tolist() == (both.attempts_valid.tolist() if kind is EpisodeKind.SOLVE else [False] * 3)
+    batch = collate(segments_of(rollout()), table, {"p": 0}, pad_id=0)
+    known = one.known(batch)
+    assert not known[~its[batch.episode_index[:, 2]]].any(), "no row of the other role is in an update"
+    longer = replace(table, action_counts=torch.where(its, table.action_counts, 10_000))
+    tilted, same = (credited(t, TaskCredit(), GroupMean(), reweight=reweight, kinds=(kind,)) for t in (table, longer))
+    assert torch.equal(tilted.values, same.values), "however long the other role's episodes are"

@@ -15,7 +15,16 @@ from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import FAULT_LOG, ConfigError, EngineRefused, Stopped
 from cod_lightning.evaluation.references import scripted_sampler
-from cod_lightning.rewards import ContextReward, FormatReward, LengthReward, Reward, WorldReward, rewards_of, scored
+from cod_lightning.rewards import (
+    ContextReward,
+    FormatReward,
+    LengthReward,
+    OverlongReward,
+    Reward,
+    WorldReward,
+    rewards_of,
+    scored,
+)
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
@@ -248,6 +257,14 @@ def test_format_and_length_by_their_definition():
     assert score(solved(turns=(turn(1),)), length=LengthReward(0.25, max_turns=1)).reward == 0.75, "one turn of one"
 
 
+def test_the_longest_response_of_any_episode_pays_for_its_length():
+    for longest, expected in ((1, 0.0), (10, 0.0), (20, -0.25), (30, -0.5), (500, -0.5)):
+        for reward in (0.0, 1.0):
+            found = score(solved(reward, turns=(turn(5), turn(longest))), long=OverlongReward(10, 30, penalty=0.5))
+            assert found.parts == {"world": reward, "long": expected}
+    assert score(solved(0.0, turns=()), long=OverlongReward(10, 30)).reward == 0.0
+
+
 @pytest.mark.parametrize(
     ("make", "key"),
     [
@@ -256,6 +273,8 @@ def test_format_and_length_by_their_definition():
         (lambda: rewards_of({"twice": WorldReward()}), "data.rewards.twice"),
         (lambda: rewards_of({"a": FormatReward(weight=math.nan)}), "data.rewards.a.weight"),
         (lambda: FormatReward(malformed=-1.0), "data.rewards.FormatReward.malformed"),
+        (lambda: OverlongReward(5, 5), "data.rewards.OverlongReward.full_tokens"),
+        (lambda: OverlongReward(5, 9, penalty=-1.0), "data.rewards.OverlongReward.penalty"),
         (lambda: LengthReward(), "data.rewards.LengthReward.max_turns"),
         (lambda: LengthReward(zero_tokens=5), "data.rewards.LengthReward.full_tokens"),
         (lambda: LengthReward(zero_tokens=5, full_tokens=5), "data.rewards.LengthReward.full_tokens"),

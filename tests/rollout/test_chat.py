@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, normalizers
 
+from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.chat import Chat, word_ids
 from cod_lightning.types import Message, Role
@@ -26,6 +27,16 @@ def test_the_opening_is_the_template_rendered_once(chat):
         enable_thinking=False,
     )
     assert chat.tokenizer.decode(chat.opening(OPENING)) == rendered
+
+
+def test_variables_of_the_run_reach_the_template_and_those_set_elsewhere_are_refused():
+    tokenizer = bpe_tokenizer("{% if brief %}<|im_start|>system\nBrief.<|im_end|>\n{% endif %}" + CHATML)
+    plain, brief = (Chat(tokenizer, template_kwargs=given) for given in (None, {"brief": True}))
+    assert "Brief." not in plain.tokenizer.decode(plain.opening(OPENING))
+    assert brief.tokenizer.decode(brief.opening(OPENING)).startswith("<|im_start|>system\nBrief.")
+    for name in ("enable_thinking", "add_generation_prompt"):
+        with pytest.raises(ConfigError, match=f"data.chat_template_kwargs is {name}"):
+            Chat(tokenizer, template_kwargs={name: True})
 
 
 @given(system=st.text(), user=st.text())

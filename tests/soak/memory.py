@@ -3,8 +3,9 @@
     PYTHONPATH=. python tests/soak/memory.py --out docs/results/memory.json [--worlds levers doors] [--seeds 1 2 3] [--page_only]
 
 Runs `python -m cod_lightning sweep --config study/memory_WORLD context=MEMORY_compact warm_start=... seed_everything=SEEDS` for
-each world and memory, each into a folder of its own under `--runs`. Finished runs are kept, so that the command goes on where it
-was stopped. `--page_only` trains nothing. What has no run is listed as not measured.
+each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`, and
+`python -m cod_lightning test` of the trained `episodes` with other retrievals. Finished runs are kept, so that the command goes on
+where it was stopped. `--page_only` trains nothing. What has no run is listed as not measured.
 """
 
 import argparse
@@ -39,16 +40,37 @@ from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.markdown import table
-from cod_lightning.types import Split
+from cod_lightning.types import Message, Split
 
 MEMORIES = ("hint", "notebook", "episodes", "transcript", "skills")
+WORLDS = {"levers": MEMORIES, "doors": MEMORIES, "frozen_lake_3x3": (*MEMORIES, "acts")}
+WITHIN = {"acts": ("plan=no_updates", "warm_start=warm_start/frozen_lake_3x3_acts")}
+"""What a memory that is written within tasks is chosen with."""
+BY_TRAJECTORY = (("levers", "skills"), ("doors", "skills"), ("frozen_lake_3x3", "acts"))
+"""Worlds and memories that are trained with `credit=trajectory` too."""
+SELECTIONS = ("utility", "similarity", "random")
+_PLAIN = {"num_packs": 64, "pack_size": 32, "controls": [], "warm_start_temperatures": []}
+LONG = [{"name": "packs_32", **_PLAIN}, {"name": "changed_32", **_PLAIN, "wrap": "non_stationary", "change_at": 16}]
+"""Suites in which an agent has more records than a task is shown."""
 SUITES = {"held_out": 4, "packs_8": 8, "packs_16": 16, "packs_32": 32}
 CONTROLS = ("blanked_context", "shuffled_context", "warm_start_t0.3", "warm_start")
 NUM_DOORS = (4, 8, 16, 32, 64)
 NUM_TASKS, NUM_PACKS = 64, 4
 NOTHING = "not measured"
+TITLES = {"levers": "Levers", "doors": "Doors", "frozen_lake_3x3": "FrozenLake 3x3"}
+LAST = slice(-1, None)
+
+
+class ShortHint(HintContext):
+    """The hint of a scripted writer that has room for 16 facts, and leaves out the first doors'."""
+
+    def write(self, note: str, messages: Sequence[Message]) -> str:
+        return super().write(" ".join(note.split()[-16:]), messages)
+
+
 BOUNDED: dict[str, ContextMechanism] = {
     "hint, no bound": HintContext("compact"),
+    "hint, 16 facts": ShortHint("compact"),
     "notebook, 8 entries": NotebookContext("compact", max_entries=8, budget=16),
     "skills, 8": SkillsContext("compact", max_skills=8, budget=48),
     "transcript, 64 words": TranscriptContext("compact", budget=64),
@@ -59,13 +81,58 @@ BOUNDED: dict[str, ContextMechanism] = {
 """As the studies set them, for the figure over the number of facts."""
 
 
-def train(world: str, memory: str, seeds: Sequence[int], runs: Path) -> None:
+def train(world: str, memory: str, seeds: Sequence[int], runs: Path, credit: str = "episode") -> None:
     """The runs of one memory in one world; those that are finished are skipped."""
     suffix = "" if memory == "hint" else f"_{memory}"
-    choices = [f"context={memory}_compact", f"warm_start=warm_start/memory_{world}{suffix}"]
+    choices = WITHIN.get(memory, (f"warm_start=warm_start/memory_{world}{suffix}",))
     seeded = f"seed_everything={','.join(map(str, seeds))}"
-    command = ["sweep", "--config", f"study/memory_{world}", *choices, seeded, "--out", str(runs / f"{world}_{memory}")]
-    subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True)
+    out = ["--out", str(runs / named(world, memory, credit))]
+    command = ["sweep", "--config", f"study/memory_{world}", f"context={memory}_compact", f"credit={credit}", *choices]
+    subprocess.run([sys.executable, "-m", "cod_lightning", *command, seeded, *out], check=True)
+
+
+def named(world: str, memory: str, credit: str) -> str:
+    """Folder of the runs."""
+    return f"{world}_{memory}" + ("" if credit == "episode" else f"_{credit}")
+
+
+def select(world: str, how: str, runs: Path, *, play: bool) -> dict[str, Any]:
+    """Curves of the trained `episodes`, with records selected so, by seed; what was played before is read again."""
+    found: dict[str, Any] = {}
+    for run in sorted((runs / f"{world}_episodes").glob("*,seed=*")):
+        out, trained = runs / f"{world}_episodes_{how}" / run.name, run / "checkpoints" / "last.ckpt"
+        if ",warm_start," in run.name or not trained.is_file():
+            continue
+        if play and not (out / "evaluation.json").is_file():
+            command = [
+                "test",
+                "--config",
+                str(run / "config.yaml"),
+                "--ckpt_path",
+                str(trained),
+                "--warm_start",
+                "null",
+            ]
+            command += [
+                "--data.context.init_args.select",
+                how,
+                "--accept_changes",
+                "true",
+                "--data.suites",
+                json.dumps(LONG),
+            ]
+            command += ["--trainer.default_root_dir", str(out)]
+            subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True)
+        if not (out / "evaluation.json").is_file():
+            continue
+        suites = json.loads((out / "evaluation.json").read_text())["suites"]
+        found[seed_of(run)] = {name: [p["success"] for p in suite["positions"]] for name, suite in suites.items()}
+    return found
+
+
+def seed_of(run: Path) -> str:
+    """As the folder of a job has it."""
+    return run.name.rpartition("seed=")[2].partition("-")[0]
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -75,7 +142,7 @@ def measured(folder: Path) -> dict[str, Any]:
         evaluated = file.parent / "evaluation.json"
         if json.loads(file.read_text())["status"] != "finished" or not evaluated.is_file():
             continue
-        seed = file.parent.name.rpartition("seed=")[2].partition("-")[0]
+        seed = seed_of(file.parent)
         curves = found.setdefault(seed, {"curves": {}})["curves"]
         for name, suite in json.loads(evaluated.read_text())["suites"].items():
             of_suite = curves.setdefault(name, {})
@@ -138,27 +205,21 @@ def page(results: dict[str, Any], command: str) -> str:
     lines = ["# Memories, measured", "", f"`{command}` writes this page.", *ABOUT.strip().splitlines(), ""]
     for world, every in results["worlds"].items():
         memories = {memory: seeds for memory, seeds in every.items() if seeds}
-
-        def at(memory: str, suite: str, condition: str, place: slice, of: dict[str, Any] = memories) -> str:
-            curves = [seed["curves"].get(suite, {}).get(condition) for seed in of[memory].values()]
-            return interval([mean(curve[place]) for curve in curves if curve])
-
-        last, half = slice(-1, None), {name: slice(size // 2, None) for name, size in SUITES.items()}
+        missing = [memory for memory in every if memory not in memories]
+        half = {name: slice(size // 2, None) for name, size in SUITES.items()}
         lines += [
-            f"## {world.capitalize()}",
-            "",
-            "Success in packs of 4, as trained, by position; then at the last one with a control.",
+            f"## {TITLES[world]}\n\nSuccess in packs of 4, as trained, by position; then at the last one with a control.",
             "",
         ]
-        head = ["memory", *map(str, range(4)), "context blanked", "of another pack", "warm start, T=0.3", "T=1"]
         rows = [
             [
                 memory,
-                *(at(memory, "held_out", "trained", slice(n, n + 1)) for n in range(4)),
-                *(at(memory, "held_out", name, last) for name in CONTROLS),
+                *(at(seeds, "held_out", "trained", slice(n, n + 1)) for n in range(4)),
+                *(at(seeds, "held_out", name, LAST) for name in CONTROLS),
             ]
-            for memory in memories
+            for memory, seeds in memories.items()
         ]
+        head = ["memory", *map(str, range(4)), "context blanked", "of another pack", "warm start, T=0.3", "T=1"]
         lines += [
             table(head, rows),
             "",
@@ -166,31 +227,35 @@ def page(results: dict[str, Any], command: str) -> str:
             "rule changes at task 4 (0-based); and tokens of the first prompt of a task, at positions 1, 8 and 31.",
             "",
         ]
-        head = [
-            "memory",
-            "of 8",
-            "of 16",
-            "of 32",
-            "at 3, before the change",
-            "at 4",
-            "at 7",
-            "tokens at 1",
-            "at 8",
-            "at 31",
+        rows = [
+            [
+                memory,
+                *(at(seeds, name, "trained", half[name]) for name in ("packs_8", "packs_16", "packs_32")),
+                *(at(seeds, "changed", "trained", slice(n, n + 1)) for n in (3, 4, 7)),
+                *(f"{mean(one['prompt_tokens'][n] for one in seeds.values()):.0f}" for n in (1, 8, 31)),
+            ]
+            for memory, seeds in memories.items()
         ]
-        rows = []
-        for memory, seeds in memories.items():
-            tokens = [one["prompt_tokens"] for one in seeds.values()]
-            rows.append(
-                [
-                    memory,
-                    *(at(memory, name, "trained", half[name]) for name in ("packs_8", "packs_16", "packs_32")),
-                    *(at(memory, "changed", "trained", slice(n, n + 1)) for n in (3, 4, 7)),
-                    *(f"{mean(one[n] for one in tokens):.0f}" if tokens else NOTHING for n in (1, 8, 31)),
-                ]
-            )
-        missing = [memory for memory in every if memory not in memories]
+        changed = ["at 3, before the change", "at 4", "at 7"]
+        head = ["memory", "of 8", "of 16", "of 32", *changed, "tokens at 1", "at 8", "at 31"]
         lines += [table(head, rows), "", *([f"Not measured here: {', '.join(missing)}.", ""] if missing else [])]
+    rows = [
+        [f"{memory}, {TITLES[world]}", credit, *(at(seeds, "held_out", "trained", slice(n, n + 1)) for n in range(4))]
+        for (world, memory), by in ((tuple(name.split()), by) for name, by in results["credit"].items())
+        for credit, seeds in by.items()
+    ]
+    lines += ["## Credit", "", CREDIT.strip(), "", table(["memory", "credit", *map(str, range(4))], rows), ""]
+    rows = [
+        [
+            f"{how}, {TITLES[world]}",
+            over(seeds, "packs_32", slice(16, None)),
+            *(over(seeds, "changed_32", place) for place in (slice(8, 16), slice(16, 24), slice(24, None))),
+        ]
+        for world, by in results["selection"].items()
+        for how, seeds in by.items()
+    ]
+    head = ["selection", "packs of 32, second half", "before the change (8 to 15)", "after it (16 to 23)", "24 to 31"]
+    lines += ["## What is retrieved", "", SELECTION.strip(), "", table(head, rows), ""]
     lines += [
         "## Facts to keep",
         "",
@@ -216,19 +281,39 @@ def page(results: dict[str, Any], command: str) -> str:
     return "\n".join(lines)
 
 
+def at(seeds: dict[str, Any], suite: str, condition: str, place: slice) -> str:
+    """Mean success at these positions, over seeds."""
+    return over({seed: one["curves"].get(suite, {}) for seed, one in seeds.items()}, condition, place)
+
+
+def over(seeds: dict[str, Any], name: str, place: slice) -> str:
+    """Of the curve of that name."""
+    return interval([mean(curves[name][place]) for curves in seeds.values() if name in curves])
+
+
 ABOUT = """
 Each memory is trained on packs of 4 by the same credit (`credit=episode`), the same loss (`method=rec`) and from as many
-demonstrations, until training has sampled 200,000 tokens; one without update episodes therefore has more optimizer updates. Tiny
-policies in compact wording. Means over seeds with 95 % intervals over seeds (Student's t).
+demonstrations, until training has sampled 200,000 tokens (FrozenLake: 500,000); one without update episodes therefore has more
+optimizer updates. Tiny policies in compact wording. Means over seeds with 95 % intervals over seeds (Student's t). `warm start` is
+the same mechanism with the policy that was not trained by reinforcement.
+"""
+CREDIT = """
+Success by position in packs of 4. `episode` credits each episode with its own reward and those of later ones, `trajectory` all of
+a lifecycle with its sum.
+"""
+SELECTION = """
+The `episodes` that were trained above with `select: utility`, played with the other ways to select four records; packs of 32, and
+packs of 32 whose rule changes at task 16, where half of the records are then wrong.
 """
 LIMITS = """
 - The scripted writers of notebook and skills keep facts in the order of the doors' numbers, and are refused what no longer fits:
-  their rows show a full store that is not tended. How well a trained policy tends one is not shown. A hint with a bound is not
-  measured.
+  their rows show a full store that is not tended. The hint with a bound keeps the last doors. How well a trained policy tends a
+  full one is not shown.
 - Packs of 8, 16 and 32 with the same index begin with the same tasks, so these columns are not independent.
 - Notebook and skills have most to learn: an update of several operations, and for skills a choice besides. With more updates
   the notebook gets further ([its page](notebook.md)); how far skills get is not measured.
-- Not measured: 3x3 FrozenLake; trajectory credit for skills; memories with language models, and with untrained or endpoint models.
+- The constant state and compacting are measured on [their own page](inside_an_episode.md).
+- Not measured: memories with language models. Models behind endpoints are not trained; none was at hand here.
 """
 
 
@@ -247,19 +332,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/sweeps/memory"))
-    parser.add_argument("--worlds", nargs="+", choices=("levers", "doors"), default=["levers", "doors"])
-    parser.add_argument("--memories", nargs="+", choices=MEMORIES, default=list(MEMORIES))
+    parser.add_argument("--worlds", nargs="+", choices=WORLDS, default=list(WORLDS))
+    parser.add_argument("--memories", nargs="+", choices=(*MEMORIES, *WITHIN), default=[*MEMORIES, *WITHIN])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--page_only", action="store_true")
     args = parser.parse_args()
+    chosen = [(world, memory) for world in args.worlds for memory in WORLDS[world] if memory in args.memories]
+    again = [one for one in BY_TRAJECTORY if one in chosen]
     if not args.page_only:
-        for world in args.worlds:
-            for memory in args.memories:
-                train(world, memory, args.seeds, args.runs)
-    worlds = {
-        world: {memory: measured(args.runs / f"{world}_{memory}") for memory in args.memories} for world in args.worlds
+        for world, memory in chosen:
+            train(world, memory, args.seeds, args.runs)
+        for world, memory in again:
+            train(world, memory, args.seeds, args.runs, "trajectory")
+    worlds: dict[str, Any] = {}
+    for world, memory in chosen:
+        worlds.setdefault(world, {})[memory] = measured(args.runs / named(world, memory, "episode"))
+    credit = {
+        f"{world} {memory}": {how: measured(args.runs / named(world, memory, how)) for how in ("episode", "trajectory")}
+        for world, memory in again
     }
-    results = {"worlds": worlds, "facts": facts_kept(), "retrieval_ms": retrieval_ms()}
+    selected = [world for world, memory in chosen if memory == "episodes"]
+    selection = {
+        world: {how: select(world, how, args.runs, play=not args.page_only) for how in SELECTIONS} for world in selected
+    }
+    results = {
+        "worlds": worlds,
+        "credit": credit,
+        "selection": selection,
+        "facts": facts_kept(),
+        "retrieval_ms": retrieval_ms(),
+    }
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(
         page(results, "PYTHONPATH=. python tests/soak/memory.py --out docs/results/memory.json")

@@ -1,5 +1,6 @@
 """From packs to updates: passes, packs that are replaced, and where a run stops and goes on."""
 
+from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import AsymRE
+from cod_lightning.objective.baselines import Accepted, AsymRE
 from cod_lightning.objective.batch import CreditTable
 from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
@@ -16,6 +17,7 @@ from cod_lightning.rollout.attempts import Anchors, Counterfactual
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
+from cod_lightning.training.revisits import Revisits
 from cod_lightning.training.rollouts import TrainingRollouts
 from cod_lightning.training.stream import TrainStream
 from cod_lightning.types import (
@@ -43,8 +45,9 @@ def pack(number):
     return Pack(id=f"p{number}", split=Split.TRAIN, world_seed=number, tasks=())
 
 
-def played(number):
+def played(of):
     """Two lifecycles of one solve episode; the token says which pack it was."""
+    number = of.world_seed
 
     def life(k):
         turn = Turn(
@@ -59,9 +62,9 @@ def played(number):
         solve = Episode(
             kind=EpisodeKind.SOLVE, position=0, status=EpisodeStatus.COMPLETED, turns=(turn,), reward=float(number)
         )
-        return Lifecycle(pack_id=f"p{number}", sibling=k, episodes=(solve,))
+        return Lifecycle(pack_id=of.id, sibling=k, episodes=(solve,))
 
-    return Group(pack=pack(number), lifecycles=tuple(map(life, range(SIBLINGS))))
+    return Group(pack=of, lifecycles=tuple(map(life, range(SIBLINGS))))
 
 
 class NumberWorld(WordWorld):
@@ -108,7 +111,7 @@ class Story:
 
         def play(packs):
             self.rounds.append([pack.world_seed for pack in packs])
-            return [played(number) for number in self.rounds[-1]]
+            return [played(pack) for pack in packs]
 
         def advantages(table):
             """By the number of the pack, which is its reward."""
@@ -167,7 +170,7 @@ def test_behaviour_log_probs_and_the_credit_table_are_the_samplers_in_every_pass
         assert torch.equal(batch.credit.rewards, made[0].credit.rewards)
 
 
-@pytest.mark.parametrize("source", [Uniform, Learner, Bandit])
+@pytest.mark.parametrize("source", [Uniform, Learner, Bandit, Revisits])
 @pytest.mark.parametrize("done", range(1, 16))
 def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, source):
     options = {"silent": (1, 4, 9), "passes": 2, "updates": 2, "resample": 1}
@@ -211,10 +214,17 @@ def test_a_source_chooses_after_it_has_seen_all_earlier_rollouts_packs_that_were
     ]
 
 
+ALL_FAILED = {"by": "failure", "solved_min": -1.0}
+"""Packs of number 0 come back."""
+
+
 @pytest.mark.parametrize("resample", [0, 2])
-def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_path, resample):
+@pytest.mark.parametrize(
+    "make", [Bandit, partial(Revisits, **ALL_FAILED), partial(Revisits, back="continued", **ALL_FAILED)]
+)
+def test_two_ranks_choose_the_packs_that_one_does_from_the_rewards_of_both(tmp_path, resample, make):
     def act(_: int):
-        story = Story(silent=(1, 4, 6), packs=4, updates=2, resample=resample, source=Bandit())
+        story = Story(silent=(1, 4, 6), packs=4, updates=2, resample=resample, source=make())
         updates(story.stream)
         return story.rounds, story.rollouts.state_dict()["source"], story.rollouts.runner.source_metrics
 
@@ -306,6 +316,16 @@ def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
         ),
         ({}, {"anchors": Anchors(positions=(0,))}, r"siblings share the empty context already"),
         ({}, {"anchors": Anchors(positions=())}, r"data\.anchors\.positions is \[\]"),
+        (
+            {"baseline": Accepted()},
+            {"anchors": Anchors()},
+            r"model\.baseline is Accepted; expected another one with data",
+        ),
+        (
+            {"baseline": Accepted()},
+            {"counterfactual": Counterfactual()},
+            r"model\.baseline is Accepted; expected another",
+        ),
         ({"baseline": AsymRE()}, {"resample_packs": 1}, r"data\.resample_packs is 1; expected 0 with baseline=asymre"),
     ],
 )

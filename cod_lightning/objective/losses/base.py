@@ -38,6 +38,8 @@ class LossInputs:
     """Of the whole update, over all ranks and micro-batches: a denominator."""
     num_episodes: int
     """Of the whole update, with at least one action token each: the other denominator."""
+    siblings: Int[Tensor, " B"] | None = None
+    """Which pack and place in the plan a row is of, the same for all siblings; any integers. For losses that compare siblings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,8 @@ class PolicyLoss(ABC):
 
     every_row: ClassVar[bool] = False
     """Whether rows of zero advantage have a gradient too; elsewhere they are left out of the forward pass."""
+    compares_siblings: ClassVar[bool] = False
+    """Whether a micro-batch has to hold all rows of the siblings at one place of a pack, and not of an episode alone."""
 
     @property
     def reuses_tokens(self) -> bool:

@@ -1,0 +1,135 @@
+"""`evolve`: what an agent begins with is rewritten in view of packs that it played, again and again; no weights change (GEPA)."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightning.pytorch.cli import LightningArgumentParser
+from rich.text import Text
+
+from cod_lightning.commands.deploy import check_temperature, sampler_of
+from cod_lightning.commands.from_run import FromRunCLI, built
+from cod_lightning.commands.lightning_cli import quieten
+from cod_lightning.errors import ConfigError
+from cod_lightning.evaluation.evolution import Evolution, Round
+from cod_lightning.folder_lock import check_folder, locked
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.terminal import Screen
+from cod_lightning.types import Pack, Split
+
+_FILE = "evolution.json"
+
+
+class EvolveCLI(FromRunCLI):
+    """`FromRunCLI`, with what an evolution needs."""
+
+    command = "evolve"
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Where to, how long, on how many packs."""
+        super().add_arguments_to_parser(parser)
+        parser.add_argument("--out", type=str | None, default=None, help="Folder of the results; made if need be.")
+        parser.add_argument("--rounds", type=int, default=10, help="Rewrites that are tried.")
+        parser.add_argument(
+            "--num_packs", type=int, default=16, help="Validation packs by which candidates are selected."
+        )
+        parser.add_argument(
+            "--round_packs", type=int, default=3, help="Training packs that a round plays and reflects on."
+        )
+        parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
+
+    def before_instantiate_classes(self) -> None:
+        """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
+        config = self.config
+        if config.out is None:
+            raise ConfigError("--out", "missing", "a folder for the results", "Add --out DIR.")
+        check_folder(Path(config.out), "--out")
+        if (Path(config.out) / _FILE).exists():
+            raise ConfigError("--out", config.out, f"a folder without {_FILE}", "Name another one.")
+        for key, least in (("rounds", 0), ("num_packs", 1), ("round_packs", 1)):
+            if config[key] < least:
+                raise ConfigError(f"--{key}", config[key], f"at least {least}", "Leave it out for the default.")
+        check_temperature(config.sampling_temperature)
+        super().before_instantiate_classes()
+
+
+def run(argv: Sequence[str]) -> int:
+    """Evolve, and write what came of it after each round."""
+    quieten()
+    cli = built(EvolveCLI, argv)
+    options, data = cli.config, cli.datamodule
+    if not data.context.updates:
+        expected = f"a mechanism that the policy rewrites, unlike {type(data.context).__name__}"
+        raise ConfigError("data.context", type(data.context).__name__, expected, "Choose context=hint.")
+    sampler = sampler_of(cli.model.policy, data, options.ckpt_path, options.sampling_temperature)
+    setting = Setting(env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan, rewards=data.rewards)
+
+    def packs(split: Split, first: int, number: int) -> list[Pack]:
+        indices = range(first, first + number)
+        return [data.env.sample_pack(split=split, index=i, num_tasks=data.pack_size, seed=data.seed) for i in indices]
+
+    def drawn(index: int) -> list[Pack]:
+        return packs(Split.TRAIN, index * options.round_packs, options.round_packs)
+
+    console, folder = Screen(), Path(options.out)
+    with locked(folder, "--out", "evolve"):
+        evolution = Evolution(setting, packs(Split.VALIDATION, 0, options.num_packs), drawn, data.seed)
+        console.print(f"{_mean(evolution)} with nothing to begin with")
+        rounds: list[Round] = []
+        _write(folder, cli, evolution, rounds)
+        for number, one in enumerate(evolution.rounds(options.rounds), start=1):
+            rounds.append(one)
+            came = f"refused: {one.refused}" if one.refused else f"kept; {_mean(evolution)}"
+            tested = (
+                ""
+                if one.before != one.before
+                else f"{one.before:.3f} -> {one.after:.3f} in {options.round_packs} packs, "
+            )
+            console.print(Text(f"round {number}: from {one.parent}, {tested}{came}"))
+            _write(folder, cli, evolution, rounds)
+    best = evolution.best
+    console.print(Text(f"best, mean reward {best.mean:.3f}:\n{best.text or '(empty)'}"))
+    console.print(
+        Text(f"{evolution.num_lifecycles} lifecycles were played. Use it: test ... --config {folder}/context.yaml")
+    )
+    if report := data.engine.report():
+        console.print(Text(report))
+    return 0
+
+
+def _mean(evolution: Evolution) -> str:
+    latest = evolution.candidates[-1]
+    return f"candidate {len(evolution.candidates) - 1} has mean reward {latest.mean:.3f} in {len(latest.scores)} packs"
+
+
+def _write(folder: Path, cli: Any, evolution: Evolution, rounds: Sequence[Round]) -> None:
+    """All candidates and rounds; the best one's state; and the config by which any command begins with it."""
+    candidates = [
+        {
+            "text": one.text,
+            "parent": one.parent,
+            "mean_reward": _known(one.mean),
+            "rewards": list(map(_known, one.scores)),
+        }
+        for one in evolution.candidates
+    ]
+    record = {
+        "best": evolution.candidates.index(evolution.best),
+        "num_lifecycles": evolution.num_lifecycles,
+        "candidates": candidates,
+        "rounds": [{**asdict(one), "before": _known(one.before), "after": _known(one.after)} for one in rounds],
+    }
+    (folder / _FILE).write_text(json.dumps(record, indent=1) + "\n")
+    state = folder / "best.json"
+    state.write_text(evolution.setting.mechanism.dump(evolution.best.state))
+    started = {"inside": cli.asked["data"]["context"], "first": str(state.absolute())}
+    config = {"data": {"context": {"class_path": "cod_lightning.contexts.StartedContext", "init_args": started}}}
+    (folder / "context.yaml").write_text(yaml.safe_dump(config))
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

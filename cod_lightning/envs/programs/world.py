@@ -1,0 +1,133 @@
+"""Tasks on disk that an agent program solves: any program that speaks the chat dialect of OpenAI is played and trained as it is."""
+
+import json
+import math
+import shutil
+from typing import Any, Literal
+
+from cod_lightning.envs.checks import check_turns
+from cod_lightning.envs.dataset.scorers import AnswerScorer
+from cod_lightning.envs.dataset.world import DatasetWorld
+from cod_lightning.envs.own_loop import Access, OwnLoop
+from cod_lightning.envs.programs.processes import Asked, LinePool
+from cod_lightning.envs.question_world import Grade, QuestionTask
+from cod_lightning.errors import ConfigError, EnvironmentFailure
+
+_RULES = "What you find out in one task may help with the next: tasks of one series have something in common that nobody states."
+
+
+class ReportedReward(AnswerScorer):
+    """The program's own word: it answers with `reward` (0 to 1) and, if it likes, `success` and `feedback`.
+
+    The answer column is for the program: it finds it as `key` in its task, and nothing else reads it.
+    """
+
+    form = "YOUR ANSWER"
+
+    def key_of(self, value: Any) -> Any:
+        return value
+
+    def grade(self, answer: str, key: Any) -> Grade:
+        return Grade(0.0, verdict="Only the program knows.")
+
+    def right_answer(self, key: Any) -> str | None:
+        return None
+
+
+class ProgramWorld(OwnLoop, DatasetWorld):
+    """A program solves tasks from a file with the policy as its model.
+
+    For each task the program gets a line of JSON on standard input: `prompt`, `base_url`, `api_key`, `model` (the last three also
+    as OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, as they are for the first task of a process). It asks the policy there
+    with any client, and prints a line of JSON: `{"answer": "..."}`, which the scorer grades, or what `ReportedReward` wants. Other
+    lines are left out. A process serves one task, or, with `reads_on`, one after the other, of any lifecycle.
+
+    The rules and the context stand before the program's own system message; the program need not know of them. A program that
+    ends without an answer, or hangs, costs its lifecycle; one that asks more than `max_turns` times is ended, with reward 0.
+
+    Args:
+        command: What is run, such as [python, agent.py].
+        path: A file or folder of tasks, as of `DatasetWorld`.
+        prompt: Column of the task.
+        answer: Column of what the scorer grades by.
+        group: Column of what tasks share; null: all belong together.
+        scorer: How an answer is graded; null: the program reports the reward (`ReportedReward`).
+        rules: System text that stands before the context; null says that tasks belong together.
+        max_turns: Requests to the policy in a task.
+        feedback: Whether the last words of a task name the right answer, or only the verdict; a program's own go first.
+        success_at: Reward from which a task counts as solved, where the program does not say.
+        timeout_s: Seconds for one task.
+        num_processes: Most programs at a time.
+        reads_on: Whether the program reads its next task after an answer; else its process is ended.
+        world_name: Short identity, part of every pack id; null takes the name of the file or folder.
+    """
+
+    blocking = True
+
+    def __init__(
+        self,
+        command: list[str],
+        path: str,
+        prompt: str = "prompt",
+        answer: str = "answer",
+        group: str | None = None,
+        scorer: AnswerScorer | None = None,
+        rules: str | None = None,
+        max_turns: int = 16,
+        feedback: Literal["answer", "verdict"] = "answer",
+        success_at: float = 1.0,
+        timeout_s: float = 600.0,
+        num_processes: int = 16,
+        reads_on: bool = False,
+        world_name: str | None = None,
+    ) -> None:
+        if not command or shutil.which(command[0]) is None:
+            expected = "a program that can be run, and its arguments"
+            raise ConfigError("data.env.command", command, expected, "[python, agent.py] is one.")
+        if not 0 < timeout_s < math.inf:
+            raise ConfigError("data.env.timeout_s", timeout_s, "seconds above 0, and finite", "600 is the default.")
+        if num_processes < 1:
+            raise ConfigError("data.env.num_processes", num_processes, "at least 1", "16 is the default.")
+        check_turns(max_turns, "16 is the default.")
+        scorer = scorer or ReportedReward()
+        super().__init__(path, prompt, answer, group, scorer, rules, 1, feedback, success_at, world_name)
+        self._rules, self.max_turns = _RULES if rules is None else rules, max_turns
+        self.blocking = True
+        self.timeout_s, self._pool, self._asked = timeout_s, LinePool(command, num_processes, reads_on), Asked()
+
+    def play(self, system: str, access: Access) -> tuple[str, float]:
+        self._asked = Asked()
+        reports = isinstance(self.scorer, ReportedReward)
+        where = {"base_url": access.base_url, "api_key": access.key, "model": access.model}
+        line = {"prompt": self._task.question, **where} | ({"key": json.loads(self._task.key)} if reports else {})
+        variables = {f"OPENAI_{name.upper()}": value for name, value in where.items()}
+        named = "reward" if reports else "answer"
+        found = self._pool.ask(line, lambda one: named in one, self.timeout_s, variables, self._asked)
+        said = found.get("feedback", "")
+        if not isinstance(said, str):
+            raise EnvironmentFailure(f"its program gave feedback that is a {type(said).__name__}")
+        if not reports:
+            words, reward, *_ = self.step(f"<answer>{_untagged(found['answer'])}</answer>")
+            return f"{said}\n{words}".strip(), reward
+        reward = found["reward"]
+        if isinstance(reward, bool) or not isinstance(reward, int | float):
+            raise EnvironmentFailure(f"its program gave a reward that is a {type(reward).__name__}")
+        self._outcome = "win" if found.get("success", reward >= self.success_at) is True else "miss"
+        return said, float(reward)
+
+    def interrupt(self) -> None:
+        self._asked.call_off()
+
+    def close(self) -> None:
+        self.interrupt()
+
+    def _start(self, task: QuestionTask) -> None:
+        super()._start(task)
+        self._answers = self.max_turns - 1  # of a program there is one answer
+
+
+def _untagged(answer: object) -> str:
+    """The program's answer as text, without the tags that an answer stands between."""
+    if not isinstance(answer, str | int | float):
+        raise EnvironmentFailure(f"its program gave an answer that is a {type(answer).__name__}")
+    return str(answer).replace("<answer>", "").replace("</answer>", "")

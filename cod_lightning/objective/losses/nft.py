@@ -1,0 +1,66 @@
+"""NFT: supervised learning on successes, and on failures through the policy that would have made them."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.losses.base import (
+    LossInputs,
+    LossOutputs,
+    PolicyLoss,
+    log_ratio,
+    metrics_of,
+    token_share,
+    units_of,
+)
+
+_LEAST_SHARE = 0.02
+"""Shares of successes are kept within [0.02, 0.98], as in the source's code."""
+_LARGEST = 10.0
+"""Log-ratios beyond it count as it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NFT(PolicyLoss):
+    """L = - 1/num_action_tokens sum_t (1 - r) [A_t > 0] log R_t + negative_weight (1 - r) [A_t < 0] log max(N_t, least_negative).
+
+    R_t is the ratio of policy to behaviour, r the share of successes among the siblings at one place of a pack, and
+    N_t = (1 - r R_t) / (1 - r) the ratio of the implicit policy of failures: behaviour = r * successes + (1 - r) * failures. Where
+    the maximum takes the bound, the gradient is still that of N_t. With `negative_weight` 0 failures have no say.
+
+    Source: Chen et al., "Bridging Supervised Learning and Reinforcement Learning in Math Reasoning" (NFT, arXiv 2505.18116) and its
+    code, there with a token ratio, a bound of 1 and the weight 1 - r for a question. What differs: a success is an episode of
+    positive advantage and a failure one of negative advantage, compared at its place; with rewards 0 and 1 and one episode
+    per question that is the source's. An advantage of 0 has no say.
+    """
+
+    compares_siblings: ClassVar[bool] = True
+    negative_weight: float = 1.0
+    """Weight of failures, at least 0."""
+    least_negative: float = 1.0
+    """Lower bound of N in its logarithm, above 0."""
+
+    def __post_init__(self) -> None:
+        if not self.negative_weight >= 0:
+            raise ConfigError("model.loss.negative_weight", self.negative_weight, "at least 0", "1 is the source's.")
+        if not self.least_negative > 0:
+            raise ConfigError("model.loss.least_negative", self.least_negative, "above 0", "1 is the source's.")
+
+    def __call__(self, inputs: LossInputs) -> LossOutputs:
+        assert inputs.siblings is not None, "siblings that are not known"
+        success, failure = (torch.where(inputs.action_mask, inputs.advantages * sign, 0.0) > 0 for sign in (1, -1))
+        episodes = units_of("episode", inputs)
+        of_episode = episodes.sum(inputs.advantages)
+        _, group = torch.unique(inputs.siblings, return_inverse=True)
+        of_group = torch.zeros_like(episodes.index[:, 0][: episodes.num]).index_copy(0, episodes.index[:, 0], group)
+        zeros = of_episode.new_zeros(int(group.max()) + 1 if len(group) else 0)
+        num_good, num_bad = (zeros.index_add(0, of_group, (of_episode * sign > 0).to(of_episode)) for sign in (1, -1))
+        share = (num_good / (num_good + num_bad).clamp_min(1)).clamp(_LEAST_SHARE, 1 - _LEAST_SHARE)[group][:, None]
+        log_r = log_ratio(inputs).clamp_max(_LARGEST)
+        negative = (1 - share * log_r.exp()) / (1 - share)
+        bounded = negative.detach().clamp_min(self.least_negative) + negative - negative.detach()
+        gain = torch.where(success, log_r, 0.0) + self.negative_weight * torch.where(failure, bounded, 1.0).log()
+        loss = -(token_share(inputs) * (1 - share) * gain).sum()
+        return LossOutputs(loss=loss, metrics=metrics_of(inputs, failure & (negative < self.least_negative)))

@@ -1,0 +1,51 @@
+"""A judge whose errors are known: how good does a judge have to be before a policy learns from it?"""
+
+from typing import Any
+
+import msgspec
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.rewards.base import Reward
+from cod_lightning.rewards.judge import Agreement, material_of
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Episode, Task
+
+
+class NoisyJudge(Reward):
+    """1 for a task that was solved and 0 for another, wrong with known probabilities; a stand-in for a judge that costs nothing.
+
+    It decides by what a `JudgeReward` would see, so the same notes, turns and feedback get the same verdict. With both
+    probabilities p its mean is p + (1 - 2p) times the success: the advantages that it gives are right on average, smaller and
+    noisier. To train by it alone give the part `world` the weight 0; `success` stays the environment's.
+
+    Args:
+        false_positive: Probability of a 1 where the task was not solved, in [0, 1].
+        false_negative: Probability of a 0 where it was, in [0, 1].
+        seed: Of the errors.
+        weight: Factor of the score.
+    """
+
+    def __init__(
+        self, false_positive: float = 0.1, false_negative: float = 0.1, seed: int = 0, weight: float = 1.0
+    ) -> None:
+        for name, value in {"false_positive": false_positive, "false_negative": false_negative}.items():
+            if not 0 <= value <= 1:
+                raise ConfigError(f"data.rewards.NoisyJudge.{name}", value, "in [0, 1]", "0 is a judge without errors.")
+        if false_positive + false_negative >= 1:
+            expected = f"below {1 - false_negative:g} with false_negative={false_negative}"
+            remedy = "At 1 together a verdict says nothing, and above it the opposite."
+            raise ConfigError("data.rewards.NoisyJudge.false_positive", false_positive, expected, remedy)
+        self.false_positive, self.false_negative, self.seed, self.weight = false_positive, false_negative, seed, weight
+        self.agreement = Agreement()
+
+    async def __call__(self, episode: Episode, task: Task) -> float:
+        solved = bool(episode.success)
+        seen: dict[str, Any] = material_of(episode)
+        drawn = derive_seed("noisy judge", self.seed, task.seed, msgspec.json.encode(seen).decode()) / 2**63
+        wrong = drawn < (self.false_negative if solved else self.false_positive)
+        score = float(solved != wrong)
+        self.agreement.count(score, episode)
+        return score
+
+    def report(self) -> str:
+        return f"noisy judge: {self.agreement}" if self.agreement.num else ""

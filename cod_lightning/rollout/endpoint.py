@@ -1,0 +1,172 @@
+"""The policy behind HTTP on the loopback, for agent programs: what one task's program asks, under its own key, is recorded.
+
+    POST /v1/chat/completions      the chat dialect of OpenAI; text, tools, streams
+    POST /inference/v1/generate    token ids in, ids and log-probs out
+    GET  /v1/models                the one model
+
+Bodies are bounded, and the time that one may take to arrive; a request without a live key is refused before its body is read.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from cod_lightning.envs.own_loop import Access
+from cod_lightning.errors import EnvironmentFailure
+from cod_lightning.rollout.chat_request import BadRequest, ChatRequest
+from cod_lightning.rollout.recorder import Closed, Recorder
+from cod_lightning.types import StopReason
+
+MOST_BYTES = 16 * 2**20
+"""Of a request's body."""
+BODY_S = 30.0
+"""Within which it has to arrive."""
+_CLOSE_S = 0.5
+
+
+class _SamplingParams(Struct):
+    max_tokens: int | None = None
+
+
+class _TokenRequest(Struct):
+    """A request of the token dialect, as `verifiers` sends it; the sampling stays the policy's own."""
+
+    token_ids: list[int]
+    sampling_params: _SamplingParams = msgspec.field(default_factory=_SamplingParams)
+
+
+class PolicyEndpoint:
+    """Serves the policy to the programs of the tasks under way; one server for each event loop, as long as it runs."""
+
+    def __init__(self) -> None:
+        self._servers: dict[asyncio.AbstractEventLoop, _Server] = {}
+
+    @asynccontextmanager
+    async def serving(self, recorder: Recorder) -> AsyncIterator[Access]:
+        """The recorder answers under this access until the block ends. Raises what the engine raises as it closes."""
+        loop = asyncio.get_running_loop()
+        if (server := self._servers.get(loop)) is None:
+            server = self._servers[loop] = _Server()
+            server.life = self._closing(loop, server)
+            await anext(server.life)
+        await server.ready.wait()
+        if not server.port:
+            raise EnvironmentFailure("no server for its program could be started on 127.0.0.1")
+        key = secrets.token_urlsafe(24)
+        server.recorders[key] = recorder
+        try:
+            yield Access(base_url=f"http://127.0.0.1:{server.port}/v1", key=key)
+        finally:
+            del server.recorders[key]
+            await recorder.close()
+
+    async def _closing(self, loop: asyncio.AbstractEventLoop, server: "_Server") -> AsyncGenerator[None, None]:
+        """Holds the server until the loop ends: `asyncio.run` closes the generators that it has seen."""
+        try:
+            await server.start()
+            yield
+        finally:
+            del self._servers[loop]
+            await server.runner.cleanup()
+
+
+class _Server:
+    """An HTTP server, and who records under which key."""
+
+    def __init__(self) -> None:
+        self.recorders: dict[str, Recorder] = {}
+        self.port = 0
+        self.ready = asyncio.Event()
+        self.life: AsyncGenerator[None, None] | None = None
+        app = web.Application(client_max_size=MOST_BYTES)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/inference/v1/generate", self._tokens)
+        app.router.add_get("/v1/models", self._models)
+        self.runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_S)
+
+    async def start(self) -> None:
+        try:
+            await self.runner.setup()
+            await web.TCPSite(self.runner, "127.0.0.1", 0).start()
+            self.port = self.runner.addresses[0][1]
+        except OSError:  # whoever waits sees that there is no port
+            pass
+        finally:
+            self.ready.set()
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        async def answer(recorder: Recorder, body: bytes) -> web.StreamResponse:
+            asked = ChatRequest.read(body)
+            reply = await recorder.chat(asked)
+            if not asked.stream:
+                return web.json_response(reply.body())
+            response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+            await response.prepare(request)
+            lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in reply.chunks()]
+            await response.write("".join([*lines, "data: [DONE]\n\n"]).encode())
+            await response.write_eof()
+            return response
+
+        return await self._answered(request, answer)
+
+    async def _tokens(self, request: web.Request) -> web.StreamResponse:
+        async def answer(recorder: Recorder, body: bytes) -> web.StreamResponse:
+            try:
+                asked = msgspec.json.decode(body, type=_TokenRequest)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise BadRequest(f"the body is no token request: {error}") from None
+            turn = await recorder.tokens(asked.token_ids, asked.sampling_params.max_tokens)
+            scored = zip(turn.action_ids, turn.behaviour_logprobs, strict=True)
+            listed: list[dict[str, Any]] = [{"token": f"token_id:{one}", "logprob": p} for one, p in scored]
+            choice = {
+                "index": 0,
+                "token_ids": list(turn.action_ids),
+                "logprobs": {"content": listed},
+                "finish_reason": "stop" if turn.stop is StopReason.STOP else "length",
+            }
+            return web.json_response({"request_id": f"turn-{len(recorder.turns)}", "choices": [choice]})
+
+        return await self._answered(request, answer)
+
+    async def _models(self, request: web.Request) -> web.StreamResponse:
+        if self._recorder(request) is None:
+            return _error(401, "no task is under way with this key")
+        return web.json_response({"object": "list", "data": [{"id": "policy", "object": "model", "created": 0}]})
+
+    async def _answered(
+        self, request: web.Request, answer: Callable[[Recorder, bytes], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if (recorder := self._recorder(request)) is None:
+            return _error(401, "no task is under way with this key")
+        try:
+            async with asyncio.timeout(BODY_S):
+                body = await request.read()
+        except TimeoutError:
+            return _error(408, f"the body did not arrive within {BODY_S:g} s")
+        except web.HTTPRequestEntityTooLarge:
+            return _error(413, f"the body has more than {MOST_BYTES:,} bytes")
+        try:
+            return await answer(recorder, body)
+        except BadRequest as error:
+            return _error(400, str(error))
+        except Closed:
+            return _error(
+                410, "the task is over: its turns are used up, the policy's window is full, or its engine failed"
+            )
+
+    def _recorder(self, request: web.Request) -> Recorder | None:
+        """Who records under the request's key."""
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
+        return self.recorders.get(bearer or request.headers.get("X-Session-ID", ""))
+
+
+def _error(status: int, message: str) -> web.StreamResponse:
+    kind = "authentication_error" if status == 401 else "invalid_request_error"
+    return web.json_response({"error": {"message": message, "type": kind, "code": str(status)}}, status=status)

@@ -1,0 +1,50 @@
+"""A solve episode whose loop is a program's: it asks at the endpoint while it plays, and every answer is a turn."""
+
+import asyncio
+from functools import partial
+
+from cod_lightning.envs.own_loop import OwnLoop
+from cod_lightning.errors import EnvironmentFailure
+from cod_lightning.rollout.boundaries import check_reward, checked_text, crossing, see_known
+from cod_lightning.rollout.endpoint import PolicyEndpoint
+from cod_lightning.rollout.recorder import Recorder
+from cod_lightning.rollout.setting import Setting
+
+_ENDPOINT = PolicyEndpoint()
+_STOP_S = 10.0
+"""In which a program has to be gone that was interrupted."""
+
+
+def recorder_of(env: OwnLoop, system: str, setting: Setting, identity: str) -> Recorder:
+    """What will record the program of one task."""
+    shown, chat = "" if env.shows_context else system, setting.sampler.chat
+    see = partial(see_known, chat=chat, who=env, method="program")
+    return Recorder(setting.sampler, identity, shown, env.max_turns, see)
+
+
+async def play(env: OwnLoop, system: str, recorder: Recorder) -> tuple[str, float] | None:
+    """Feedback and reward; None where the program was ended because its turns or the policy's window were used up.
+
+    Raises what ended it from the policy's side, and `EnvironmentFailure`.
+    """
+    async with _ENDPOINT.serving(recorder) as access:
+        program = asyncio.ensure_future(
+            asyncio.to_thread(crossing, EnvironmentFailure, lambda: env.play(system, access))
+        )
+        ended = asyncio.ensure_future(recorder.ended.wait())
+        try:
+            await asyncio.wait({program, ended}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            if not program.done():
+                crossing(EnvironmentFailure, env.interrupt)
+                await asyncio.wait({program}, timeout=_STOP_S)
+            if program.done() and not program.cancelled():
+                program.exception()  # seen
+    if recorder.fault is not None:
+        raise recorder.fault
+    if recorder.full or recorder.spent:
+        return None
+    feedback, reward = await program
+    check_reward(float(reward), env)
+    return checked_text(feedback, env), float(reward)

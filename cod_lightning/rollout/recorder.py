@@ -1,0 +1,187 @@
+"""What an agent program asks of the policy in one task, as turns in exact ids.
+
+A request whose messages go on from the latest ones extends their ids: the response stays as it was sampled, and only what the
+template puts after it is added. Any other request (a second agent, a shortened history) begins a new segment of the episode.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from jinja2 import TemplateError
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, goes_on, spoken, style_of
+from cod_lightning.rollout.dialogue import Dialogue, Sampler
+from cod_lightning.rollout.sampled import close, sampled_turn
+from cod_lightning.types import Message, Role, StopReason, Turn
+
+MOST_WAITING = 64
+"""Requests of one task at a time; they are answered one after the other."""
+
+
+class Closed(Exception):
+    """The task is over, or was ended: nothing more is answered."""
+
+
+class Recorder:
+    """The policy as the program of one task meets it.
+
+    Args:
+        sampler: The policy.
+        identity: Of the episode; it keys the noise.
+        system: Put before the system message of each chat request; empty where the program shows the context itself.
+        most_turns: Requests that are answered; a further one ends the task.
+        see: Called with every new text of a prompt; what it raises ends the run.
+    """
+
+    def __init__(
+        self, sampler: Sampler, identity: str, system: str, most_turns: int, see: Callable[[str], None]
+    ) -> None:
+        self.sampler, self.identity, self.system, self.most_turns, self.see = sampler, identity, system, most_turns, see
+        self.turns: list[Turn] = []
+        self.fault: BaseException | None = None
+        """What ended the task from this side: of the engine, or of what the program said."""
+        self.full = self.spent = False
+        """Whether the policy's window is full, and whether all turns were asked for."""
+        self.ended = asyncio.Event()
+        """Set when the task can go on no more."""
+        self._dialogue: Dialogue | None = None
+        self._said: list[dict[str, Any]] = []
+        """The latest request, and its answer."""
+        self._tools: Sequence[Any] = ()
+        self._prompt = ""
+        self._turn, self._waiting, self._running = asyncio.Lock(), 0, set[asyncio.Task[Any]]()
+
+    async def chat(self, request: ChatRequest) -> Reply:
+        """Answer a chat request. Raises `BadRequest` and `Closed`."""
+        messages, tools = self._with_system(request.listed()), request.tools or ()
+
+        async def answered() -> Reply:
+            try:
+                self._ask(messages, tools)
+            except ConfigError:
+                raise
+            except (TemplateError, TypeError, ValueError) as error:
+                raise BadRequest(f"the policy's chat template does not take these messages: {error}") from None
+            turn = await self._sampled(request.most_tokens)
+            style, dialogue = style_of(self.sampler.chat), self._dialogue
+            assert dialogue is not None
+            prompt_tokens = len(dialogue.ids) - len(turn.action_ids)
+            reply = Reply.of(turn, len(self.turns) - 1, request, style, prompt_tokens)
+            self._said = [*messages, reply.listed]
+            return reply
+
+        return await self._in_turn(answered)
+
+    async def tokens(self, ids: Sequence[int], most_tokens: int | None) -> Turn:
+        """Go on from a prompt in ids. Raises `BadRequest` and `Closed`."""
+        num_ids = self.sampler.num_ids or self.sampler.chat.num_ids
+        if not ids or min(ids) < 0 or max(ids) >= num_ids:
+            raise BadRequest(f"token_ids have to be ids from 0 to {num_ids - 1:,}, at least one")
+
+        async def answered() -> Turn:
+            before = self._dialogue
+            extends = before is not None and list(ids[: len(before.ids)]) == list(before.ids)
+            new = tuple(ids[len(before.ids) :]) if before is not None and extends else tuple(ids)
+            text = self.sampler.chat.decode(new)
+            self._put(
+                [*(before.messages if before and extends else ()), Message(Role.USER, text)], new, extends=extends
+            )
+            self._said = []
+            return await self._sampled(most_tokens)
+
+        return await self._in_turn(answered)
+
+    async def close(self) -> None:
+        """Answer nothing more, and give the engine's place back. Raises what the engine raises."""
+        self.ended.set()
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        if self._dialogue is not None:
+            close(self._dialogue)
+
+    async def _in_turn(self, answered: Callable[[], Awaitable[Any]]) -> Any:
+        """The answer, after those to earlier requests."""
+        if self._waiting >= MOST_WAITING:
+            raise BadRequest(f"more than {MOST_WAITING} requests of one task at a time")
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting += 1
+        self._running.add(task)
+        try:
+            async with self._turn:
+                if self.ended.is_set():
+                    raise Closed
+                if len(self.turns) >= self.most_turns:
+                    self.spent = True
+                    self.ended.set()
+                    raise Closed
+                return await answered()
+        except (BadRequest, Closed):
+            raise
+        except BaseException as error:
+            if not self.ended.is_set():
+                self.fault = error
+                self.ended.set()
+            raise Closed from error
+        finally:
+            self._waiting -= 1
+            self._running.discard(task)
+
+    def _with_system(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The messages, what the program's own system messages say after what the task is to be shown."""
+        if not self.system:
+            return messages
+        num = next((n for n, one in enumerate(messages) if one["role"] != "system"), len(messages))
+        text = "\n\n".join([self.system, *(one["content"] for one in messages[:num])])
+        return [{"role": "system", "content": text}, *messages[num:]]
+
+    def _ask(self, messages: list[dict[str, Any]], tools: Sequence[Any]) -> None:
+        """Put the request to the policy: after what was said, or as a dialogue of its own."""
+        chat, before = self.sampler.chat, self._dialogue
+        if before is not None and self._said and tools == self._tools and goes_on(self._said, messages):
+            later = messages[len(self._said) :]
+            try:
+                text = chat.after_response(messages, len(self._said) - 1)
+            except (TemplateError, TypeError, ValueError):  # it is rendered again
+                text = ""
+            if text and chat.rewrite_history:
+                kept = f"{self._prompt}{before.messages[-1].content}{text}"
+                self._prompt = chat.asked(messages, tools)
+                text = text if kept == self._prompt else ""
+            if text:
+                new = spoken(later)
+                for one in new:
+                    self.see(one.content)
+                self._put([*before.messages, *new], chat.ids_after(text, before.ids[-1]), extends=True)
+                return
+        self._prompt, self._tools = chat.asked(messages, tools), tools
+        for tool in tools[:1]:
+            name = str(tool.get("function", {}).get("name", ""))
+            if name not in self._prompt:
+                raise ValueError("it shows no tools; choose a policy whose template does")
+        listed = spoken(messages)
+        for one in listed:
+            if one.role is not Role.ASSISTANT:
+                self.see(one.content)
+        self._put(listed, chat.encode(self._prompt), extends=False)
+
+    def _put(self, messages: Sequence[Message], ids: tuple[int, ...], *, extends: bool) -> None:
+        if self._dialogue is None:
+            self._dialogue = Dialogue(self.sampler, self.identity, messages, ids)
+        else:
+            self._dialogue.put(messages, ids, extends=extends)
+
+    async def _sampled(self, most_tokens: int | None) -> Turn:
+        """The next turn. Raises `Closed` where the window is full, and what the engine raises."""
+        assert self._dialogue is not None
+        turn = await sampled_turn(self._dialogue, most_tokens)
+        self.turns.append(turn)
+        if turn.stop is StopReason.WINDOW:
+            self.full = True
+            self.ended.set()
+            raise Closed
+        return turn

@@ -1,0 +1,299 @@
+"""The stored episodes of a training with replay: their rows join batches, within bounds, and are a part of every checkpoint."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.batch import Batch, CreditTable
+from cod_lightning.objective.credited import Credited
+from cod_lightning.objective.returns import Returns
+from cod_lightning.ranks import gathered, num_ranks, rank
+from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Token rows of an episode, one behind the other."""
+
+    token_ids: Tensor
+    """int32"""
+    action_mask: Tensor
+    behaviour_logprobs: Tensor
+    lengths: tuple[int, ...]
+    """Of each row."""
+    versions: tuple[int, ...]
+
+
+class ReplayBuffer:
+    """The stored episodes of all ranks; each rank keeps the rows of those that it played.
+
+    What a replay raises or answers wrongly becomes a `ConfigError` that names `data.replay`; the run ends, and its last checkpoint
+    is as it was. StoredRows of attempts from a snapshot are never stored.
+
+    Args:
+        replay: What chooses.
+        returns: Returns of a credit table by the run's credit rule.
+        seed: Of the run.
+    """
+
+    def __init__(self, replay: Replay, returns: Callable[[CreditTable], Returns], seed: int) -> None:
+        self.replay, self._returns = replay, returns
+        self.stored: dict[RecordedEpisode, int] = {}
+        """The episodes in the order in which they were played, and the rank that has the rows; the same on every rank."""
+        self._rows: dict[RecordedEpisode, StoredRows] = {}
+        """Of this rank."""
+        self.metrics: dict[str, float] = {}
+        """Of the latest rollout."""
+        replay.start(seed)
+
+    def join(
+        self, number: int, batch: Batch, credit: Credited, shares: Sequence[Sequence[int]]
+    ) -> tuple[Batch, list[list[int]]]:
+        """This rank's rows of rollout `number` with those that are replayed, and the packs of its updates.
+
+        What is replayed in update u is pack G + u; its rows carry their advantage (`Batch.given`). Then the rollout is stored.
+        """
+        rollout, owners = self._recorded(number, batch, credit, shares)
+        with self._checked("observe"):
+            self.replay.observe(rollout)
+        for episode in list(self.stored):
+            if rollout.policy_version - episode.policy_version > self.replay.max_age:
+                self._drop(episode)
+        with self._checked("choose"):
+            chosen = [list(of) for of in self.replay.choose(list(self.stored), rollout)]
+        self._check(chosen, len(shares))
+        joined = self._joined(batch, chosen)
+        self._store(batch, rollout.episodes, owners)
+        self._measure(rollout, joined, chosen)
+        num_packs = len(batch.credit.valid)
+        return joined, [[*share, num_packs + u] if chosen[u] else list(share) for u, share in enumerate(shares)]
+
+    def _recorded(
+        self, number: int, batch: Batch, credit: Credited, shares: Sequence[Sequence[int]]
+    ) -> tuple[RecordedRollout, list[int]]:
+        """The rollout of all ranks, and the rank of each of its episodes."""
+        tokens: dict[tuple[int, int, int], list[int]] = {}
+        for place, length, version, attempt in zip(
+            map(tuple, batch.episode_index.tolist()),
+            batch.lengths.tolist(),
+            batch.policy_version.tolist(),
+            batch.attempt.tolist(),
+            strict=True,
+        ):
+            if attempt < 0:
+                before = tokens.get(place, [0, version])
+                tokens[place] = [before[0] + length, min(before[1], version)]
+        newest = int(batch.policy_version.max()) if len(batch) else -1
+        parts = gathered((tokens, dict(batch.pack_ids), newest))
+        places = {place: (*of, r) for r, (found, _, _) in enumerate(parts) for place, of in found.items()}
+        packs = {g: name for _, names, _ in parts for g, name in names.items()}
+        returns = self._returns(batch.credit)
+        count = returns.valid.sum(dim=1).clamp_min(1)
+        mean = torch.where(returns.valid, returns.values, 0.0).sum(dim=1) / count
+        known = [(place, of) for place, of in sorted(places.items()) if bool(credit.valid[place])]
+        episodes = [
+            RecordedEpisode(
+                rollout=number,
+                pack_id=packs[g],
+                sibling=k,
+                episode=e,
+                policy_version=version,
+                episode_return=float(returns.values[g, k, e]),
+                group_return=float(mean[g, e]),
+                advantage=float(credit.values[g, k, e]),
+                num_tokens=num,
+            )
+            for (g, k, e), (num, version, _) in known
+        ]
+        rollout = RecordedRollout(
+            number=number,
+            policy_version=max(version for _, _, version in parts),
+            episodes=episodes,
+            packs=packs,
+            without_signal=frozenset((~credit.packs_with_signal()).nonzero().flatten().tolist()),
+            updates=[list(share) for share in shares],
+        )
+        return rollout, [owner for _, (_, _, owner) in known]
+
+    def _check(self, chosen: Sequence[Sequence[ReplayedEpisode]], num_updates: int) -> None:
+        if len(chosen) != num_updates:
+            raise self._error(f"a replay that chooses for each of {num_updates} updates, not for {len(chosen)}")
+        for of_update in chosen:
+            for one in of_update:
+                if not isinstance(one, ReplayedEpisode):
+                    raise self._error(f"a replay whose `choose` returns ReplayedEpisode, not {type(one).__name__}")
+                if one.episode not in self.stored:
+                    raise self._error("a replay that chooses episodes that are stored")
+                if not math.isfinite(one.advantage):
+                    raise self._error(f"a replay that gives finite advantages, not {one.advantage}")
+            if len({one.episode for one in of_update}) < len(of_update):
+                raise self._error("a replay that chooses no episode twice for one update")
+
+    def _joined(self, batch: Batch, chosen: Sequence[Sequence[ReplayedEpisode]]) -> Batch:
+        """The rows of the batch, then those of this rank that are replayed."""
+        own = [
+            (len(batch.credit.valid) + u, i, one, self._rows[one.episode])
+            for u, of_update in enumerate(chosen)
+            for i, one in enumerate(of_update)
+            if self.stored[one.episode] == rank()
+        ]
+        lengths = [length for *_, rows in own for length in rows.lengths]
+        width = max([batch.token_ids.shape[1], *lengths])
+
+        def rows(name: str) -> Tensor:
+            before: Tensor = getattr(batch, name)
+            parts = [part for *_, its in own for part in getattr(its, name).to(before.dtype).split(list(its.lengths))]
+            behind = [pad(part, (0, width - len(part))) for part in parts]
+            return torch.cat([pad(before, (0, width - before.shape[1])), *(part[None] for part in behind)])
+
+        def numbers(before: Tensor, behind: Sequence[Any]) -> Tensor:
+            return torch.cat([before, torch.tensor(behind, dtype=before.dtype).view(-1, *before.shape[1:])])
+
+        each = [(g, i, one) for g, i, one, its in own for _ in its.lengths]
+        mask = rows("action_mask")
+        return replace(
+            batch,
+            token_ids=rows("token_ids"),
+            action_mask=mask,
+            behaviour_logprobs=rows("behaviour_logprobs"),
+            episode_index=numbers(batch.episode_index, [(g, i, one.episode.episode) for g, i, one in each]),
+            attempt=numbers(batch.attempt, [-1] * len(each)),
+            policy_version=numbers(batch.policy_version, [v for *_, its in own for v in its.versions]),
+            lengths=numbers(batch.lengths, lengths),
+            given=numbers(torch.full((len(batch),), math.nan), [one.advantage for *_, one in each]),
+            num_action_tokens=int(mask.sum()),
+        )
+
+    def _store(self, batch: Batch, episodes: Sequence[RecordedEpisode], owners: Sequence[int]) -> None:
+        """Those that are worth it, within the bounds."""
+        with self._checked("worth"):
+            worths = {one: float(self.replay.worth(one)) for one in (*self.stored, *episodes)}
+        if any(math.isnan(worth) for worth in worths.values()):
+            raise self._error("a replay whose `worth` is a number, not nan")
+        kept = sorted(
+            (one for one in worths if worths[one] > 0), key=lambda one: (-worths[one], -one.rollout, astuple(one))
+        )
+        room, within = self.replay.max_tokens, set[RecordedEpisode]()
+        for one in kept[: self.replay.max_episodes]:
+            if one.num_tokens > room:
+                break
+            room -= one.num_tokens
+            within.add(one)
+        for one in list(self.stored):
+            if one not in within:
+                self._drop(one)
+        own: dict[tuple[str, int, int], list[int]] = {}
+        for row, (g, k, e) in enumerate(batch.episode_index.tolist()):
+            if batch.attempt[row] < 0:
+                own.setdefault((batch.pack_ids[g], k, e), []).append(row)
+        for one, owner in zip(episodes, owners, strict=True):
+            if one in within:
+                self.stored[one] = owner
+                if owner == rank():
+                    self._rows[one] = _cut(batch, own[one.pack_id, one.sibling, one.episode])
+
+    def _drop(self, episode: RecordedEpisode) -> None:
+        del self.stored[episode]
+        self._rows.pop(episode, None)
+
+    def _measure(self, rollout: RecordedRollout, joined: Batch, chosen: Sequence[Sequence[ReplayedEpisode]]) -> None:
+        """Action tokens count once for each update in which they are."""
+        replayed = [one.episode for of_update in chosen for one in of_update]
+        assert joined.given is not None, "replayed rows without their advantages"
+        num_passes = sum(map(len, rollout.updates)) / max(1, len(joined.credit.valid))
+        is_replayed = joined.given.isfinite()
+        counts = joined.action_mask.sum(dim=1)
+        own = (int(counts[is_replayed].sum()), int(counts[~is_replayed].sum()))
+        tokens, new = map(sum, zip(*gathered(own), strict=True))
+        ages = [rollout.policy_version - one.policy_version for one in replayed]
+        with self._checked("metrics"):
+            more = {name: float(value) for name, value in self.replay.metrics().items()}
+        figures = {
+            "stored_episodes": float(len(self.stored)),
+            "stored_tokens": float(sum(one.num_tokens for one in self.stored)),
+            "replayed_episodes": float(len(replayed)),
+            "replayed_tokens": float(tokens),
+            "replayed_share": tokens / max(1.0, tokens + num_passes * new),
+            "age": sum(ages) / max(1, len(ages)),
+            **more,
+        }
+        self.metrics = {f"replay/{name}": value for name, value in figures.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The buffer of all ranks; the same on every rank, and every rank has to call it."""
+        parts = gathered(self._rows)
+        rows = [parts[owner][one] for one, owner in self.stored.items()]
+        with self._checked("state_dict"):
+            state = self.replay.state_dict()
+        names = ("token_ids", "action_mask", "behaviour_logprobs")
+        return {
+            "class": type(self.replay).__qualname__,
+            "state": state,
+            "metrics": dict(self.metrics),
+            "num_ranks": num_ranks(),
+            "episodes": [{name: getattr(one, name) for name in one.__slots__} for one in self.stored],
+            "owners": list(self.stored.values()),
+            "lengths": [list(its.lengths) for its in rows],
+            "versions": [list(its.versions) for its in rows],
+            **{name: torch.cat([getattr(its, name) for its in rows]) if rows else None for name in names},
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on there; another class of replay, which the person has accepted as a change, begins anew."""
+        if state_dict["class"] != type(self.replay).__qualname__:
+            return
+        with self._checked("load_state_dict"):
+            self.replay.load_state_dict(state_dict["state"])
+        self.metrics = dict(state_dict["metrics"])
+        self.stored, self._rows = {}, {}
+        same = state_dict["num_ranks"] == num_ranks()
+        start = 0
+        for number, plain in enumerate(state_dict["episodes"]):
+            episode, lengths = RecordedEpisode(**plain), tuple(state_dict["lengths"][number])
+            part = slice(start, start := start + sum(lengths))
+            self.stored[episode] = state_dict["owners"][number] if same else number % num_ranks()
+            if self.stored[episode] == rank():
+                self._rows[episode] = StoredRows(
+                    token_ids=state_dict["token_ids"][part].clone(),
+                    action_mask=state_dict["action_mask"][part].clone(),
+                    behaviour_logprobs=state_dict["behaviour_logprobs"][part].clone(),
+                    lengths=lengths,
+                    versions=tuple(state_dict["versions"][number]),
+                )
+
+    @contextmanager
+    def _checked(self, method: str) -> Iterator[None]:
+        try:
+            yield
+        except ConfigError:
+            raise
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            raise self._error(f"a replay that answers `{method}` ({message})") from error
+
+    def _error(self, expected: str) -> ConfigError:
+        remedy = "Correct the replay, or leave data.replay out; the run goes on with --ckpt_path last."
+        return ConfigError("data.replay", type(self.replay).__name__, expected, remedy)
+
+
+def _cut(batch: Batch, index: Sequence[int]) -> StoredRows:
+    """These rows, without their padding."""
+    lengths = batch.lengths[index].tolist()
+
+    def cut(values: Tensor) -> Tensor:
+        return torch.cat([values[i, :length] for i, length in zip(index, lengths, strict=True)])
+
+    return StoredRows(
+        cut(batch.token_ids).int(),
+        cut(batch.action_mask),
+        cut(batch.behaviour_logprobs),
+        tuple(lengths),
+        tuple(batch.policy_version[index].tolist()),
+    )

@@ -1,0 +1,185 @@
+"""A curriculum: some packs come back, by what came of them: as they were, as a near one, or from where the agent had got to."""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
+
+Worth = Literal["variance", "regret", "failure"]
+
+
+class Revisits(PackSource):
+    """A share of each rollout's packs has been played before; the others are new, as `Uniform` draws them.
+
+    After every rollout each of its packs has a worth, from its rewards; it is kept where that is above 0, and forgotten otherwise.
+    Those kept are drawn with probability in proportion to their worth, none twice in a rollout.
+
+    | `by` | worth of a pack, mean over positions of | source |
+    | --- | --- | --- |
+    | variance | the siblings' variance; p(1-p) for rewards of 0 and 1 | learnability (SFL, arXiv 2408.15099) |
+    | regret | the siblings' best less their worst reward | eva (arXiv 2411.00062) |
+    | failure | 1 less the siblings' mean, if that is in [`solved_min`, `solved_max`] | WebRL (arXiv 2411.02337) |
+
+    | `back` | what is played | source |
+    | --- | --- | --- |
+    | same | the pack again | prioritised level replay (arXiv 2010.03934), SFL |
+    | near | of `candidates` other packs the one whose tasks say most of the same | eva, WebRL |
+    | continued | the pack from one of its tasks on, with the context of a sibling there | ExIt (arXiv 2509.04575) |
+
+    What differs: eva and WebRL let a language model write tasks after those that they found, and WebRL asks a critic which of them
+    to keep; here an environment's own packs are searched, which stay in the training split. SFL draws its levels anew and equally
+    often from the best; here what has been played is measured by training itself. ExIt also adds steps of divergence.
+    Tasks before the one at which a pack continues come last. A pack that replaces another (`data.resample_packs`) is always new.
+
+    Args:
+        by: What makes a pack worth coming back to.
+        back: As what it comes back.
+        share: Of a rollout's packs, in (0, 1), as soon as enough are kept; at least one pack is new.
+        capacity: Packs that are kept, those played last.
+        candidates: With back=near, packs among which the nearest is searched.
+        solved_min: With by=failure, the least mean reward, below which a pack counts as hopeless.
+        solved_max: With by=failure, the largest mean reward, above which a pack counts as solved.
+    """
+
+    def __init__(
+        self,
+        by: Worth = "variance",
+        back: Literal["same", "near", "continued"] = "same",
+        share: float = 0.5,
+        capacity: int = 256,
+        candidates: int = 8,
+        solved_min: float = 0.05,
+        solved_max: float = 0.75,
+    ) -> None:
+        self.by: Worth = by
+        self.back, self.share, self.capacity, self.candidates = back, share, capacity, candidates
+        self.solved_min, self.solved_max = solved_min, solved_max
+        self.needs_contexts = back == "continued"
+        self.kept: dict[tuple[str | None, int], tuple[float, PackChoice]] = {}
+        """Worth, and what was played, by category and index; those played last come last."""
+        self.num_seen = 0
+        """Packs of the run up to the last rollout: the `first` that the next one asks for."""
+        self.num_revisits = 0
+        self.latest: dict[str, float] = {}
+        """Mean worth of the latest rollout's new packs, and of those that came back."""
+
+    def check(self, env: TextEnv, pack_size: int) -> None:
+        key = "data.source"
+        for name, value, known in (
+            ("by", self.by, ("variance", "regret", "failure")),
+            ("back", self.back, ("same", "near", "continued")),
+        ):
+            if value not in known:
+                raise ConfigError(f"{key}.{name}", value, f"one of {', '.join(known)}", f"{known[0]} is the default.")
+        if not 0 < self.share < 1:
+            raise ConfigError(f"{key}.share", self.share, "in (0, 1)", "0.5 is the default; source=uniform is 0.")
+        for name, value in (("capacity", self.capacity), ("candidates", self.candidates)):
+            if value < 1:
+                raise ConfigError(f"{key}.{name}", value, "at least 1", "Leave it out for the default.")
+        if not self.solved_min < self.solved_max < 1:
+            expected = f"above solved_min={self.solved_min} and below 1"
+            raise ConfigError(f"{key}.solved_max", self.solved_max, expected, "0.75 is the default.")
+        if self.back == "continued" and env.without_world_memory() is not env:
+            expected = f"same or near in {env.name}, which itself remembers earlier tasks, so that none can be taken out of turn"
+            raise ConfigError(
+                f"{key}.back", self.back, expected, "Switch the environment's memory off, or choose another."
+            )
+
+    def next(self, first: int, count: int) -> Sequence[PackChoice]:
+        """Packs that come back, and new ones after them."""
+        wanted = min(round(self.share * count), count - 1, len(self.kept)) if first == self.num_seen else 0
+        new = [PackChoice(index) for index in range(first + wanted, first + count)]
+        if wanted < 1:
+            return new
+        rng = random.Random(derive_seed("revisits", self.seed, first))
+        keys = {key: math.log(1 - rng.random()) / worth for key, (worth, _) in self.kept.items()}
+        drawn = sorted(keys, key=keys.__getitem__, reverse=True)[:wanted]  # in proportion to worth, without replacement
+        return [self._back(self.kept[key][1], first + n + 1) for n, key in enumerate(drawn)] + new
+
+    def observe(self, outcomes: PackOutcomes) -> None:
+        table = outcomes.table
+        rewards, valid = table.known_rewards[..., table.solves], table.valid[..., table.solves]
+        found = worth(rewards, valid, self.by, (self.solved_min, self.solved_max)).tolist()
+        of_kind: dict[str, list[float]] = {"new": [], "revisited": []}
+        for p, (choice, value) in enumerate(zip(outcomes.choices, found, strict=True)):
+            of_kind["revisited" if choice.visit else "new"].append(value)
+            key = (choice.category, choice.index)
+            self.kept.pop(key, None)
+            if value > 0:
+                self.kept[key] = value, self._continued(choice, outcomes.contexts[p]) if self.needs_contexts else choice
+        for key in list(self.kept)[: -self.capacity]:
+            del self.kept[key]
+        self.latest = {f"worth/{kind}": sum(all_) / len(all_) for kind, all_ in of_kind.items() if all_}
+        self.num_revisits += len(of_kind["revisited"])
+        self.num_seen = 1 + max([self.num_seen - 1, *(choice.index for choice in outcomes.choices)])
+
+    def metrics(self) -> Mapping[str, float]:
+        """Packs kept, packs that came back so far, and the mean worth of those and of new ones in the latest rollout."""
+        return {"kept": len(self.kept), "revisits": self.num_revisits, **self.latest}
+
+    def state_dict(self) -> dict[str, Any]:
+        kept = [[value, asdict(choice)] for value, choice in self.kept.values()]
+        return {
+            "kept": kept,
+            "num_seen": self.num_seen,
+            "num_revisits": self.num_revisits,
+            "latest": dict(self.latest),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        choices = [(float(value), PackChoice(**plain)) for value, plain in state_dict["kept"]]
+        self.kept = {(choice.category, choice.index): (value, choice) for value, choice in choices}
+        self.num_seen, self.num_revisits = state_dict["num_seen"], state_dict["num_revisits"]
+        self.latest = dict(state_dict["latest"])
+
+    def _back(self, choice: PackChoice, visit: int) -> PackChoice:
+        """That pack as what it comes back; `visit` is a number that no other pack of the run has."""
+        if self.back == "continued":
+            return replace(choice, visit=visit)
+        return PackChoice(
+            choice.index, choice.category, visit=visit, near=self.candidates if self.back == "near" else 0
+        )
+
+    def _continued(self, choice: PackChoice, contexts: Sequence[Sequence[str | None]]) -> PackChoice:
+        """The pack from the task on at which some sibling had written something; as it was played, where none had."""
+        places = [(n, text) for life in contexts for n, text in enumerate(life) if n and text is not None]
+        if not places:
+            return choice
+        rng = random.Random(derive_seed("continued", self.seed, choice.index, choice.visit))
+        position, context = rng.choice(places)
+        return replace(choice, begin=(choice.begin + position) % len(contexts[0]), context=context)
+
+
+def worth(
+    rewards: Float[Tensor, "P K N"], valid: Bool[Tensor, "P K N"], by: Worth, band: tuple[float, float] = (0.05, 0.75)
+) -> Float[Tensor, " P"]:
+    """What each pack is worth, from the rewards of its solve episodes; 0 where no two siblings have one at any position.
+
+    >>> worth(torch.tensor([[[1.0], [0.0]], [[1.0], [1.0]]]), torch.ones(2, 2, 1).bool(), "variance")
+    tensor([0.2500, 0.0000], dtype=torch.float64)
+    """
+    rewards = rewards.double()
+    count = valid.sum(dim=1)
+    mean = torch.where(valid, rewards, 0.0).sum(dim=1) / count.clamp_min(1)
+    if by == "variance":
+        values = torch.where(valid, (rewards - mean[:, None]) ** 2, 0.0).sum(dim=1) / count.clamp_min(1)
+    elif by == "regret":
+        values = rewards.masked_fill(~valid, -math.inf).amax(dim=1) - rewards.masked_fill(~valid, math.inf).amin(dim=1)
+    else:
+        values = 1 - mean
+    compared = count >= 2
+    found = torch.where(compared, values, 0.0).sum(dim=1) / compared.sum(dim=1).clamp_min(1)
+    if by != "failure":
+        return found
+    solved = 1 - found
+    return torch.where(compared.any(dim=1) & (solved >= band[0]) & (solved <= band[1]), found, 0.0)

@@ -1,0 +1,79 @@
+"""Replay where siblings all do equally well, so that a pack of the rollout has nothing to teach."""
+
+import math
+from collections.abc import Sequence
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.credited import NO_ADVANTAGE
+from cod_lightning.seeds import derive_seed
+from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
+
+
+class SignalReplay(Replay):
+    """For every pack without signal in an update, stored episodes join the update, with the advantages that they had.
+
+    If the same pack was played before and a lifecycle did better then, those of its episodes whose returns are above those of now
+    join: of several such lifecycles the one with the largest sum of advantages. Else, unless `same_pack_only`, all stored episodes
+    of another pack join, drawn with probabilities in proportion to (mean size of its advantages) ** priority.
+
+    Source: ARPO (arXiv 2505.16282), whose tasks come again in every epoch: it stores successful trajectories by task and puts
+    one in place of a failed one where all siblings of a task fail. What differs: the stored lifecycle joins, so that no sibling is
+    taken out and theirs remain without advantage; packs that never come again, as those of `source=uniform`, are replaced by
+    others; a pack in which all siblings succeed has no signal either.
+
+    Args:
+        same_pack_only: Replay nothing where the pack was not played before, as the source does.
+        priority: Exponent of the mean size of advantages in the probability to be drawn; 0 draws all packs alike.
+        max_episodes: Most episodes that are stored.
+        max_tokens: Most tokens that are stored.
+        max_age: Policy versions that a stored episode may be behind.
+    """
+
+    def __init__(
+        self,
+        same_pack_only: bool = False,
+        priority: float = 0.6,
+        max_episodes: int = 2048,
+        max_tokens: int = 1_000_000,
+        max_age: int = 10,
+    ) -> None:
+        super().__init__(max_episodes, max_tokens, max_age)
+        self.same_pack_only, self.priority = same_pack_only, priority
+
+    def start(self, seed: int) -> None:
+        super().start(seed)
+        if not 0 <= self.priority < math.inf:
+            raise ConfigError("data.replay.priority", self.priority, "at least 0, and finite", "0.6 is the default.")
+
+    def choose(
+        self, stored: Sequence[RecordedEpisode], rollout: RecordedRollout
+    ) -> Sequence[Sequence[ReplayedEpisode]]:
+        """A stored pack joins an update once at most."""
+        packs: dict[str, list[RecordedEpisode]] = {}
+        for one in stored:
+            packs.setdefault(one.pack_id, []).append(one)
+        now = {(one.pack_id, one.episode): one.group_return for one in rollout.episodes}
+        chosen: list[list[ReplayedEpisode]] = []
+        for update, share in enumerate(rollout.updates):
+            names = [rollout.packs[g] for g in share if g in rollout.without_signal and g in rollout.packs]
+            again = {name: better for name in names if (better := _better(packs.get(name, ()), now))}
+            joining = [one for of_pack in again.values() for one in of_pack]
+            if not self.same_pack_only:
+                others = [name for name in packs if name not in again]
+                sizes = [sum(abs(one.advantage) for one in packs[name]) / len(packs[name]) for name in others]
+                seed = derive_seed("signal replay", self.seed, rollout.number, update)
+                weights = [size**self.priority for size in sizes]
+                for name in drawn(others, weights, len(names) - len(again), seed):
+                    joining += packs[name]
+            chosen.append([ReplayedEpisode(one, one.advantage) for one in joining])
+        return chosen
+
+
+def _better(stored: Sequence[RecordedEpisode], now: dict[tuple[str, int], float]) -> list[RecordedEpisode]:
+    """Episodes of the best stored lifecycle of a pack that did better than its siblings do now; none if none did."""
+    lives: dict[tuple[int, int], list[RecordedEpisode]] = {}
+    for one in stored:
+        gain = one.episode_return - now.get((one.pack_id, one.episode), math.inf)
+        if min(gain, one.advantage) > NO_ADVANTAGE:
+            lives.setdefault((one.rollout, one.sibling), []).append(one)
+    return max(lives.values(), key=lambda life: sum(one.advantage for one in life), default=[])

@@ -1,0 +1,76 @@
+"""`evolve`: a first context from the command line, of a tiny policy and of a model behind an endpoint, and its use afterwards."""
+
+import json
+import random
+
+import pytest
+
+from cod_lightning.cli import main
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.levers import Levers
+from cod_lightning.rollout.player import Player
+from cod_lightning.types import Message, Role, Split
+from tests.chat_server import ChatServer, said
+from tests.evaluation.test_evolution import SECRET, Weak
+
+pytestmark = pytest.mark.slow
+
+TINY = ["--config", "smoke", "--warm_start", "null", "--torch_threads", "1", "--trainer.accelerator", "cpu"]
+SUITE = "[{name: levers, num_packs: 4, controls: [], warm_start_temperatures: []}]"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_tiny_policy_evolves_and_what_came_of_it_is_what_test_begins_with(tmp_path, capsys):
+    assert main(["evolve", *TINY, "--out", "evolved", "--rounds", "2", "--num_packs", "4"]) == 0
+    assert "best, mean reward" in capsys.readouterr().out
+    record = json.loads((tmp_path / "evolved/evolution.json").read_text())
+    assert len(record["rounds"]) == 2
+    assert len(record["candidates"][0]["rewards"]) == 4
+    assert record["num_lifecycles"] >= 4 + 2 * 3
+    state = HintContext("compact").adopt("1=red 2=blue")
+    (tmp_path / "evolved/best.json").write_text(HintContext("compact").dump(state))
+    assert main(["test", *TINY, "--config", "evolved/context.yaml", "--data.suites", SUITE]) == 0
+    played = json.loads((tmp_path / "runs/smoke/lifecycles/test_levers_trained.jsonl").read_text().splitlines()[0])
+    assert played["episodes"][0]["context_before"] == "1=red 2=blue"
+    assert main(["evolve", *TINY, "--out", "evolved"]) == 2
+    assert "a folder without evolution.json" in capsys.readouterr().err
+
+
+def test_a_model_behind_an_endpoint_writes_its_own_first_context(tmp_path, monkeypatch, capsys):
+    env = Levers()
+    pack = env.sample_pack(split=Split.VALIDATION, index=0, num_tasks=4)
+    player = Player(Weak(env, pack), HintContext())
+
+    def answer(content):
+        messages = [Message(Role(one["role"]), one["content"]) for one in content["messages"]]
+        return said(player.reply(messages, random.Random(str(content))))
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with ChatServer(answer) as server:
+        endpoint = ["--data.engine.init_args.model", "m", "--data.engine.init_args.base_url", server.url]
+        argv = ["--config", "experiment/endpoint", "env=levers", "--data.env.init_args.protocol", "natural", *endpoint]
+        more = ["--data.pack_size", "4", "--out", "evolved", "--rounds", "1", "--num_packs", "6"]
+        assert main(["evolve", *argv, *more]) == 0
+    out = capsys.readouterr().out
+    assert "kept; candidate 1" in out
+    assert SECRET in out
+    assert f"m: {len(server.requests)} answers" in out
+    assert HintContext().load((tmp_path / "evolved/best.json").read_text()).text == SECRET
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ([], "--out is missing"),
+        (["--out", "x", "--round_packs", "0"], "--round_packs is 0; expected at least 1"),
+        (["--out", "x", "--sampling_temperature", "-1"], "--sampling_temperature is -1"),
+        (["--out", "x", "context=episodes_compact"], "data.context is EpisodesContext; expected a mechanism"),
+    ],
+)
+def test_what_cannot_work_is_named(typed, said, capsys):
+    assert main(["evolve", *TINY, *typed]) == 2
+    assert said in capsys.readouterr().err

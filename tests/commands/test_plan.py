@@ -1,0 +1,184 @@
+"""`plan` for the experiments by machine, against bytes counted from the definition, and what it says of time and rounding."""
+
+import csv
+import re
+
+import pytest
+import yaml
+from transformers import Qwen3Config
+
+from cod_lightning.cli import main
+from cod_lightning.commands.config_files import config_folders
+
+pytestmark = pytest.mark.slow
+GIB = 2**30
+VOCABULARY = 151_936
+SHAPES = {  # hidden, layers, query heads, width of the MLP; all have 8 key-value heads of 128
+    "1.7B": (2048, 28, 16, 6144, True),
+    "8B": (4096, 36, 32, 12_288, False),
+    "14B": (5120, 40, 40, 17_408, False),
+}
+EXPERIMENTS = {  # size, GiB of a GPU, ranks, adapter, 4 bits, micro-batch, cache GiB, requests, whether the engine sleeps
+    "one_24gb_qlora_8b": ("8B", 24, 1, True, True, 4096, 3, 64, False),
+    "one_24gb_lora_1_7b": ("1.7B", 24, 1, True, False, 8192, 10, 256, True),
+    "one_80gb_full_1_7b": ("1.7B", 80, 1, False, False, 16_384, 20, 256, True),
+    "one_80gb_lora_8b": ("8B", 80, 1, True, False, 8192, 20, 256, True),
+    "one_80gb_lora_14b": ("14B", 80, 1, True, False, 8192, 10, 256, True),
+    "eight_80gb_full_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
+    "mixed_8b": ("8B", 80, 8, False, False, 16_384, 20, 256, True),
+    "eight_80gb_full_8b_servers": ("8B", 80, 4, False, False, 16_384, None, 256, False),
+    "nodes_80gb_full_8b": ("8B", 80, 16, False, False, 16_384, None, 256, False),
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """Folders with nothing but the config of a Qwen3, by size."""
+    folders = {}
+    for size, (hidden, layers, heads, width, tied) in SHAPES.items():
+        config = Qwen3Config(
+            vocab_size=VOCABULARY,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=8,
+            head_dim=128,
+            intermediate_size=width,
+            tie_word_embeddings=tied,
+            max_position_embeddings=40_960,
+        )
+        config.architectures = ["Qwen3ForCausalLM"]
+        config.save_pretrained(folders.setdefault(size, tmp_path_factory.mktemp(size)))
+    return folders
+
+
+def plan(capsys, name, folder, *more, gigabytes=80):
+    argv = ["plan", "--config", f"experiment/{name}", "--model.policy.path", str(folder), "--gpu_gb", str(gigabytes)]
+    code = main([*argv, *more])
+    return code, capsys.readouterr().out
+
+
+def peak_by_definition(size, ranks, adapter, four_bit, tokens, cache, requests, sleeps):
+    """GiB that a rank holds at most, added up here from shapes alone."""
+    hidden, layers, heads, width, tied = SHAPES[size]
+    linear = {  # inputs, outputs
+        "q": (hidden, heads * 128),
+        "k": (hidden, 1024),
+        "v": (hidden, 1024),
+        "o": (heads * 128, hidden),
+        "gate": (hidden, width),
+        "up": (hidden, width),
+        "down": (width, hidden),
+    }
+    in_linear = layers * sum(i * o for i, o in linear.values())
+    ends = (1 if tied else 2) * VOCABULARY * hidden
+    count = in_linear + ends + layers * (2 * hidden + 2 * 128) + hidden
+    base = 2 * count if not four_bit else 2 * (count - in_linear) + in_linear * (0.5 + 1 / 64 + 4 / 16_384)
+    if adapter:
+        low_rank = layers * 32 * sum(i + o for i, o in linear.values())
+        moments = 2 * (1 + 1 / 64) if four_bit else 8
+        kept = base + low_rank * (4 + 4 + moments)  # float32 adapter, gradient
+    else:  # bfloat16 weights, moments in float32; gradients in float32, but of shards in bfloat16
+        low_rank = 0
+        kept = count * (2 + 8 + (4 if ranks == 1 else 2)) / ranks
+    engine = 0.0
+    if cache is not None:  # weights, adapter, cache; a step of 8,192 tokens, four score arrays a request, CUDA graphs
+        engine = base + 2 * low_rank + cache * GIB
+        engine += 2 * 8192 * 3 * (width + hidden) + 16 * requests * VOCABULARY + GIB
+    scores = 4 * 64 * 2**20  # four arrays of a chunk
+    saved = 2 * tokens * hidden * layers  # a checkpointed layer's input
+    one_layer = 2 * tokens * (6 * hidden + 4 * heads * 128 + 4 * 1024 + 4 * width + 2 * hidden + heads * 128 + 1024)
+    if adapter:  # of each adapted layer an input in float32
+        one_layer += 4 * tokens * (5 * hidden + heads * 128 + width)
+    sharded = 4 * count + 2 * (ends + 2 * in_linear / layers) if ranks > 1 else 0  # whole gradients; gathered weights
+    training = kept + scores + saved + one_layer + sharded + (0 if sleeps else engine)
+    return (max(training, kept + engine) + 0.8 * GIB) / GIB
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_fits_its_machine_and_the_plan_is_within_15_percent_of_the_definition(name, checkpoints, capsys):
+    size, gigabytes, *rest = EXPERIMENTS[name]
+    code, said = plan(capsys, name, checkpoints[size], gigabytes=gigabytes)
+    assert code == 0
+    (together,) = re.findall(r"together *. *([\d.]+) .*of ([\d.]+)", said)
+    assert float(together[1]) == gigabytes
+    assert float(together[0]) == pytest.approx(peak_by_definition(size, *rest), rel=0.15)
+    assert float(together[0]) < 0.92 * gigabytes, "no room for what was not counted"
+
+
+def test_every_experiment_for_gpus_is_planned_here():
+    recipes = ("/recipe: qwen3", "/experiment/eight_80gb_full_8b@_global_")
+    folder = config_folders()[0] / "experiment"
+    shipped = {path.stem for path in folder.glob("*.yaml") if any(one in path.read_text() for one in recipes)}
+    assert shipped == set(EXPERIMENTS)
+
+
+def test_a_plan_that_does_not_fit_names_the_keys(checkpoints, capsys):
+    code, said = plan(capsys, "eight_80gb_full_8b", checkpoints["8B"], "--trainer.devices", "1", gigabytes=24)
+    assert code == 1
+    assert "GiB too much in" in said
+    assert "choose model=lora or model=qlora" in said
+
+
+def test_without_sleep_the_engine_is_there_while_training_goes_on(checkpoints, capsys):
+    awake = ("--data.engine.init_args.sleep", "false")
+    code, said = plan(capsys, "one_80gb_lora_14b", checkpoints["14B"], *awake, gigabytes=74)
+    assert code == 1
+    assert "set data.engine.sleep" in said
+    assert plan(capsys, "one_80gb_lora_14b", checkpoints["14B"], gigabytes=74)[0] == 0
+
+
+def test_a_training_that_cannot_fit_is_refused_before_anything_is_loaded(checkpoints, tmp_path, capsys):
+    argv = ["fit", "--config", "experiment/eight_80gb_full_8b", "engine=transformers", "--trainer.strategy", "auto"]
+    argv += ["--model.policy.path", str(checkpoints["8B"]), "--data.suites", "null", "--trainer.devices", "1"]
+    assert main([*argv, "--trainer.accelerator", "cpu", "--trainer.default_root_dir", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "expected weights, gradients and moments within" in said
+
+
+def test_a_tiny_policy_has_no_plan(capsys):
+    assert main(["plan", "--config", "smoke", "--gpu_gb", "24"]) == 2
+    assert "model.policy is TinyPolicy; expected a policy from a folder or the hub" in capsys.readouterr().err
+
+
+def test_an_optimizer_that_rounds_updates_away_is_named(checkpoints, capsys):
+    said = [
+        plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"], "--model.optimizer", name)[1]
+        for name in ("adamw", "adamw_stochastic")
+    ]
+    assert "set model.optimizer to adamw_stochastic" in said[0]
+    assert "rounded to the nearest" not in said[1]
+
+
+def test_hours_come_from_speeds_that_are_given_or_were_measured(checkpoints, tmp_path, capsys):
+    """1,000 rollouts of 256 tasks, 10 validations of 64 packs, a suite of 500 packs of 8 in two conditions of the policy."""
+    speeds = ("--pace.sampled_tokens_per_s", "1000", "--pace.trained_tokens_per_s", "4000", "--pace.sync_s", "2")
+    per_task = ("--pace.sampled_tokens_per_task", "500", "--pace.trained_tokens_per_task", "2000")
+    _, said = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"], *speeds, *per_task)
+    hours = float(re.findall(r"Time: ([\d.]+) h\.", said)[0])
+    conditions = int(re.findall(r"([\d,]+) min for suites", said)[0].replace(",", "")) * 60 / (500 * 8 * 0.5)
+    assert conditions == pytest.approx(round(conditions), rel=0.02)
+    seconds = 1000 * (256 * 500 / 1000 + 256 * 2000 / 4000 + 2) + 10 * 64 * 4 * 0.5 + 4000 * 0.5 * round(conditions)
+    assert hours == pytest.approx(seconds / 3600, abs=0.06)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text(yaml.safe_dump({"data": {"pack_size": 4, "updates_per_rollout": 2}}))
+    row = {
+        "train/lifecycles": 64,  # 256 tasks
+        "time/rollout_s": 128.0,
+        "throughput/generated_tokens_s": 1000.0,
+        "time/train_s": 64.0,  # half a rollout
+        "throughput/trained_tokens_s": 4000.0,
+        "time/sync_s": 2.0,
+    }
+    with (run / "metrics.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(row))
+        writer.writeheader()
+        writer.writerows([row | {"time/rollout_s": 999.0}, row, row])
+    assert plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"], "--pace.measured", str(run))[1] == said
+
+
+def test_without_speeds_the_plan_says_which_are_missing(checkpoints, capsys):
+    _, said = plan(capsys, "one_80gb_full_1_7b", checkpoints["1.7B"])
+    assert "1,000 rollouts of 256 tasks; for hours give --pace.sampled_tokens_per_s" in said

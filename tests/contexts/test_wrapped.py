@@ -1,0 +1,28 @@
+"""A mechanism whose first context is given; what else is around a mechanism is tested with what it changes."""
+
+import pytest
+
+from cod_lightning.contexts import ConstantStateContext, HintContext, NotebookContext, SkillsContext, StartedContext
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.evaluation.conformance_context import check_context
+
+
+@pytest.mark.parametrize("inside", [HintContext, NotebookContext, SkillsContext, ConstantStateContext])
+def test_around_a_mechanism_it_keeps_the_contract(inside):
+    assert [verdict.broken for verdict in check_context(StartedContext(inside()))] == [()] * 6
+
+
+def test_a_first_context_is_a_text_or_a_state_and_all_else_is_the_mechanism_inside(tmp_path):
+    text, state, other = tmp_path / "first.md", tmp_path / "first.json", tmp_path / "other.json"
+    text.write_text("lever 1 is red\n")
+    state.write_text(NotebookContext().dump(NotebookContext().adopt("a\nb")))
+    other.write_text(HintContext().dump(HintContext().empty()))
+    assert StartedContext(HintContext(), str(text)).empty() == HintContext().adopt("lever 1 is red")
+    started = StartedContext(NotebookContext(), str(state))
+    assert [entry.text for entry in started.empty().entries] == ["a", "b"]
+    assert StartedContext(NotebookContext()).empty() == NotebookContext().empty()
+    assert started.load(started.dump(started.empty())) == started.empty()
+    with pytest.raises(DataError, match=r"is of HintContext version 1; data\.context is NotebookContext"):
+        StartedContext(NotebookContext(), str(other))
+    with pytest.raises(ConfigError, match=r"data\.context\.first is .*none.md; expected a file of text"):
+        StartedContext(HintContext(), str(tmp_path / "none.md"))

@@ -1,0 +1,131 @@
+"""Evolution of what an agent begins with: who is drawn, what is kept and what is refused."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cod_lightning.contexts import HintContext, NotebookContext
+from cod_lightning.engines.scripted import ScriptedEngine
+from cod_lightning.envs.base import Reference, TextPolicy
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.evolution import Evolution, drawn_parent
+from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import Split
+
+SECRET = "Pull with both hands"
+
+
+class Weak(TextPolicy):
+    """Plays at random, and by what it knows only if the context says the secret, which it finds out by reflection alone."""
+
+    def __init__(self, env, pack, says=SECRET):
+        self.scripted, self.random = env.reference(Reference.SCRIPTED, pack), env.reference(Reference.RANDOM, pack)
+        self.says = says
+
+    def act(self, messages, rng):
+        return (self.scripted if SECRET in messages[0].content else self.random).act(messages, rng)
+
+    def note(self, messages, rng):
+        text = "\n".join(message.content for message in messages)
+        if "several agents" in text:
+            return self.says
+        return f"{self.scripted.note(messages, rng)}{f' {SECRET}' if SECRET in text else ''}"
+
+
+def evolution(says=SECRET, mechanism=None, env=None, seed=0):
+    env, mechanism = env or Levers(), mechanism or HintContext()
+    selection = [env.sample_pack(split=Split.VALIDATION, index=i, num_tasks=4) for i in range(8)]
+    sampler = scripted_sampler(Weak(env, selection[0], says), mechanism)
+    return Evolution(
+        Setting(env=env, mechanism=mechanism, sampler=sampler),
+        selection,
+        lambda index: [env.sample_pack(split=Split.TRAIN, index=3 * index + n, num_tasks=4) for n in range(3)],
+        seed,
+    )
+
+
+@pytest.mark.parametrize("mechanism", [HintContext(), NotebookContext()])
+def test_a_rewrite_that_helps_becomes_a_candidate_and_the_best(mechanism):
+    one = evolution(mechanism=mechanism)
+    (first,) = one.rounds(1)
+    assert not first.refused
+    assert first.after > first.before + 0.2
+    assert [candidate.parent for candidate in one.candidates] == [None, 0]
+    assert SECRET in one.best.text
+    assert one.best.mean > one.candidates[0].mean + 0.2
+    assert mechanism.text(one.best.state) == one.best.text
+    assert one.num_lifecycles == 8 + 3 + 3 + 8
+
+
+def test_a_rewrite_that_does_no_better_or_says_the_same_is_refused_and_selection_packs_are_not_played():
+    one = evolution(says="nothing that helps")
+    (first,) = one.rounds(1)
+    assert first.refused == "it does no better"
+    assert (len(one.candidates), one.best.text) == (1, "")
+    good = evolution()
+    rounds = list(good.rounds(3))
+    assert [bool(this.refused) for this in rounds] == [False, True, True]
+    assert rounds[1].refused == "it is a candidate already"
+
+
+def test_a_rewrite_that_cannot_be_read_is_refused_with_its_reason():
+    one = evolution()
+    engine = one.setting.sampler.engine
+    assert isinstance(engine, ScriptedEngine)
+    one.setting = evolution(says="--- Start of updated hints ---").setting
+    (first,) = one.rounds(1)
+    assert "Start of updated hints" in first.refused or "delimiter" in first.refused
+    assert len(one.candidates) == 1
+
+
+def test_an_environment_that_raises_leaves_rewards_missing_and_no_candidate():
+    class Broken(Levers):
+        def step(self, action):
+            raise RuntimeError("jammed")
+
+    one = evolution(env=Broken())
+    (first,) = one.rounds(1)
+    assert first.refused == "rewards are missing in all of the round's packs"
+    assert all(map(math.isnan, one.candidates[0].scores))
+    assert one.best.mean == -math.inf
+
+
+def test_it_comes_to_the_same_again():
+    first, again = evolution(), evolution()
+    assert [(r.parent, r.before, r.after, r.text) for r in first.rounds(2)] == [
+        (r.parent, r.before, r.after, r.text) for r in again.rounds(2)
+    ]
+    assert [one.scores for one in first.candidates] == [one.scores for one in again.candidates]
+
+
+@given(
+    scores=st.integers(1, 5).flatmap(
+        lambda width: st.lists(
+            st.lists(st.sampled_from([0.0, 0.5, 1.0, math.nan]), min_size=width, max_size=width), min_size=1, max_size=5
+        )
+    ),
+    seed=st.integers(0, 50),
+)
+def test_who_is_drawn_is_best_somewhere_and_dominated_by_none(scores, seed):
+    number = drawn_parent(np.array(scores), random.Random(seed))
+    known = [[-math.inf if math.isnan(value) else value for value in row] for row in scores]
+    best = [max(column) for column in zip(*known, strict=True)]
+    if max(best) == -math.inf:
+        assert number == 0
+        return
+    assert any(value == top > -math.inf for value, top in zip(known[number], best, strict=True))
+    for other in known:
+        at_least = all(theirs >= own for theirs, own in zip(other, known[number], strict=True))
+        assert not (at_least and other != known[number])
+
+
+def test_odds_go_by_the_number_of_packs_in_which_none_is_better():
+    scores = np.array([[1.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0], [0.5, 0.5, 0.5, 0.5]])
+    drawn = [drawn_parent(scores, random.Random(n)) for n in range(400)]
+    assert 2 not in drawn
+    assert 0.65 < drawn.count(0) / 400 < 0.85

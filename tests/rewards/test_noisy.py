@@ -1,0 +1,76 @@
+"""A judge whose errors are known, and how often a judge agrees with the environment."""
+
+import asyncio
+
+import pytest
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.rewards import NoisyJudge
+from cod_lightning.rewards.judge import Agreement
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
+
+NUM = 4000
+
+
+def episode(number, solved, kind=EpisodeKind.SOLVE):
+    return Episode(
+        kind=kind,
+        position=number % 4,
+        status=EpisodeStatus.COMPLETED,
+        reward=float(solved),
+        success=solved,
+        feedback=f"w{number}",
+    )
+
+
+def scores(part, solved, numbers=range(NUM)):
+    tasks = [Task(id="0", seed=number, spec=None) for number in numbers]
+    return [asyncio.run(part(episode(n, solved), task)) for n, task in zip(numbers, tasks, strict=True)]
+
+
+@pytest.mark.parametrize(("false_positive", "false_negative"), [(0.0, 0.0), (0.1, 0.3), (0.4, 0.05)])
+def test_errors_are_as_frequent_as_asked_on_either_side(false_positive, false_negative):
+    part = NoisyJudge(false_positive=false_positive, false_negative=false_negative)
+    assert sum(scores(part, solved=False)) / NUM == pytest.approx(false_positive, abs=0.03)
+    assert 1 - sum(scores(part, solved=True)) / NUM == pytest.approx(false_negative, abs=0.03)
+    share = part.agreement.num_agreed / part.agreement.num
+    assert share == pytest.approx(1 - (false_positive + false_negative) / 2, abs=0.02)
+    assert (
+        part.report()
+        == f"noisy judge: agreed with the environment on {part.agreement.num_agreed:,} of 8,000 tasks ({share:.1%})"
+    )
+
+
+def test_the_same_material_gets_the_same_verdict_and_another_seed_others():
+    one, same, other = (scores(NoisyJudge(0.3, 0.3, seed=seed), True, range(200)) for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_only_solved_tasks_and_others_are_compared_updates_are_not():
+    agreement = Agreement()
+    for score, solved, kind in (
+        (0.5, True, "solve"),
+        (0.4, True, "solve"),
+        (0.4, False, "solve"),
+        (1.0, True, "update"),
+    ):
+        agreement.count(score, episode(0, solved, EpisodeKind(kind)))
+    assert (agreement.num, agreement.num_agreed) == (3, 2)
+    assert NoisyJudge().report() == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"false_positive": -0.1}, r"data\.rewards\.NoisyJudge\.false_positive is -0\.1; expected in \[0, 1\]"),
+        ({"false_negative": 1.5}, r"data\.rewards\.NoisyJudge\.false_negative is 1\.5"),
+        ({"false_negative": float("nan")}, r"data\.rewards\.NoisyJudge\.false_negative is nan"),
+        (
+            {"false_positive": 0.5, "false_negative": 0.5},
+            r"false_positive is 0\.5; expected below 0\.5 with false_negative",
+        ),
+    ],
+)
+def test_errors_that_leave_nothing_to_learn_from_are_refused(options, said):
+    with pytest.raises(ConfigError, match=said):
+        NoisyJudge(**options)

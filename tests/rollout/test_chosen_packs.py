@@ -1,0 +1,67 @@
+"""What a source of packs may ask of a lifecycle: fewer turns for a task, and a context to begin with."""
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from cod_lightning.contexts import NotebookContext
+from cod_lightning.contexts.base import TextState
+from cod_lightning.models import TinyPolicy
+from cod_lightning.rollout import transcript
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import EpisodeStatus, Split
+from tests.stubs import FunctionEngine, PlainContext, WordWorld
+
+CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
+SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
+
+
+def lives(max_turns=None, context=None):
+    world = WordWorld(max_turns=3)
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    tasks = tuple(dataclasses.replace(task, max_turns=max_turns) for task in pack.tasks)
+    pack = dataclasses.replace(pack, tasks=tasks, context=context)
+    sampler = Sampler(engine=FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
+    return run_groups([pack], 2, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 9, None])
+def test_a_task_is_cut_off_at_its_bound_with_reward_0_and_what_was_said_is_kept(bound):
+    for life in lives(max_turns=bound)[0].lifecycles:
+        for solve in life.solves:
+            assert len(solve.turns) == min(bound or 3, 3)
+            if bound in (1, 2):
+                assert (solve.status, solve.reward, solve.success) == (EpisodeStatus.TRUNCATED, 0.0, True)
+                assert len(solve.feedback.split()) == 2, "what the environment showed last"
+            else:
+                assert (solve.status, solve.reward) == (EpisodeStatus.COMPLETED, 1.0)
+
+
+def test_all_siblings_begin_with_the_pack_s_context_and_write_on_from_it():
+    (group,) = lives(context=PlainContext().dump(TextState("w7 w8")))
+    for life in group.lifecycles:
+        assert [solve.context_before for solve in life.solves] == ["w7 w8", "w1"]
+        assert life.updates[0].context_before == "w7 w8"
+        assert "w7 w8" in CHAT.decode(life.solves[0].turns[0].new_ids)
+
+
+def test_a_context_of_another_mechanism_costs_the_lifecycle_and_says_so():
+    (group,) = lives(context=NotebookContext().dump(NotebookContext().empty()))
+    for life in group.lifecycles:
+        assert life.episodes[0].fault == "ContextFailure"
+        assert "is of NotebookContext version" in life.episodes[0].error
+
+
+def test_a_transcript_keeps_both_and_says_nothing_of_them_where_there_are_none():
+    (group,) = lives(max_turns=2, context=PlainContext().dump(TextState("w7")))
+    (read,) = transcript.load(transcript.dump(group))
+    assert read.pack == group.pack
+    assert [one.episodes for one in read.lifecycles] == [one.episodes for one in group.lifecycles]
+    (plain,) = lives()
+    of_pack = msgspec.json.decode(transcript.dump(plain)[0])["pack"]
+    assert of_pack.keys() == {"id", "split", "world_seed", "tasks"}
+    assert of_pack["tasks"][0].keys() == {"id", "seed", "spec", "repeat"}

@@ -1,0 +1,251 @@
+"""Further ways to learn, each against plain GRPO on uniform packs: an easy and a hard setting mixed, equal sampled tokens, seeds.
+
+    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals [--arms uniform ...] [--seeds 1 2 3] [--page_only]
+
+Every arm of `ARMS` is `python -m cod_lightning fit --config experiment/levers_mixture` with the arguments of the arm, from one warm
+start a seed; it ends with the rollout in which it has sampled `BUDGET` tokens. Finished runs are kept, and a run that was stopped
+goes on, so that the command may be stopped at any time; with other arms or seeds it may run beside itself. It writes
+`docs/results/signals.json` and `signals.md` from whatever is finished; what has no run is listed as not measured.
+"""
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from cod_lightning.evaluation.crossed import seed_estimate
+from cod_lightning.markdown import table
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "results"
+BASE = "uniform"
+BUDGET = 200_000
+SETTINGS = ("easy", "hard")
+NUM_POSITIONS = 4
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train."""
+
+    section: str
+    """Heading of its table."""
+    arguments: tuple[str, ...]
+    """After the config; a later one wins."""
+
+
+def noisy(share: float) -> tuple[str, ...]:
+    """Training by a judge alone that errs in that share of tasks, solved or not."""
+    errors = {"false_positive": share, "false_negative": share}
+    judge = {"class_path": "cod_lightning.rewards.NoisyJudge", "init_args": errors}
+    world = {"class_path": "cod_lightning.rewards.WorldReward", "init_args": {"weight": 0.0}}
+    return ("loss=grpo", "--data.rewards", json.dumps({"world": world, "judge": judge}))
+
+
+ARMS: dict[str, Arm] = {
+    BASE: Arm("The base", ("loss=grpo",)),
+    # replay
+    "self-imitation": Arm(
+        "Replay", ("loss=grpo", "+replay=self_imitation", "--data.replay.init_args.warmup_rollouts", "10")
+    ),
+    "replay for packs without signal": Arm("Replay", ("loss=grpo", "+replay=signal")),
+    # expert iteration and preference
+    "rejection sampling, by episode": Arm("Expert iteration and preference", ("loss=reinforce", "baseline=accepted")),
+    "rejection sampling, by lifecycle": Arm(
+        "Expert iteration and preference", ("loss=reinforce", "baseline=accepted", "credit=trajectory")
+    ),
+    "SDPO": Arm("Expert iteration and preference", ("loss=sdpo",)),
+    "SDPO, beta 1": Arm("Expert iteration and preference", ("loss=sdpo", "--model.loss.init_args.beta", "1.0")),
+    "NFT": Arm("Expert iteration and preference", ("loss=nft",)),
+    "NFT without failures": Arm(
+        "Expert iteration and preference", ("loss=nft", "--model.loss.init_args.negative_weight", "0.0")
+    ),
+    # curricula
+    "SEC, bandit over settings": Arm(
+        "Curricula", ("loss=grpo", "+source=bandit", "--data.source.init_args.temperature", "0.1")
+    ),
+    "ScalingInter-RL, growing turns": Arm(
+        "Curricula",
+        (
+            *("loss=grpo", "+source=growth", "--data.source.init_args.rollouts_per_stage", "5"),
+            *("--data.source.init_args.num_tasks", "null", "--data.source.init_args.max_turns", "[1, 2, 4]"),
+        ),
+    ),
+    "growing packs": Arm(
+        "Curricula",
+        (
+            *("loss=grpo", "+source=growth", "--data.source.init_args.rollouts_per_stage", "5"),
+            *("--data.source.init_args.num_tasks", "[2, 3, 4]"),
+        ),
+    ),
+    "SFL, learnability": Arm("Curricula", ("loss=grpo", "+source=learnability")),
+    "eva, regret": Arm("Curricula", ("loss=grpo", "+source=regret")),
+    "WebRL, failures": Arm("Curricula", ("loss=grpo", "+source=failures")),
+    "ExIt, own history": Arm("Curricula", ("loss=grpo", "+source=history")),
+    # roles
+    "writer alone": Arm("Roles", ("loss=grpo", "--model.trained_kinds", "[update]")),
+    "player alone": Arm("Roles", ("loss=grpo", "--model.trained_kinds", "[solve]")),
+    "writer for a frozen player": Arm(
+        "Roles", ("loss=grpo", "--model.trained_kinds", "[update]", "--data.frozen.kind", "solve")
+    ),
+    "player for a frozen writer": Arm(
+        "Roles", ("loss=grpo", "--model.trained_kinds", "[solve]", "--data.frozen.kind", "update")
+    ),
+    # judges
+    "judge, 10 % wrong": Arm("Judges in place of the reward", noisy(0.1)),
+    "judge, 25 % wrong": Arm("Judges in place of the reward", noisy(0.25)),
+    "judge, 40 % wrong": Arm("Judges in place of the reward", noisy(0.4)),
+}
+
+
+def folder_of(root: Path, arm: str, seed: int) -> Path:
+    """Where a run is kept."""
+    return root / f"{arm.replace(', ', '_').replace(' ', '_')}_{seed}"
+
+
+def train(root: Path, arm: str, seed: int) -> None:
+    """Train where it is not finished, and time it; end with the run's output where it fails."""
+    folder = folder_of(root, arm, seed)
+    if (folder / "evaluation.json").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    arguments = ["fit", "--config", "experiment/levers_mixture", *ARMS[arm].arguments]
+    arguments += ["--seed_everything", str(seed), "--sampled_token_budget", str(BUDGET), "--trainer.max_epochs", "-1"]
+    arguments += ["--data.rollouts_per_epoch", "4", "--ckpt_path", "auto", "--trainer.default_root_dir", str(folder)]
+    env = os.environ | {"COD_LIGHTNING_CACHE": str(root / "cache"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    begun = time.perf_counter()
+    line = [sys.executable, "-m", "cod_lightning", *arguments]
+    done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}")
+    print(f"{arm}, seed {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
+
+
+def measured(folder: Path) -> dict[str, Any]:
+    """A finished run: final success by setting and position, area under its learning curve, and tokens.
+
+    The curve is success on the validation packs of the mixture, mean over positions, over sampled tokens; it begins with the
+    warm start's success on the suites. The area is by trapezoids, divided by the tokens: a mean success.
+    """
+    suites = json.loads((folder / "evaluation.json").read_text())["suites"]
+    by_setting = {name: [one["success"] for one in suites[name]["positions"]] for name in SETTINGS}
+    start = mean(one["success"] for name in SETTINGS for one in suites[name]["controls"]["warm_start"])
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    tokens, success, sampled = [0.0], [start], 0.0
+    for row in rows:
+        sampled = float(row["tokens/sampled"] or sampled)
+        if row["val/success/position_0"]:
+            tokens.append(sampled)
+            success.append(mean(float(row[f"val/success/position_{n}"]) for n in range(NUM_POSITIONS)))
+    return {
+        "area": float(np.trapezoid(success, tokens)) / tokens[-1],
+        "final": mean(mean(values) for values in by_setting.values()),
+        **{name: mean(values) for name, values in by_setting.items()},
+        "by_position": by_setting,
+        "warm_start": start,
+        "curve": [[int(t), round(s, 4)] for t, s in zip(tokens, success, strict=True)],
+        "sampled_tokens": sampled,
+        "trained_tokens": max(float(row["tokens/trained"] or 0) for row in rows),
+    }
+
+
+def interval(values: list[float], signed: bool = False) -> str:
+    """Mean and 95 % interval over seeds."""
+    one, form = seed_estimate(np.array(values)), "+.3f" if signed else ".3f"
+    return f"{one.mean:{form}}" + (f" [{one.low:{form}}, {one.high:{form}}]" if one.num > 1 else "")
+
+
+def verdict(differences: list[float]) -> str:
+    """What the interval over seeds says."""
+    one = seed_estimate(np.array(differences))
+    if not one.num > 1:
+        return "one seed"
+    return "better" if one.low > 0 else "worse" if one.high < 0 else "no difference shown"
+
+
+def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """The results as Markdown."""
+    base = runs.get(BASE, {})
+    lines = [
+        "# Further signals, measured",
+        "",
+        "Does it help here? Each arm is `fit --config experiment/levers_mixture` with the arguments of its row: compact levers,",
+        "half of the packs with four pulls a task, half with one. All arms of a seed begin with one warm start and end when they",
+        f"have sampled {BUDGET:,} tokens in training. *Area* is the mean success on validation packs while training, over sampled",
+        "tokens; *final* is success on the suites `easy` and `hard` at the end, mean over positions and both. Brackets are 95 %",
+        "intervals over seeds (Student's t); differences from the base are paired by seed. With three seeds intervals are wide,",
+        "and none is corrected for the number of arms.",
+        "",
+        "    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals",
+        "",
+    ]
+    for section in dict.fromkeys(arm.section for arm in ARMS.values()):
+        lines += [f"## {section}", ""]
+        cells = []
+        for name, arm in ARMS.items():
+            of = runs.get(name, {})
+            if arm.section != section:
+                continue
+            if not of:
+                cells.append([name, "not measured", *[""] * 7])
+                continue
+            shared = sorted(of.keys() & base.keys())
+            values = {key: [of[seed][key] for seed in of] for key in ("area", "final", *SETTINGS)}
+            apart = {key: [of[seed][key] - base[seed][key] for seed in shared] for key in ("area", "final")}
+            compared = ["", ""] if name == BASE or not shared else [interval(apart[k], signed=True) for k in apart]
+            judged = "" if name == BASE or not shared else f"{verdict(apart['area'])}; {verdict(apart['final'])}"
+            trained = mean(of[seed]["trained_tokens"] / of[seed]["sampled_tokens"] for seed in of)
+            cells.append([name, *map(interval, values.values()), *compared, judged, f"{trained:.2f}"])
+        head = [
+            "arm",
+            "area",
+            "final",
+            *SETTINGS,
+            "area, from base",
+            "final, from base",
+            "area; final",
+            "trained / sampled",
+        ]
+        lines += [table(head, cells), ""]
+        lines += [f"- {name}: `{' '.join(arm.arguments)}`" for name, arm in ARMS.items() if arm.section == section]
+        lines += [""]
+    counts = {name: sorted(of) for name, of in runs.items()}
+    lines += [f"Seeds: {', '.join(f'{name} {len(of)}' for name, of in counts.items())}.", ""]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Train what is missing, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--page_only", action="store_true", help="train nothing")
+    options = parser.parse_args()
+    root = options.runs.resolve()
+    if not options.page_only:
+        for seed in options.seeds:
+            for arm in options.arms:
+                train(root, arm, seed)
+    runs: dict[str, dict[str, dict[str, Any]]] = {}
+    for arm in ARMS:
+        for seed in range(1, 100):
+            if ((folder := folder_of(root, arm, seed)) / "evaluation.json").exists():
+                runs.setdefault(arm, {})[str(seed)] = measured(folder)
+    found = {"budget": BUDGET, "arms": {name: list(ARMS[name].arguments) for name in runs}, "runs": runs}
+    (RESULTS / "signals.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "signals.md").write_text(page(runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""One role played by a policy that is not trained: the rollout asks it, training leaves it out, and it stays as it was."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.models import TinyPolicy
+from cod_lightning.plans import UpdateEvery
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.training.frozen import FrozenRole
+from cod_lightning.types import EpisodeKind, Split
+from datamodules.rollout import RolloutDataModule
+from modules.checks import check_combination
+from modules.grpo import GRPOModule
+from tests.adapted import TINY, write_base
+from tests.stubs import FunctionEngine, PlainContext, WordWorld
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return write_base(tmp_path_factory.mktemp("base"))
+
+
+def trained():
+    chat = Chat(TinyPolicy(**TINY).tokenizer(WordWorld().words()))
+    say = (*chat.encode("w1"), chat.end_of_turn)
+    return Sampler(engine=FunctionEngine(lambda _: say), chat=chat, window=96, max_new_tokens=4, policy_version=7)
+
+
+@pytest.mark.parametrize("kind", EpisodeKind)
+def test_its_episodes_are_the_checkpoint_s_and_the_others_are_the_trained_policy_s(base, kind):
+    sampler, role = trained(), FrozenRole(str(kind), str(base))
+    frozen = role.sampler(sampler, TinyPolicy(**TINY), sampler.chat.stop_ids)
+    world = WordWorld()
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
+    setting = Setting(env=world, mechanism=PlainContext(), sampler=sampler, frozen={kind: frozen})
+    (group,) = run_groups([pack], 2, setting)
+    model = AutoModelForCausalLM.from_pretrained(base)
+    for episode in (one for life in group.lifecycles for one in life.episodes):
+        assert not episode.error
+        for turn in episode.turns:
+            if episode.kind is not kind:
+                assert turn.response == "w1"
+            else:
+                assert turn.policy_version == 7, "so that its noise goes by the trained policy's version"
+                if not turn.extends:
+                    ids = torch.tensor([[*turn.new_ids, *turn.action_ids]])
+                    logprobs = model(ids).logits[0].log_softmax(-1)[len(turn.new_ids) - 1 : -1]
+                    expected = logprobs.gather(1, ids[0, len(turn.new_ids) :, None])[:, 0].tolist()
+                    assert turn.behaviour_logprobs == pytest.approx(expected, abs=1e-4)
+
+
+def test_without_a_path_it_is_the_policy_that_training_begins_with(base):
+    sampler, policy = trained(), TinyPolicy(**TINY, weights=str(base))
+    role = FrozenRole("update")
+    role.check({})
+    role.sampler(sampler, policy, sampler.chat.stop_ids)
+    own = dict(role.engine._bound().model.named_parameters())
+    assert all(torch.equal(own[n], p) for n, p in AutoModelForCausalLM.from_pretrained(base).named_parameters())
+
+
+def test_without_a_path_and_without_weights_there_is_nothing_to_freeze():
+    sampler = trained()
+    with pytest.raises(ConfigError, match=r"data\.frozen\.path is None; expected the folder of a policy, since this"):
+        FrozenRole("update").sampler(sampler, TinyPolicy(**TINY), sampler.chat.stop_ids)
+
+
+def test_a_checkpoint_of_another_vocabulary_is_refused_by_key(base):
+    with pytest.raises(
+        ConfigError, match=r"data\.frozen\.path is .*; expected a checkpoint with the policy's tokenizer"
+    ):
+        FrozenRole("solve", str(base)).check({"other": 0})
+
+
+def data(**options):
+    sizes = {"pack_size": 3, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 1, "val_packs": 1}
+    return RolloutDataModule(WordWorld(), PlainContext(), FunctionEngine(lambda _: (2,)), **(sizes | options))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "of_data", "said"),
+    [
+        ([], {}, r"model\.trained_kinds is \[\]; expected at least one of solve, update"),
+        (["read"], {}, r"model\.trained_kinds is \['read'\]"),
+        (
+            ["update"],
+            {"plan": UpdateEvery(every=None)},
+            r"model\.trained_kinds is \['update'\]; expected a kind that the plan",
+        ),
+        (
+            None,
+            {"frozen": FrozenRole("solve", "x")},
+            r"data\.frozen\.kind is solve; .* Set model\.trained_kinds to \[update\]",
+        ),
+        (["solve"], {"frozen": FrozenRole("solve", "x")}, r"data\.frozen\.kind is solve; expected a kind that model"),
+    ],
+)
+def test_roles_without_a_meaning_are_refused(kinds, of_data, said):
+    with pytest.raises(ConfigError, match=said):
+        check_combination(GRPOModule(policy=SimpleNamespace(), trained_kinds=kinds), data(**of_data))
+
+
+def test_one_role_trained_for_the_other_frozen_is_taken():
+    own = data(frozen=FrozenRole("solve", "x"))
+    check_combination(GRPOModule(policy=SimpleNamespace(), trained_kinds=["update"]), own)

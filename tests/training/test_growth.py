@@ -1,0 +1,72 @@
+"""A curriculum whose packs and tasks grow stage by stage."""
+
+import pytest
+import torch
+
+from cod_lightning.envs.levers import Levers
+from cod_lightning.envs.mixture import Mixture
+from cod_lightning.errors import ConfigError
+from cod_lightning.training.growth import Growth
+from cod_lightning.training.packs import PackOutcomes, TrainingPacks
+from tests.credit_tables import plain_credit
+
+NOTHING = PackOutcomes(choices=[], table=None, advantages=plain_credit(torch.zeros(0, 1, 1)))
+
+
+def grown(num_rollouts, **options):
+    packs = TrainingPacks(Growth(**options), Levers(max_turns=4), 4, 1)
+    for _ in range(num_rollouts):
+        packs.observe(NOTHING)
+    return packs
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "size", "turns"), [(0, 2, 1), (1, 2, 1), (2, 3, 2), (3, 3, 2), (4, 4, 2), (99, 4, 2)]
+)
+def test_a_stage_bounds_tasks_and_turns_and_the_last_one_has_no_end(rollouts, size, turns):
+    packs = grown(rollouts, rollouts_per_stage=2, num_tasks=[2, 3, 4], max_turns=[1, 2])
+    for place, (choice, pack) in enumerate(packs.draw(7, 3)):
+        assert (choice.index, len(pack)) == (7 + place, size)
+        assert {task.max_turns for task in pack.tasks} == {turns}
+    assert packs.metrics() == {"source/num_tasks": size, "source/max_turns": turns}
+
+
+def test_what_does_not_grow_is_the_environment_s_own():
+    (_, pack), *_ = grown(0, num_tasks=[2, 4]).draw(0, 1)
+    assert {task.max_turns for task in pack.tasks} == {None}
+    (_, pack), *_ = grown(0, max_turns=[1, 4]).draw(0, 1)
+    assert len(pack) == 4
+
+
+def test_a_state_goes_on_at_its_stage():
+    packs = grown(0, rollouts_per_stage=2, num_tasks=[2, 4])
+    packs.load_state_dict(grown(2, rollouts_per_stage=2, num_tasks=[2, 4]).state_dict())
+    assert packs.metrics() == {"source/num_tasks": 4}
+
+
+MIXED = Mixture({"one": Levers(max_turns=1), "four": Levers(max_turns=4)})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, r"data\.source\.num_tasks is None; expected stages of packs, or max_turns"),
+        ({"num_tasks": [4, 2]}, r"data\.source\.num_tasks is \[4, 2\]; expected numbers from 2 on, none below"),
+        ({"num_tasks": [1, 2]}, r"data\.source\.num_tasks is \[1, 2\]"),
+        ({"num_tasks": [2, 5]}, r"data\.source\.num_tasks is \[2, 5\]; expected at most data\.pack_size=4"),
+        ({"max_turns": [0, 2]}, r"data\.source\.max_turns is \[0, 2\]; expected numbers from 1 on"),
+        (
+            {"max_turns": [4]},
+            r"data\.source\.max_turns is \[4\]; expected a first stage below 4, the turns that levers-4 ",
+        ),
+        ({"num_tasks": [2], "rollouts_per_stage": 0}, r"data\.source\.rollouts_per_stage is 0; expected at least 1"),
+    ],
+)
+def test_a_growth_without_a_meaning_is_refused(options, said):
+    with pytest.raises(ConfigError, match=said) as refused:
+        grown(0, **options)
+    assert "\n" not in str(refused.value)
+
+
+def test_in_a_mixture_any_world_may_have_more_turns_than_the_first():
+    TrainingPacks(Growth(max_turns=[2, 4]), MIXED, 4, 1)

@@ -1,0 +1,542 @@
+"""The replay buffer: what is stored and replayed, exact rows, bounds, checkpoints, ranks, and a replay that answers wrongly."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.baselines import GroupMean
+from cod_lightning.objective.batch import episode_keys
+from cod_lightning.objective.credited import credited
+from cod_lightning.objective.losses import GRPO, NFT, RLOO, SDPO
+from cod_lightning.objective.returns import TaskCredit
+from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.training import replay as replay_contract
+from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks
+from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
+from cod_lightning.training.replay_buffer import ReplayBuffer
+from cod_lightning.training.rollouts import TrainingRollouts
+from cod_lightning.training.self_imitation import SelfImitation
+from cod_lightning.training.signal_replay import SignalReplay
+from cod_lightning.training.stream import TrainStream
+from cod_lightning.training.update import plan_update
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, StopReason, Turn
+from modules.checks import check_combination
+from tests.forked import on_two_ranks
+from tests.stubs import FunctionEngine
+from tests.training.test_rollouts import NumberWorld, data, module, pack
+
+SIBLINGS, TASKS = 3, 2
+
+
+def reward(number, sibling, task):
+    """Every fourth pack has no signal."""
+    return 0.0 if number % 4 == 3 else float((number + 2 * sibling + task) % 3) / 2
+
+
+def played(number, version):
+    """Lifecycles of two solve episodes; the first one has two turns that do not extend one another, so two rows."""
+
+    def turn(k, n, i):
+        rng = random.Random(f"{number} {k} {n} {i}")
+        num_actions = rng.randint(1, 3)
+        return Turn(
+            new_ids=(1,) * rng.randint(1, 4),
+            extends=False,
+            action_ids=tuple(rng.randint(2, 90) for _ in range(num_actions)),
+            behaviour_logprobs=tuple(-rng.random() for _ in range(num_actions)),
+            stop=StopReason.STOP,
+            policy_version=version,
+            prompt_digest=0,
+        )
+
+    def life(k):
+        episodes = tuple(
+            Episode(
+                kind=EpisodeKind.SOLVE,
+                position=n,
+                status=EpisodeStatus.COMPLETED,
+                turns=tuple(turn(k, n, i) for i in range(2 - n)),
+                reward=reward(number, k, n),
+            )
+            for n in range(TASKS)
+        )
+        return Lifecycle(pack_id=f"p{number}", sibling=k, episodes=episodes)
+
+    return Group(pack=pack(number), lifecycles=tuple(map(life, range(SIBLINGS))))
+
+
+class Everything(Replay):
+    """All that is stored joins the first update, with a tenth of its advantage."""
+
+    def choose(self, stored, rollout):
+        return [[ReplayedEpisode(one, one.advantage / 10) for one in stored], *[[] for _ in rollout.updates[1:]]]
+
+
+class Again(PackSource):
+    """Always the same packs."""
+
+    def next(self, first, count):
+        return [PackChoice(index) for index in range(count)]
+
+
+class Story:
+    """A stream with a replay, the credit of GroupMean over own rewards."""
+
+    def __init__(self, replay, packs=4, updates=2, passes=1, source=None, rollouts=3):
+        self.version = 0
+
+        def play(packs):
+            return [played(one.world_seed, self.rollouts_begun()) for one in packs]
+
+        def advantages(table):
+            return credited(table, TaskCredit(), GroupMean())
+
+        runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
+        self.advantages = advantages
+        self.rollouts = TrainingRollouts(
+            score=lambda batch: batch,
+            packs=TrainingPacks(source or Numbers(), NumberWorld(), 1, 5),
+            play=play,
+            runner=runner,
+            advantages=advantages,
+            pad_id=lambda: 0,
+            replay=None if replay is None else ReplayBuffer(replay, TaskCredit(), 5),
+            packs_per_rollout=packs,
+            updates_per_rollout=updates,
+            passes_per_rollout=passes,
+            seed=5,
+        )
+        self.stream = TrainStream(self.rollouts.next, rollouts, updates * passes, runner)
+
+    def rollouts_begun(self):
+        """A version for each rollout."""
+        return self.stream.num_rollouts
+
+    @property
+    def buffer(self):
+        return self.rollouts.replay
+
+
+class Numbers(PackSource):
+    """Packs in a row."""
+
+    def next(self, first, count):
+        return [PackChoice(index) for index in range(first, first + count)]
+
+
+def updates(stream):
+    return [sealed.item for sealed in stream]
+
+
+def row_key(batch, row):
+    """What makes a row: ids, mask and log-probs."""
+    length = int(batch.lengths[row])
+    parts = (batch.token_ids, batch.action_mask, batch.behaviour_logprobs)
+    return tuple(tuple(part[row, :length].tolist()) for part in parts)
+
+
+def recorded(**options):
+    plain = {"rollout": 0, "pack_id": "p", "sibling": 0, "episode": 0, "policy_version": 0, "num_tokens": 5}
+    return RecordedEpisode(**plain | {"episode_return": 1.0, "group_return": 0.5, "advantage": 0.5} | options)
+
+
+def of_rollout(episodes=(), number=1, without=(), updates=((0,),), packs=None):
+    return RecordedRollout(
+        number=number,
+        policy_version=number,
+        episodes=episodes,
+        packs=packs or {0: "p"},
+        without_signal=frozenset(without),
+        updates=updates,
+    )
+
+
+def test_a_replayed_row_has_the_ids_masks_and_log_probs_of_the_row_that_was_played_and_the_advantage_given():
+    made = updates(Story(Everything()).stream)
+    fresh = Counter(row_key(batch, r) for batch in made for r in range(len(batch)) if not batch.is_replayed[r])
+    assert max(fresh.values()) == 1
+    seen, known = [], {}
+    for batch in made:
+        credit = credited(batch.credit, TaskCredit(), GroupMean())
+        spread = credit.spread(batch)
+        for r in range(len(batch)):
+            key = row_key(batch, r)
+            advantages = set(spread[r][batch.action_mask[r]].tolist())
+            assert len(advantages) == 1
+            if batch.is_replayed[r]:
+                seen.append(key)
+                assert advantages.pop() == pytest.approx(known[key] / 10, abs=1e-7)
+                assert batch.given[r] == pytest.approx(known[key] / 10, abs=1e-7)
+            else:
+                known[key] = advantages.pop()
+    worth = {key for key, advantage in known.items() if abs(advantage) > 1e-6}
+    last = {row_key(batch, r) for batch in made[4:] for r in range(len(batch)) if not batch.is_replayed[r]}
+    assert set(seen) == worth - last
+    assert all(batch.num_action_tokens == int(batch.action_mask.sum()) for batch in made)
+
+
+def test_the_keys_of_replayed_episodes_are_their_own_and_they_count_in_both_denominators():
+    batch = updates(Story(Everything()).stream)[2]
+    keys = episode_keys(batch)
+    of_replayed = set(keys[batch.is_replayed].tolist())
+    assert of_replayed
+    assert not of_replayed & set(keys[~batch.is_replayed].tolist())
+    places = {tuple(place) for place in batch.episode_index[batch.is_replayed].tolist()}
+    assert len(of_replayed) == len(places) < int(batch.is_replayed.sum())
+    credit = credited(batch.credit, TaskCredit(), GroupMean())
+    for filtered in (False, True):
+        update = plan_update(batch, credit, GRPO(), filter_packs=filtered, every_row=False, seed=0)
+        assert batch.is_replayed[update.rows].sum() == batch.is_replayed.sum()
+        kept = credit.signals(batch) if filtered else torch.ones(len(batch)).bool()
+        assert update.num_action_tokens == int(batch.action_mask[kept].sum())
+        assert update.num_episodes == len(set(keys[kept].tolist()))
+
+
+def test_without_a_replay_batches_shares_and_checkpoints_are_as_they_were():
+    story = Story(None)
+    assert all(batch.given is None for batch in updates(story.stream))
+    assert set(story.rollouts.state_dict()) == {"source", "ahead"}
+    assert story.rollouts.runner.replay_metrics == {}
+
+
+def test_nothing_of_a_rollout_is_replayed_in_its_own_updates():
+    made = updates(Story(Everything(), rollouts=4).stream)
+    for number, batch in enumerate(made):
+        assert (batch.policy_version[batch.is_replayed] < number // 2).all()
+
+
+@pytest.mark.parametrize("replay", [Everything, lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay], ids=str)
+@pytest.mark.parametrize("done", range(1, 12))
+def test_stopped_after_any_update_the_stream_goes_on_as_if_it_had_not(done, replay):
+    options = {"updates": 2, "passes": 2, "rollouts": 3}
+    uninterrupted = Story(replay(), **options)
+    expected = updates(uninterrupted.stream)
+    story, before = Story(replay(), **options), []
+    for sealed in story.stream:
+        before.append(sealed.item)
+        if len(before) == done:
+            break
+    other = Story(replay(), **options)
+    other.stream.restore(story.stream.saved())
+    other.rollouts.load_state_dict(story.rollouts.state_dict())
+    assert other.rollouts.runner.replay_metrics == story.rollouts.runner.replay_metrics
+    found = before + updates(other.stream)
+    assert len(found) == len(expected) == 12
+    for one, wanted in zip(found, expected, strict=True):
+        for name in ("token_ids", "action_mask", "behaviour_logprobs", "episode_index", "policy_version", "lengths"):
+            assert torch.equal(getattr(one, name), getattr(wanted, name)), name
+        assert torch.equal(one.given.nan_to_num(7.0), wanted.given.nan_to_num(7.0))
+        assert one.num_action_tokens == wanted.num_action_tokens
+    assert same(other.rollouts.state_dict()["replay"], uninterrupted.rollouts.state_dict()["replay"])
+
+
+def same(one, other):
+    """Equal containers, tensors included."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return one == other
+
+
+@pytest.mark.parametrize("make", [Everything, lambda: SelfImitation(3, warmup_rollouts=2), SignalReplay], ids=str)
+def test_two_ranks_store_and_replay_what_one_does_each_row_on_one_of_them(tmp_path, make):
+    def act(_):
+        story = Story(make(), packs=8, updates=2)
+        made = updates(story.stream)
+        rows = [[(*row_key(b, r), float(b.given[r])) for r in range(len(b)) if b.is_replayed[r]] for b in made]
+        return rows, story.rollouts.state_dict()["replay"], len(story.buffer._rows)
+
+    rows, state, num = act(0)
+    (first, of_first, num_first), (second, of_second, num_second) = on_two_ranks(tmp_path, act)
+    assert [sorted(own + other) for own, other in zip(first, second, strict=True)] == [sorted(of) for of in rows]
+    assert any(first)
+    assert any(second)
+    assert num == num_first + num_second
+    assert min(num_first, num_second) > 0
+    assert same(of_first, of_second)
+    assert same(
+        {k: v for k, v in state.items() if k not in ("owners", "num_ranks")},
+        {k: v for k, v in of_first.items() if k not in ("owners", "num_ranks")},
+    )
+
+
+def test_a_checkpoint_of_two_ranks_goes_on_in_one_and_the_other_way_round(tmp_path):
+    def act(number):
+        story = Story(Everything(), packs=8, updates=2, rollouts=1)
+        updates(story.stream)
+        return story.rollouts.state_dict()
+
+    state = on_two_ranks(tmp_path, act)[0]
+    one = Story(Everything(), packs=8, updates=2, rollouts=1)
+    one.rollouts.load_state_dict(state)
+    assert len(one.buffer._rows) == len(one.buffer.stored) == len(state["replay"]["episodes"])
+
+    def back(_):
+        story = Story(Everything(), packs=8, updates=2, rollouts=1)
+        story.rollouts.load_state_dict(one.rollouts.state_dict())
+        return len(story.buffer._rows), len(story.buffer.stored)
+
+    (first, all_first), (second, all_second) = on_two_ranks(tmp_path / "back", back)
+    assert all_first == all_second == first + second == len(one.buffer.stored)
+
+
+class ByWorth(Everything):
+    """Later pack numbers are worth more."""
+
+    def worth(self, episode):
+        return float(episode.pack_id[1:]) - 1.5
+
+
+@pytest.mark.parametrize(("bound", "value"), [("max_episodes", 5), ("max_tokens", 40)])
+def test_beyond_a_bound_the_least_worth_leaves_first(bound, value):
+    story = Story(ByWorth(**{bound: value}), rollouts=2)
+    updates(story.stream)
+    kept = list(story.buffer.stored)
+    total = len(kept) if bound == "max_episodes" else sum(one.num_tokens for one in kept)
+    assert 0 < total <= value
+    assert min(int(one.pack_id[1:]) for one in kept) >= 6, "8 packs were played"
+    assert story.buffer._rows.keys() == story.buffer.stored.keys()
+    assert story.rollouts.runner.replay_metrics["replay/stored_episodes"] == len(kept)
+
+
+def test_what_is_worth_nothing_is_not_stored():
+    story = Story(ByWorth(), rollouts=1)
+    updates(story.stream)
+    assert {one.pack_id for one in story.buffer.stored} == {"p2", "p3"}
+
+
+def test_episodes_older_than_the_bound_are_dropped():
+    story = Story(Everything(max_age=2), rollouts=6)
+    for number, batch in enumerate(updates(story.stream)):
+        ages = number // 2 - batch.policy_version[batch.is_replayed]
+        assert ((ages >= 1) & (ages <= 2)).all()
+    assert {one.policy_version for one in story.buffer.stored} == {3, 4, 5}
+
+
+def test_the_figures_count_action_tokens_of_all_updates():
+    story = Story(Everything(), passes=2, rollouts=2)
+    made = updates(story.stream)[4:]
+    replayed = sum(int(b.action_mask[b.is_replayed].sum()) for b in made)
+    whole = sum(b.num_action_tokens for b in made)
+    figures = story.rollouts.runner.replay_metrics
+    assert figures["replay/replayed_tokens"] == replayed > 0
+    assert figures["replay/replayed_share"] == pytest.approx(replayed / whole)
+    assert figures["replay/age"] == 1.0
+    assert figures["replay/stored_tokens"] == sum(one.num_tokens for one in story.buffer.stored)
+
+
+@given(st.lists(st.floats(1e-3, 1e3), max_size=30), st.integers(0, 40), st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_a_draw_has_no_item_twice_and_as_many_as_there_are(weights, count, seed):
+    found = drawn(range(len(weights)), weights, count, seed)
+    assert len(found) == len(set(found)) == min(count, len(weights))
+    assert found == drawn(range(len(weights)), weights, count, seed)
+
+
+def test_a_draw_follows_the_weights():
+    counts = Counter(drawn("abc", [1.0, 2.0, 5.0], 1, seed)[0] for seed in range(4000))
+    for item, share in zip("abc", (1 / 8, 2 / 8, 5 / 8), strict=True):
+        assert counts[item] / 4000 == pytest.approx(share, abs=0.03)
+
+
+# ------------------------------------------------------------------ self-imitation
+
+
+def test_self_imitation_replays_what_is_still_better_than_the_median_with_a_weight_that_rises():
+    replay = SelfImitation(episodes_per_update=50, coefficient=0.8, warmup_rollouts=4)
+    replay.start(1)
+    rng = random.Random(3)
+    stored, groups = [], []
+    for number in range(4):
+        episodes = []
+        for p in range(6):
+            returns = [[rng.random() for _ in range(2)] for _ in range(3)]
+            for e in range(2):
+                mean = sum(r[e] for r in returns) / 3
+                groups.append((e, mean))
+                episodes += [
+                    recorded(
+                        rollout=number,
+                        pack_id=f"{number}/{p}",
+                        sibling=k,
+                        episode=e,
+                        episode_return=r[e],
+                        group_return=mean,
+                        advantage=2.0 * (r[e] - mean),
+                    )
+                    for k, r in enumerate(returns)
+                ]
+        rollout = of_rollout(episodes, number=number, updates=((0,), (1,)))
+        replay.observe(rollout)
+        weight = 0.8 * (1 - math.cos(math.pi * (number + 1) / 4)) / 2
+        assert replay.metrics()["weight"] == pytest.approx(weight)
+        medians = {e: median(value for place, value in groups if place == e) for e in range(2)}
+        expected = {one: 2 * (one.episode_return - medians[one.episode]) for one in stored}
+        chosen = replay.choose(stored, rollout)
+        assert len(chosen) == 2
+        for of_update in chosen:
+            assert {one.episode for one in of_update} == {one for one, now in expected.items() if now > 1e-6}
+            for one in of_update:
+                assert one.advantage == pytest.approx(weight * expected[one.episode])
+        stored += [one for one in episodes if replay.worth(one) > 0]
+        assert all(one.advantage > 0 for one in stored)
+    replay.observe(of_rollout(number=9))
+    assert replay.weight == 0.8
+
+
+def test_self_imitation_draws_better_episodes_more_often_and_never_more_than_it_may():
+    replay = SelfImitation(episodes_per_update=2, warmup_rollouts=0, priority=2.0)
+    replay.start(1)
+    stored = [recorded(sibling=k, episode_return=0.5 + 0.1 * k, advantage=0.1 * k) for k in range(1, 5)]
+    replay.observe(of_rollout([recorded(group_return=0.5)]))
+    counts = Counter()
+    for number in range(300):
+        for of_update in replay.choose(stored, of_rollout(number=number, updates=((0,), (1,)))):
+            assert len(of_update) == 2
+            counts.update(one.episode.sibling for one in of_update)
+    assert counts[1] < counts[2] < counts[3] < counts[4]
+
+
+# ------------------------------------------------------------------ packs without signal
+
+
+def test_a_stored_pack_takes_the_place_of_each_pack_without_signal_with_the_advantages_it_had():
+    replay = SignalReplay()
+    replay.start(1)
+    stored = [recorded(pack_id=f"old{p}", sibling=k, advantage=a) for p in range(3) for k, a in ((0, 0.5), (1, -0.5))]
+    rollout = of_rollout(
+        without=(1, 2, 5), updates=((0, 1, 2), (3, 4, 5)), packs={g: f"new{g}" for g in range(6)}, number=4
+    )
+    chosen = replay.choose(stored, rollout)
+    assert [len({one.episode.pack_id for one in of}) for of in chosen] == [2, 1]
+    assert [len(of) for of in chosen] == [4, 2]
+    assert all(one.advantage == one.episode.advantage for of in chosen for one in of)
+    assert replay.choose(stored, of_rollout(updates=((0,),))) == [[]]
+
+
+@pytest.mark.parametrize("only", [False, True])
+def test_the_same_pack_played_again_is_joined_by_its_best_lifecycle_of_before(only):
+    replay = SignalReplay(same_pack_only=only)
+    replay.start(1)
+    of_before = [
+        recorded(pack_id="a", sibling=k, episode=e, advantage=a, episode_return=r)
+        for k, e, a, r in ((0, 0, 0.3, 0.9), (0, 1, 0.2, 0.1), (1, 0, 0.4, 0.8), (1, 1, 0.3, 0.9), (2, 0, -0.7, 0.0))
+    ]
+    now = [recorded(pack_id="a", episode=e, group_return=0.2, rollout=3) for e in range(2)]
+    rollout = of_rollout(now, without=(0, 1), updates=((0, 1),), packs={0: "a", 1: "b"}, number=3)
+    chosen = replay.choose([*of_before, recorded(pack_id="c", advantage=0.1)], rollout)[0]
+    again = [one for one in chosen if one.episode.pack_id == "a"]
+    assert [(one.episode.sibling, one.episode.episode, one.advantage) for one in again] == [(1, 0, 0.4), (1, 1, 0.3)]
+    assert {one.episode.pack_id for one in chosen} == ({"a"} if only else {"a", "c"})
+
+
+def test_packs_that_come_again_are_joined_by_themselves_in_a_stream():
+    story = Story(SignalReplay(same_pack_only=True), source=Again(), rollouts=3)
+    made = updates(story.stream)
+    assert not any(bool(batch.is_replayed.any()) for batch in made), "a pack without signal never had any"
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Everything(max_episodes=0), "max_episodes is 0; expected at least 1"),
+        (lambda: SignalReplay(max_tokens=-5), "max_tokens is -5; expected at least 1"),
+        (lambda: SelfImitation(max_age=0), "max_age is 0; expected at least 1"),
+        (lambda: SelfImitation(episodes_per_update=0), "episodes_per_update is 0; expected at least 1"),
+        (lambda: SelfImitation(coefficient=0.0), "coefficient is 0.0; expected a finite number above 0"),
+        (lambda: SelfImitation(coefficient=math.nan), "coefficient is nan; expected a finite number above 0"),
+        (lambda: SelfImitation(warmup_rollouts=-1), "warmup_rollouts is -1; expected at least 0"),
+        (lambda: SelfImitation(priority=-0.1), "priority is -0.1; expected at least 0"),
+        (lambda: SelfImitation(baseline_size=0), "baseline_size is 0; expected at least 1"),
+        (lambda: SignalReplay(priority=math.inf), "priority is inf; expected at least 0"),
+    ],
+)
+def test_numbers_without_meaning_are_refused_by_key_when_the_data_is_made(make, said):
+    with pytest.raises(ConfigError, match=rf"data\.replay\.{said}"):
+        data(replay=make())
+
+
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        (RLOO(), "neither clips nor weighs tokens"),
+        (SDPO(), "compares an episode with its siblings"),
+        (NFT(), "siblings"),
+    ],
+    ids=str,
+)
+def test_a_loss_that_cannot_reuse_tokens_is_refused_with_a_replay(loss, why):
+    with pytest.raises(ConfigError, match=rf"data\.replay is SignalReplay; expected null with model\.loss=.*{why}"):
+        check_combination(module(loss=loss), data(replay=SignalReplay()))
+    check_combination(module(loss=loss), data())
+    check_combination(module(loss=GRPO()), data(replay=SignalReplay()))
+
+
+def answers(**methods):
+    """A replay of which these methods are replaced."""
+    return type("Wrong", (Everything,), methods)()
+
+
+@pytest.mark.parametrize(
+    ("replay", "said"),
+    [
+        (answers(choose=lambda self, stored, rollout: []), "chooses for each of 2 updates, not for 0"),
+        (answers(choose=lambda self, stored, rollout: [[1], []]), "returns ReplayedEpisode, not int"),
+        (
+            answers(choose=lambda self, stored, rollout: [[ReplayedEpisode(recorded(), 1.0)], []]),
+            "chooses episodes that are stored",
+        ),
+        (
+            answers(choose=lambda self, stored, rollout: [[ReplayedEpisode(one, math.nan) for one in stored], []]),
+            "gives finite advantages, not nan",
+        ),
+        (
+            answers(choose=lambda self, stored, rollout: [[ReplayedEpisode(one, 1.0) for one in stored] * 2, []]),
+            "chooses no episode twice",
+        ),
+        (answers(worth=lambda self, episode: math.nan), "whose `worth` is a number, not nan"),
+        (answers(worth=lambda self, episode: 1 / 0), r"answers `worth` \(ZeroDivisionError"),
+        (answers(observe=lambda self, rollout: [][0]), r"answers `observe` \(IndexError"),
+        (answers(metrics=lambda self: {"x": "y"}), r"answers `metrics` \(ValueError"),
+    ],
+)
+def test_a_replay_that_answers_wrongly_ends_the_run_with_key_and_remedy(replay, said):
+    with pytest.raises(ConfigError, match=rf"data\.replay is Wrong; expected a replay .*{said}") as error:
+        updates(Story(replay).stream)
+    assert "--ckpt_path last" in str(error.value)
+
+
+def test_a_state_that_does_not_load_is_refused_and_another_class_begins_anew():
+    story = Story(SelfImitation())
+    updates(story.stream)
+    state = story.rollouts.state_dict()
+    other = Story(SignalReplay())
+    other.rollouts.load_state_dict(state)
+    assert not other.buffer.stored
+    state["replay"]["state"] = {}
+    with pytest.raises(ConfigError, match=r"answers `load_state_dict` \(KeyError: 'returns'\)"):
+        Story(SelfImitation()).rollouts.load_state_dict(state)
+
+
+def test_the_replay_of_the_guide_replays_the_latest_successes():
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "replay.md").read_text()
+    made = dict(vars(replay_contract)) | {"Sequence": Sequence}
+    exec(page.split("```python\n")[1].split("```")[0], made)
+    story = Story(made["LastWins"]())
+    batches = updates(story.stream)
+    assert all(one.advantage > 0 for one in story.buffer.stored)
+    assert [len(set(episode_keys(batch)[batch.is_replayed].tolist())) for batch in batches] == [0, 0, 2, 2, 2, 2]
+    assert set(batches[4].policy_version[batches[4].is_replayed].tolist()) == {1}
