@@ -139,7 +139,7 @@ class PolicyModule(L.LightningModule):
             kept: dict[str, Any] = {name: weight.dtype for name, weight in self._model.named_parameters()}
         else:
             one = next(tensor.dtype for tensor in self._model.state_dict().values() if tensor.is_floating_point())
-            kept = dict.fromkeys((name for name, _ in model.named_parameters()), one)
+            kept = {name: one for name, _ in model.named_parameters()}
         for name, parameter in model.named_parameters():
             if kept[name].is_floating_point:
                 parameter.data = parameter.data.to(kept[name])

@@ -1,19 +1,30 @@
-"""`sbatch`, `srun` and `scontrol` that run a job with processes of this machine; every node is a loopback address of its own."""
+"""`sbatch`, `srun` and `scontrol` that run a job with processes of this machine.
 
+A node is a loopback address, or a network namespace with an address of its own.
+"""
+
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 JOB = "4242"
 
 
-def install(folder: Path) -> dict[str, str]:
-    """Put the commands into the folder; the environment that finds them before any others."""
+def install(folder: Path, namespaces: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Put the commands into the folder; the environment that finds them before any others.
+
+    Args:
+        namespaces: Address -> network namespace, in the order of nodes; null takes 127.0.0.1, 127.0.0.2 and so on.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    nodes = namespaces or {f"127.0.0.{i + 1}": "" for i in range(16)}
+    (folder / "nodes.json").write_text(json.dumps(nodes))
     for name in ("sbatch", "srun", "scontrol"):
         script = folder / name
         script.write_text(f'#!/bin/bash\nexec {sys.executable} -S {Path(__file__).resolve()} {name} "$@"\n')
@@ -53,7 +64,7 @@ def scontrol(arguments: list[str]) -> int:
     """The names of a job's nodes, or the record that it is to be queued again."""
     if arguments[:2] == ["show", "hostnames"]:
         number = int(arguments[2].partition("-")[2].rstrip("]"))
-        print("\n".join(f"127.0.0.{i + 1}" for i in range(number)))
+        print("\n".join(list(nodes())[:number]))
         return 0
     with (Path(os.environ["FAKE_SLURM"]) / "queue").open("a") as record:
         record.write(" ".join(arguments) + "\n")
@@ -65,11 +76,12 @@ def srun(arguments: list[str]) -> int:
     options = dict(a.removeprefix("--").partition("=")[::2] for a in arguments if a.startswith("--"))
     command = arguments[len(options) :]
     parent, number = os.getppid(), int(options["ntasks"])
-    assert len(options["nodelist"].split(",")) == number == int(options["nodes"])
-    tasks = [
-        subprocess.Popen(command, env=os.environ | {"SLURM_NODEID": str(i)}, start_new_session=True)
-        for i in range(number)
-    ]
+    places = [nodes()[address] for address in options["nodelist"].split(",")]
+    assert len(places) == number == int(options["nodes"])
+    tasks = []
+    for index, place in enumerate(places):
+        line = ["ip", "netns", "exec", place, *command] if place else command
+        tasks.append(subprocess.Popen(line, env=os.environ | {"SLURM_NODEID": str(index)}, start_new_session=True))
     for received in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(received, lambda number, frame: [task.send_signal(number) for task in tasks])
     while any(task.poll() is None for task in tasks):
@@ -81,6 +93,11 @@ def srun(arguments: list[str]) -> int:
                     descend(task.pid)
         time.sleep(0.05)
     return max(abs(task.returncode) for task in tasks)
+
+
+def nodes() -> dict[str, str]:
+    """Address -> namespace."""
+    return json.loads((Path(os.environ["FAKE_SLURM"]) / "nodes.json").read_text())
 
 
 def descend(pid: int) -> None:

@@ -48,7 +48,7 @@ _OWN = {
     "addresses": (list[str], [], "Of the machines, those that train first (compose)."),
 }
 """Options that are not a run's: type, default, help."""
-_NOT_THE_RUN_S = (*_OWN, "config", "gpu_gb")
+_NOT_THE_RUN_S = (*_OWN, "config", "gpu_gb", "pace")
 _SBATCH = re.compile(r"--?[A-Za-z][A-Za-z-]*(=[\w.,:/@%+\[\]*-]+)?")
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 

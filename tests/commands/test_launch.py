@@ -12,6 +12,7 @@ import pytest
 import yaml
 from jsonargparse import Namespace
 
+from cod_lightning.cli import main
 from cod_lightning.commands.launch import _OWN, check_machines, sky_keys
 from cod_lightning.commands.launch_plan import LaunchPlan
 from cod_lightning.errors import ConfigError
@@ -279,3 +280,57 @@ def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
             sky_keys(str(file))
     with pytest.raises(ConfigError, match=r"--sky is .*none\.yaml; expected a text file"):
         sky_keys(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            ["--servers", "1"],
+            "data.engine is cod_lightning.engines.transformers.TransformersEngine; expected engine=vllm_server",
+        ),
+        (["--data.packs_per_rollout", "4"], "data.packs_per_rollout is 4; expected a multiple of"),
+        (["--model.lr", "fast"], "model.lr: Expected a float. Got value: fast"),
+        (
+            ["strategy=fsdp2", "--model.optimizer", "adamw_8bit"],
+            "model.optimizer is adamw_8bit; expected adamw with strategy=fsdp2",
+        ),
+        (["--nodes", "0"], "--nodes is 0; expected at least 1"),
+        (["engine=vllm_server", "--servers", "1", "--data.engine.urls", "[http://a:1]"], "data.engine.urls is"),
+    ],
+)
+def test_a_config_that_cannot_work_is_refused_in_one_line_before_anything_is_written(
+    more, message, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    argv = ["launch", "--config", "smoke", "--nodes", "2", "--gpus", "0", "--warm_start", "null", *more]
+    try:
+        code = main(argv)
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.strip().count("\n") == 0
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.slow
+def test_servers_get_a_folder_that_all_see_and_no_address_before_the_job_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    argv = ["launch", "--config", "smoke", "engine=vllm_server", "--nodes", "3", "--servers", "1", "--gpus", "4"]
+    assert main([*argv, "--warm_start", "null", "--data.packs_per_rollout", "32", "--dry-run"]) == 0
+    assert "#SBATCH --nodes=3" in capsys.readouterr().out
+    assert [*tmp_path.iterdir()] == []
+    assert main([*argv, "--warm_start", "null", "--data.packs_per_rollout", "32"]) == 0
+    assert "No sbatch here; where Slurm is: cd" in capsys.readouterr().out
+    config = yaml.safe_load((tmp_path / "runs" / "smoke" / "launch" / "config.yaml").read_text())
+    trainer, engine = config["trainer"], config["data"]["engine"]["init_args"]
+    assert (trainer["num_nodes"], trainer["devices"], trainer["accelerator"]) == (2, 4, "gpu")
+    assert engine["weights_folder"] == str(tmp_path / "runs" / "smoke" / "launch" / "weights")
+    assert engine["wait_s"] == 900.0
+    with pytest.raises(SystemExit) as ended:  # every key is one of `fit`
+        main(["fit", "--config", str(tmp_path / "runs" / "smoke" / "launch" / "config.yaml"), "--print_config"])
+    assert not ended.value.code

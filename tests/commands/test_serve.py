@@ -1,0 +1,141 @@
+"""`serve` starts the servers of a config, starts those again that die, and leaves none behind, however it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.cli import main
+from tests import stand_in_vllm
+from tests.adapted import write_base
+from tests.command_line import COMMAND, ROOT
+from tests.commands.test_launch import alive
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc"),
+]
+
+
+def free_ports():
+    """The first of two that are free."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1] & ~1
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return write_base(tmp_path_factory.mktemp("base"))
+
+
+class Serving:
+    """The command in a process of its own, and its servers."""
+
+    def __init__(self, folder, base, *more, under=()):
+        path = stand_in_vllm.install(folder / "path")
+        self.folder, self.port = folder, free_ports()
+        line = [*COMMAND, "serve", "--config", "smoke", "engine=vllm_server", "--warm_start", "null", *more]
+        line += ["--model.policy", "cod_lightning.models.PretrainedPolicy", "--model.policy.path", str(base)]
+        line += ["--model.policy.window", "64", "--model.policy.dtype", "float32", "--logs", str(folder / "logs")]
+        line += ["--port", str(self.port), "--num_servers", "2", "--host", "0.0.0.0", "--until", str(folder / "ended")]
+        environment = os.environ | {"PYTHONPATH": f"{ROOT}:{path}", "VLLM_API_KEY": "hush"}
+        with (folder / "out").open("w") as out:
+            self.process = subprocess.Popen([*under, *line], env=environment, cwd=folder, stdout=out, stderr=out)
+
+    def said(self):
+        return (self.folder / "out").read_text()
+
+    def until(self, holds, limit_s=90.0):
+        deadline = time.monotonic() + limit_s
+        while not holds():
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.05)
+
+    def until_ready(self):
+        self.until(lambda: self.said().count("serving 64 tokens at") == 2)
+
+    def servers(self):
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                line = entry.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"cod_lightning.engines.vllm_server.main" in line and str(self.folder).encode() in b" ".join(line):
+                found.append(int(entry.parent.name))
+        return [pid for pid in found if alive(pid)]
+
+
+@pytest.fixture
+def serving(tmp_path, base):
+    # the stand-in is named in the command lines of its servers by the folder that they are started from
+    folder = tmp_path / "serving"
+    folder.mkdir()
+    copy = folder / "base"
+    copy.symlink_to(base)
+    one = Serving(folder, copy)
+    yield one
+    if one.process.poll() is None:
+        one.process.kill()
+    one.process.wait()
+    one.until(lambda: not one.servers())
+
+
+def test_a_server_that_dies_is_started_again_and_all_end_when_the_training_has(serving):
+    serving.until_ready()
+    before = serving.servers()
+    assert len(before) == 2
+    log = (serving.folder / "logs" / "vllm_server_1.log").read_text()
+    assert f"--port {serving.port + 1}" in log
+    assert "--logprobs-mode processed_logprobs" in log
+    assert "hush" not in log
+    os.kill(before[0], signal.SIGKILL)
+    serving.until(lambda: "it is started again" in serving.said() and len(serving.servers()) == 2)
+    assert set(serving.servers()) != set(before)
+    (serving.folder / "ended").touch()
+    assert serving.process.wait(30) == 0
+    assert serving.servers() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_server_outlives_it(number, serving):
+    serving.until_ready()
+    serving.process.send_signal(number)
+    serving.process.wait(30)
+    serving.until(lambda: serving.servers() == [], 20.0)
+
+
+def test_no_server_outlives_what_started_it(tmp_path, base):
+    folder = tmp_path / "serving"
+    folder.mkdir()
+    copy = folder / "base"
+    copy.symlink_to(base)
+    script = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
+    one = Serving(folder, copy, under=(sys.executable, "-S", "-c", script))
+    one.until_ready()
+    one.process.kill()  # the parent of `serve`, which itself gets no signal
+    one.process.wait()
+    one.until(lambda: one.servers() == [], 20.0)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ([], "data.engine is TransformersEngine; expected VLLMServerEngine"),
+        (["engine=vllm_server", "--num_servers", "0"], "--num_servers is 0; expected at least 1"),
+        (["engine=vllm_server", "--port", "70000"], "--port is 70000"),
+        (["engine=vllm_server"], r"export VLLM_API_KEY=$(openssl rand -hex 32) here, and the same for the training."),
+    ],
+)
+def test_what_cannot_be_served_is_refused_in_one_line(more, message, capsys, monkeypatch):
+    monkeypatch.delenv("VLLM_API_KEY", raising=False)
+    assert main(["serve", "--config", "smoke", *more]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1
