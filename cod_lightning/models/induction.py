@@ -4,10 +4,10 @@ Small transformers learn such heads only after millions of tokens, and nothing c
 al., arXiv 2209.11895). Checkpoints of language models have them. A policy from random numbers is given them here, in the manner of
 "mimetic initialization" (arXiv 2305.09828); everything but the embeddings is trained from there.
 
-With ê the normalised embeddings, the residual stream behind layer 0 holds e_t + B1 A ê_(t-1) + B2 A ê_(t-2): two heads look one and
-two places back (rotary positions turn a constant coordinate into a preference for a distance), A reads a word, B1 and B2 write to
-places of their own. All heads of layer 1 match A ê_t with A ê_(s-1) in one half of their slow dimensions and A ê_(t-1) with A ê_(s-2)
-in the other, and add what stands at s.
+With n the normalised embeddings, the residual stream behind layer 0 holds e_t + B1 A n_(t-1) + B2 A n_(t-2): two heads look one
+and two places back (rotary positions turn a constant coordinate into a preference for a distance), A reads a word, B1 and B2 write
+to places of their own. All heads of layer 1 match A n_t with A n_(s-1) in one half of their slow dimensions and A n_(t-1) with
+A n_(s-2) in the other, and add what stands at s.
 """
 
 import math
@@ -36,7 +36,7 @@ def check_induction(hidden_size: int, num_layers: int, num_heads: int, num_kv_he
     """Raise `ConfigError` for sizes without room for these heads."""
     for name, value, fits, expected in (
         ("num_layers", num_layers, num_layers >= 2, "at least 2 with model.policy.induction"),
-        ("num_heads", num_heads, num_heads >= 2, "at least 2 with model.policy.induction"),
+        ("num_heads", num_heads, num_heads >= 3, "at least 3 with model.policy.induction"),
         ("num_kv_heads", num_kv_heads, num_kv_heads == num_heads, f"num_heads={num_heads} with model.policy.induction"),
         (
             "hidden_size",
@@ -53,7 +53,9 @@ def begin_with_induction(model: Any) -> None:
     """Overwrite the random weights of a Qwen3 model, drawn from torch's generator."""
     size, hidden = model.config.head_dim, model.config.hidden_size
     first, second = (layer.self_attn for layer in model.model.layers[:2])
-    embeddings = model.get_input_embeddings().weight.data.mul_(3)  # so that an output that is sure of a word is within reach
+    embeddings = model.get_input_embeddings().weight.data.mul_(
+        3
+    )  # so that an output that is sure of a word is within reach
     embeddings[:, 0] = 4 * embeddings.std()
     turns = ROPE_THETA ** (-torch.arange(size // 2) / (size // 2))
     read, written = _orthonormal(hidden, size).T, _orthonormal(hidden, 2 * size)

@@ -6,6 +6,7 @@ one token, because with facts of several tokens the look-up circuit did not form
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -38,8 +39,8 @@ class TinyPolicy(Policy):
         intermediate_size: Width of the feed-forward layer.
         window: Most tokens of a prompt and its response together.
         weights: Folder in Hugging Face form to start from (a warm start writes one); None starts from random numbers.
-        induction: Whether to begin as a copier from context: embeddings, which are the output layer too, stay the random vectors that
-            they begin as, so that a word that training never showed is as good as any other, and the first two layers begin as
+        induction: Whether to begin as a copier from context: embeddings, which are the output layer too, stay the random vectors
+            that they begin as, so that a word that training never showed is as good as any other, and the first two layers begin as
             induction heads (`models/induction.py`). A checkpoint of a language model has learnt as much.
     """
 
@@ -101,6 +102,7 @@ class TinyPolicy(Policy):
         return model.train()
 
     def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        rotary: Any = {"rope_type": "default", "rope_theta": ROPE_THETA if self.induction else 10_000.0}
         config = Qwen3Config(
             vocab_size=len(tokenizer),
             hidden_size=self.hidden_size,
@@ -116,7 +118,7 @@ class TinyPolicy(Policy):
             eos_token_id=_SPECIAL.index(END),
             bos_token_id=None,
             attention_dropout=0.0,
-            **({"rope_parameters": {"rope_type": "default", "rope_theta": ROPE_THETA}} if self.induction else {}),
+            rope_parameters=rotary,
         )
         model = Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
         if self.induction:

@@ -34,7 +34,7 @@ def test_a_saved_policy_is_loaded_as_it_was(tmp_path):
         assert torch.equal(tensor, again.state_dict()[name]), name
 
 
-INDUCTION = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, "induction": True}
+INDUCTION = {"hidden_size": 64, "num_layers": 2, "num_heads": 4, "num_kv_heads": 4, "induction": True}
 
 
 def test_with_induction_embeddings_stay_and_everything_else_is_trained_also_after_loading(tmp_path):
@@ -48,22 +48,25 @@ def test_with_induction_embeddings_stay_and_everything_else_is_trained_also_afte
     assert all(p.requires_grad for p in TinyPolicy(**SMALL).model(tokenizer).parameters())
 
 
-def test_with_induction_an_untrained_model_says_what_followed_the_last_two_words_before():
-    """The last word alone has two continuations; the one before it decides."""
+def test_with_induction_an_untrained_model_goes_on_as_after_the_last_two_words_before_and_not_as_after_the_last_alone():
+    """Half of the time; a guess would be right once in 200."""
     policy = TinyPolicy(**INDUCTION | {"hidden_size": 128})
     torch.manual_seed(0)
     model = policy.model(policy.tokenizer([f"word{i}" for i in range(200)])).eval()
-    right = 0
-    for _ in range(20):
+    said = {"after both": 0, "after the last": 0}
+    for _ in range(40):
         first, second, shared, one, other, *between = (torch.randperm(190) + 10)[:30].tolist()
         ids = [first, shared, one, *between[:12], second, shared, other, *between[12:], first, shared]
         with torch.no_grad():
-            right += int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()) == one
-    assert right >= 18
+            next_word = int(model(input_ids=torch.tensor([ids])).logits[0, -1].argmax())
+        said["after both"] += next_word == one
+        said["after the last"] += next_word == other
+    assert said["after both"] > 15
+    assert said["after the last"] <= 1
 
 
 @pytest.mark.parametrize(
-    "changed", [{"num_layers": 1}, {"num_heads": 1}, {"num_kv_heads": 1}, {"hidden_size": 16}, {"num_heads": 8}]
+    "changed", [{"num_layers": 1}, {"num_heads": 2, "num_kv_heads": 2}, {"num_kv_heads": 2}, {"hidden_size": 32}]
 )
 def test_sizes_without_room_for_induction_heads_are_refused_by_name(changed):
     with pytest.raises(ConfigError) as caught:

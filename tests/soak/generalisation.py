@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python tests/soak/generalisation.py --out docs/results/generalisation.json [--kinds 1 4 16] [--seeds 1 2 3]
 
-Each cell is `python -m cod_lightning fit --config experiment/invented` on the first so many of the sixteen kinds of `env/invented`, warm
-start included, with as many demonstrations and as many rollouts whatever the number of kinds. Cells are kept under `--runs`: one that
-was stopped goes on, a finished one is skipped. `--page_only` trains nothing. Cells that have not run are listed as not measured.
+Each cell is `python -m cod_lightning fit --config experiment/invented` on the first so many of the sixteen kinds of `env/invented`,
+warm start included, with as many demonstrations and as many rollouts whatever the number of kinds. Cells are kept under `--runs`: one
+that was stopped goes on, a finished one is skipped. `--page_only` trains nothing. What has not run is listed as not measured.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -39,22 +40,28 @@ SUITES = {
 WARM = ("warm_start_t0.3", "warm_start")
 Curve = Sequence[float]
 Cells = dict[str, dict[str, dict[str, dict[str, Curve]]]]
-"""Number of kinds -> seed -> suite -> condition -> success by position."""
+"""Number of kinds, updates of the warm start -> seed -> suite -> condition -> success by position."""
 
 
-def fit(count: int, seed: int, runs: Path) -> None:
+def fit(count: int, updates: int, seed: int, runs: Path) -> None:
     """Train and evaluate one cell, from where it was stopped."""
-    folder = runs / f"{count}-{seed}"
+    folder = runs / f"{count}-{updates}-{seed}"
     if (folder / "run" / "evaluation.json").is_file():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    env = {"init_args": {"kinds": KINDS[:count]}}
+    env = {"env": {"init_args": {"kinds": KINDS[:count]}}}
     warm, config = folder / "warm_start.yaml", folder / "config.yaml"
-    for file, base, more in (
-        (warm, "warm_start/invented", {}),
-        (config, "experiment/invented", {"warm_start": str(warm)}),
-    ):
-        file.write_text(yaml.safe_dump({"defaults": [f"/{base}@_global_", "_self_"], **more, "data": {"env": env}}))
+    more = {"num_updates": updates, "num_packs": 4 * updates}
+    written = {
+        warm: {"defaults": ["/warm_start/invented@_global_", "_self_"], "data": env | more},
+        config: {
+            "defaults": ["/experiment/invented@_global_", "_self_"],
+            "warm_start": str(warm),
+            "data": env,
+        },
+    }
+    for file, content in written.items():
+        file.write_text(yaml.safe_dump(content))
     command = [sys.executable, "-m", "cod_lightning", "fit", "--config", str(config), "--seed_everything", str(seed)]
     command += ["--torch_threads", "1", "--trainer.default_root_dir", str(folder / "run")]
     if (folder / "run" / "checkpoints" / "last.ckpt").is_file():
@@ -62,15 +69,15 @@ def fit(count: int, seed: int, runs: Path) -> None:
     subprocess.run(command, check=True)
 
 
-def measured(runs: Path, counts: Sequence[int], seeds: Sequence[int]) -> Cells:
+def measured(runs: Path, counts: Sequence[int], updates: Sequence[int], seeds: Sequence[int]) -> Cells:
     """The curves of every finished cell."""
     found: Cells = {}
-    for count in counts:
+    for demonstrated, count in product(updates, counts):
         for seed in seeds:
-            file = runs / f"{count}-{seed}" / "run" / "evaluation.json"
+            file = runs / f"{count}-{demonstrated}-{seed}" / "run" / "evaluation.json"
             if file.is_file():
                 suites = json.loads(file.read_text())["suites"]
-                found.setdefault(str(count), {})[str(seed)] = {
+                found.setdefault(f"{count}, {demonstrated}", {})[str(seed)] = {
                     name: {
                         condition: [point["success"] for point in curve]
                         for condition, curve in {"trained": suite["positions"], **suite["controls"]}.items()
@@ -145,19 +152,19 @@ def plot(results: Cells, file: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/generalisation"))
     parser.add_argument("--kinds", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--updates", type=int, nargs="+", default=[800, 3200])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--page_only", action="store_true")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     if not args.page_only:
-        for seed in args.seeds:
-            for count in args.kinds:
-                fit(count, seed, args.runs)
-    results = measured(args.runs, args.kinds, args.seeds)
+        for seed, updates, count in product(args.seeds, args.updates, args.kinds):
+            fit(count, updates, seed, args.runs)
+    results = measured(args.runs, args.kinds, args.updates, args.seeds)
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(
         page(results, "PYTHONPATH=. python tests/soak/generalisation.py --out docs/results/generalisation.json")
