@@ -146,7 +146,7 @@ class CodCLI(LightningCLI):
         """Look at a named checkpoint before it is loaded."""
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
-        refuse_flat_groups(self._parser(self.subcommand) if self.subcommand else parser, self._own())
+        refuse_flat_groups(self._own())
         refuse_absurd(self._own())
         check_seed(self._own().get("seed_everything"))
         path = self._own().get("ckpt_path")

@@ -132,10 +132,9 @@ def _unfinished(message: str) -> str:
     return ""
 
 
-def refuse_flat_groups(parser: ArgumentParser, config: Namespace) -> None:
-    """Raise `ConfigError` for a value where keys belong: parsers look at the values of keys alone."""
-    groups = sorted({action.dest.rpartition(".")[0] for action in parser._actions} - {""})
-    for group in groups:
+def refuse_flat_groups(config: Namespace) -> None:
+    """Raise `ConfigError` for a value where keys belong: the parser looks at the values of keys alone."""
+    for group in ("trainer", "model", "data", "data.deadlines"):
         if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
             raise ConfigError(group, value, "keys with values, as in KEY: VALUE", f"`fit --help {group}` lists them.")
 
