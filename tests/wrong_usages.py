@@ -157,7 +157,7 @@ check --env levers --num_packs 100000000000
 check --env levers --context skillz
 check --env os.path
 sweep --config smoke credit=episode,task --jobs 1000000x
-sweep --config smoke trainer.default_root_dir=a,b --print_jobs
+sweep --config smoke trainer.default_root_dir=a,b --print_jobs ## trainer.default_root_dir | a,b
 sweep --config smoke seed_everything= --print_jobs ## seed_everything
 context log --state .
 context diff --state . --old 1 --new x
@@ -412,8 +412,8 @@ DEPLOY --num_tasks 1000000000
 deploy --config smoke --warm_start null --state '' ## --state | missing
 SMOKE --config flat_trainer.yaml ## trainer | 3
 SMOKE --config flat_deadlines.yaml ## data.deadlines | 1
-SMOKE --config list_suites.yaml ## data.suites
-SMOKE --config list_policy.yaml ## model.policy
+SMOKE --config list_suites.yaml
+SMOKE --config list_policy.yaml
 SMOKE --config deep_value.yaml ## max_turns
 SMOKE --config wrong_condition.yaml ## blankd_context
 SMOKE --config wrong_suite_key.yaml ## envv
@@ -466,7 +466,7 @@ fit --config smoke --warm_start smoke
 test --config smoke --warm_start null --suites in_domain longer_packs ## longer_packs
 warm_start --config quickstart
 warm_start --config warm_start/levers --data.packs_per_update 0
-plan --config smoke --gpu_gb nan ## model.policy
+plan --config smoke --gpu_gb nan
 """
 """Commands that build parsers of Lightning, or more."""
 _SHORT = {

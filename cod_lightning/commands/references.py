@@ -60,10 +60,12 @@ def run(argv: Sequence[str]) -> int:
     check_in("--num_packs", options.num_packs, 2, MOST_PACKS, "200 will do; intervals resample packs.")
     check_num_tasks("--pack_size", options.pack_size)
     if options.out is not None:
-        check_folder(Path(options.out).parent, "--out")
+        if Path(options.out).name == "":
+            raise ConfigError("--out", options.out or "empty", "a file's name without its ending", "Add it.")
+        check_folder(Path(options.out).parent, f"--out {options.out}: its folder")
         for file in map(Path(options.out).with_suffix, (".json", ".md")):
-            if not options.out or file.is_dir():
-                raise ConfigError("--out", options.out or "empty", f"a stem; {file} is a folder", "Name another one.")
+            if file.is_dir():
+                raise ConfigError("--out", options.out, f"a file's name, and {file} is a folder", "Name another one.")
     console = Screen()
     chosen = _worlds(options)
     measured: list[Measured] = []

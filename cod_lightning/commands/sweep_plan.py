@@ -104,6 +104,11 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
     for line in lines:
         if not re.match(r"^[+~]*[A-Za-z_][\w./@]*=", line):
             raise ConfigError("sweep", line, "GROUP=A,B or key=1,2,3", "Keys as in `fit --help`, without the dashes.")
+        if (key := line.partition("=")[0].lstrip("+~")) == "trainer.default_root_dir":
+            values = line.partition("=")[2]
+            raise ConfigError(
+                key, values, "no axis, since every run has a folder of its own", "Set --out of the sweep."
+            )
     groups = {
         path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()
     } - first.plain.keys()
