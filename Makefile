@@ -8,7 +8,7 @@ PIP = .venv/bin/python -m pip install --quiet --disable-pip-version-check
 # A file's tests in one process, files in the order given: those that take longest come first.
 BY_FILE = --dist loadfile --no-loadscope-reorder
 
-.PHONY: quickstart test lint docs smoke vllm soak bench clean
+.PHONY: quickstart test lint docs smoke vllm soak bench gpu clean
 
 quickstart: .venv/installed
 	.venv/bin/python -m cod_lightning fit --config configs/quickstart.yaml
@@ -65,6 +65,12 @@ bench: .venv/installed-test
 	  $$(.venv-trl/bin/python -c 'import trl' 2>/dev/null && echo --trl .venv-trl/bin/python) \
 	  $$(.venv-vllm/bin/python -c 'import vllm' 2>/dev/null && echo --vllm .venv-vllm/bin/python)
 	PYTHONPATH=. .venv/bin/python tests/benchmarks/bench_objectives.py --out docs/results/objectives.json >/dev/null
+
+# On a machine with a GPU, at most 25 minutes, with the Python that has its torch: make gpu GPU_PYTHON=python3 PARTS=gap,speed
+GPU_PYTHON ?= python3
+PARTS ?= gap,plan,speed,gradients,stochastic,sleep,paged,seeds,fsdp2,cod
+gpu:
+	PYTHONPATH=. $(GPU_PYTHON) tests/gpu/measure.py --parts $(PARTS)
 
 clean:
 	rm -rf .venv .venv-vllm .venv-trl dist

@@ -8,6 +8,9 @@ import errno
 import faulthandler
 import importlib
 import importlib.util
+import io
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,6 +58,23 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; 0 if it went well, 2 for a mistake in what was asked for, 1 for a run that failed, 128 + N after signal N."""
     args = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal of another encoding than UTF-8 is no failure
+    try:
+        code = _run(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # who read it, such as `head`, has ended
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
+        raise
+
+
+def _run(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help", "help"):
         print(_HELP)
         return 0
@@ -71,6 +91,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _answered(args: list[str]) -> int:
     try:
+        try:
+            os.getcwd()
+        except FileNotFoundError as error:
+            folder = os.environ.get("PWD")
+            raise ConfigError("current folder", folder, "one that has not been deleted", "cd to another.") from error
         guard_packages()
         command, rest = args[0], args[1:]
         if command not in COMMANDS:
@@ -94,7 +119,7 @@ def _answered(args: list[str]) -> int:
             return 2
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        print(f"error: {error}. Make room; then fit goes on with --ckpt_path last.", file=sys.stderr)
+        print(f"error: {error}. Make room; a fit then goes on with --ckpt_path last.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # before there was a run to stop
         print("Stopped by SIGINT.", file=sys.stderr)

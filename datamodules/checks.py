@@ -5,14 +5,13 @@ import copy
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.types import Message, Role, Task
-
-_LARGEST_PACK = 10_000
 
 
 def check_sizes(
@@ -30,9 +29,10 @@ def check_sizes(
     ):
         if value < least:
             raise ConfigError(f"data.{key}", value, f"at least {least}, since {why}", f"Set it to {least} or more.")
-    if pack_size > _LARGEST_PACK:
-        expected = f"at most {_LARGEST_PACK:,}, since a pack is drawn, played and kept whole"
-        raise ConfigError("data.pack_size", pack_size, expected, "`deploy` lives through any number of tasks.")
+        if value > MOST_PACKS:
+            expected = f"at most {MOST_PACKS:,}, since that many are played or kept at once"
+            raise ConfigError(f"data.{key}", value, expected, "Lower it.")
+    check_num_tasks("data.pack_size", pack_size)
     if packs % updates:
         nearest = next(d for d in range(updates, 0, -1) if packs % d == 0)
         raise ConfigError(

@@ -81,10 +81,13 @@ def check_combination(module: Any, data: Any) -> None:
     if data.rollouts.replay is not None:
         _check_replay(module.loss, data.rollouts.replay.replay)
     _check_branching(module.credit, data.branching, data.plan, data.pack_size)
+    _check_roles(module.trained_kinds, data)
+    if data.rollouts.replay is not None and data.rollouts.packs.source.changes_size:
+        expected = "null with data.replay, which compares episodes at one place in the plan, so that packs stay as long as they are"
+        raise ConfigError("data.source.num_tasks", "set", expected, "Grow max_turns alone, or leave data.replay out.")
     if isinstance(module.baseline, Accepted) and (data.branching.anchors or data.branching.counterfactual):
         expected = "another one with data.anchors or data.counterfactual, which compare rewards where this one accepts"
         raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=group_mean, or leave them out.")
-    _check_roles(module.trained_kinds, data)
     if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
         raise ConfigError(
             "data.resample_packs",

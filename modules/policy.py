@@ -39,6 +39,10 @@ OptimizerName = Literal["adamw", "adamw_stochastic", "adamw_8bit", "paged_adamw"
 that moves to the CPU and back where the GPU is full; on a CPU they are as the others."""
 
 
+_OF_TORCH = ("adamw", "adamw_stochastic")
+"""Those that need no bitsandbytes."""
+
+
 class PolicyModule(L.LightningModule):
     """A LightningModule around a policy's model; the model is there after `configure_model`."""
 
@@ -94,7 +98,7 @@ class PolicyModule(L.LightningModule):
 
     def _take_optimizer(self, name: OptimizerName, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
         """Keep AdamW's settings. Raises `ConfigError` where the package that has this kind is not there."""
-        if name not in ("adamw", "adamw_stochastic"):
+        if name not in _OF_TORCH:
             require("bitsandbytes", "model.optimizer", name)
         self.optimizer_name: OptimizerName = name
         self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
@@ -106,8 +110,10 @@ class PolicyModule(L.LightningModule):
         if self.optimizer_name == "adamw_stochastic":
             seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
             kind = partial(StochasticAdamW, seed=seed)
-            for parameter in trained:
-                if num_ranks() == 1:  # DDP's buckets have the precision of the weights, FSDP2 sums in float32 anyway
+            if num_ranks() == 1 and not isinstance(
+                self._model, FSDPModule
+            ):  # FSDP2 sums in float32, DDP in the weights' own
+                for parameter in trained:
                     parameter.grad_dtype = torch.float32  # micro-batches add up without rounding
         elif self.optimizer_name != "adamw":
             from bitsandbytes.optim.adamw import AdamW8bit, PagedAdamW, PagedAdamW8bit
@@ -130,7 +136,7 @@ class PolicyModule(L.LightningModule):
         with torch.random.fork_rng(devices=[]):
             model = self._made()
         if isinstance(self._model, FSDPModule):
-            kept = {name: weight.dtype for name, weight in self._model.named_parameters()}
+            kept: dict[str, Any] = {name: weight.dtype for name, weight in self._model.named_parameters()}
         else:
             one = next(tensor.dtype for tensor in self._model.state_dict().values() if tensor.is_floating_point())
             kept = {name: one for name, _ in model.named_parameters()}
@@ -172,10 +178,8 @@ class PolicyModule(L.LightningModule):
         if name == FSDPStrategy.__name__ and self.policy.adapter_rank:
             expected = "ddp or fsdp2, since fsdp1 shares out whole layers, and an adapter's are trained in part"
             raise ConfigError("trainer.strategy", name, expected, "Choose strategy=fsdp2.")
-        if name == ModelParallelStrategy.__name__ and self.optimizer_name != "adamw":
-            expected = (
-                "adamw with strategy=fsdp2, since those of bitsandbytes do not take parameters that are shared out"
-            )
+        if name == ModelParallelStrategy.__name__ and self.optimizer_name not in _OF_TORCH:
+            expected = f"{' or '.join(_OF_TORCH)} with strategy=fsdp2, since those of bitsandbytes do not take shares of parameters"
             raise ConfigError("model.optimizer", self.optimizer_name, expected, "Choose adamw, or strategy=ddp.")
 
     def _shared_out(self, model: PreTrainedModel) -> PreTrainedModel:

@@ -2,10 +2,13 @@
 
 import json
 import signal
+from functools import partial
 
 import pytest
 
+from cod_lightning.cli import main
 from cod_lightning.training.packs import Uniform
+from tests.forked import on_ranks
 from tests.forked_fit import EVERY, assert_the_same, checkpoint, fit, metrics, said
 from tests.test_ranks import rows, run, weights
 from tests.test_resume import killed_after
@@ -74,6 +77,20 @@ def test_killed_in_the_middle_of_a_rollout_a_run_with_a_curriculum_goes_on_bit_f
         assert (last["source/num_tasks"], last["source/max_turns"]) == ("4.0", "4.0")
     else:
         assert float(last["source/revisits"]) > 0
+
+
+def test_a_writer_trained_for_a_frozen_player_goes_on_bit_for_bit_and_its_player_stays_as_it_was(tmp_path):
+    before, whole, folder = tmp_path / "before", tmp_path / "whole", tmp_path / "run"
+    assert fit(before, "--trainer.max_epochs", "1") == 0, said(before)
+    exported = ["export", "--ckpt_path", str(before / "checkpoints" / "last.ckpt"), "--out", str(tmp_path / "player")]
+    assert on_ranks(1, partial(main, exported), tmp_path / "out") == [0]
+    role = ("--model.trained_kinds", "[update]", "--data.frozen.kind", "solve")
+    role += ("--data.frozen.path", str(tmp_path / "player"))
+    assert fit(whole, *role) == 0, said(whole)
+    assert fit(folder, *role, *EVERY, before=killed_after(5)) == -signal.SIGKILL
+    assert fit(folder, *role, *EVERY, "--ckpt_path", "last") == 0, said(folder)
+    assert_the_same(folder, whole)
+    assert not all((weights(whole)[name] == tensor).all() for name, tensor in weights(before).items())
 
 
 def test_two_ranks_with_a_bandit_go_on_from_the_middle_of_a_rollout_as_if_nothing_had_happened(tmp_path):

@@ -27,6 +27,19 @@ FILES = {
     "half.py": "from cod_lightning.envs.base import TextEnv\n\n\nclass Half(TextEnv):\n    rules = success = status = ''\n",
     "unknown_tag.yaml": "model: !!python/name:os.system\n",
     "duplicate.yaml": "defaults: [/smoke@_global_, _self_]\nmodel: {policy: {init_args: {hidden_size: 3}}}\n",
+    "flat_trainer.yaml": "defaults: [/smoke@_global_, _self_]\ntrainer: 3\n",
+    "flat_deadlines.yaml": "defaults: [/smoke@_global_, _self_]\ndata:\n  deadlines: [1]\n",
+    "list_suites.yaml": "defaults: [/smoke@_global_, _self_]\ndata:\n  suites: {name: a}\n",
+    "list_policy.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  policy: [1, 2]\n",
+    "deep_value.yaml": "data:\n  env: {init_args: {max_turns: {a: 1}}}\n",
+    "wrong_condition.yaml": "data:\n  suites: [{name: a, num_packs: 8, controls: [blankd_context]}]\n",
+    "wrong_suite_key.yaml": "data:\n  suites: [{name: a, num_packs: 8, envv: levers}]\n",
+    "own_default.yaml": "defaults: [own_default, _self_]\n",
+    "twice.yaml": "model:\n  lr: 1.0e-3\n  lr: 2.0e-3\n",
+    "holds_itself.yaml": "a: &x [*x]\n",
+    "tabs.yaml": "data:\n\tgroup_size: 3\n",
+    "nowhere_value.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  lr: ${nowhere.at.all}\n",
+    "two_documents.yaml": "model: {lr: 1}\n---\nmodel: {lr: 2}\n",
     "raises.py": "raise RuntimeError('no database')\n",
 }
 
@@ -125,6 +138,32 @@ sweep --config smoke method=grpo,nosuch --print_jobs ## method
 sweep --config smoke seed_everything=1,-1 ## seed_everything | -1
 sweep --table
 sweep --table afile
+report . . ## . | once
+play --env levers --num_tasks 100000000
+play --env levers --index 1.5
+play --env levers --split train,test
+play --env cod_lightning.envs.levers
+play --env cod_lightning.envs.gymnasium_world.GymnasiumWorld ## env | tasks
+play --env cod_lightning.envs.mixture.Mixture
+play --env cod_lightning.envs.ralph_loop.RalphLoop --env.world levrs
+references --worlds levers --num_packs 1000000000000
+references --worlds levers --num_packs 2 --pack_size 100000000
+references --worlds , ## --worlds | empty
+references --worlds levers --num_packs 2 --out '' ## --out | empty
+references --worlds levers --num_packs 2 --out afile/x
+references --worlds levers --num_packs 2 --out taken
+check --env levers --pack_size 100000000
+check --env levers --num_packs 100000000000
+check --env levers --context skillz
+check --env os.path
+sweep --config smoke credit=episode,task --jobs 1000000x
+sweep --config smoke trainer.default_root_dir=a,b --print_jobs
+sweep --config smoke seed_everything= --print_jobs ## seed_everything
+context log --state .
+context diff --state . --old 1 --new x
+context show --state . --version -1 ## --state
+worlds --x
+completion fish
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
@@ -292,6 +331,12 @@ SMOKE --data.seed 3 ## data.seed | seed_everything
 SMOKE --data.rewards.length nowhere.R
 SMOKE --data.source nowhere.S
 SMOKE --data.source.class_path nowhere.S
+SMOKE --data.replay nowhere.S
+SMOKE +replay=self_imitation --data.replay.init_args.max_age 0 ## data.replay.max_age
+SMOKE +replay=signal --data.replay.init_args.priority -1 ## data.replay.priority
+SMOKE +replay=signal loss=rloo ## data.replay
+SMOKE loss=sdpo --model.loss.init_args.beta 0 ## model.loss.beta
+SMOKE baseline=accepted --model.baseline.init_args.at_least nan ## model.baseline
 SMOKE --data.plan nowhere.P
 SMOKE --data.val_packs -2
 SMOKE --data.min_groups 3
@@ -363,6 +408,65 @@ deploy --config nowhere --state ada ## --config | nowhere
 deploy --state ada --ckpt_path nowhere.ckpt
 DEPLOY --num_taks 3
 DEPLOY --first_task x
+DEPLOY --num_tasks 1000000000
+deploy --config smoke --warm_start null --state '' ## --state | missing
+SMOKE --config flat_trainer.yaml ## trainer | 3
+SMOKE --config flat_deadlines.yaml ## data.deadlines | 1
+SMOKE --config list_suites.yaml ## data.suites
+SMOKE --config list_policy.yaml ## model.policy
+SMOKE --config deep_value.yaml ## max_turns
+SMOKE --config wrong_condition.yaml ## blankd_context
+SMOKE --config wrong_suite_key.yaml ## envv
+SMOKE --config own_default.yaml
+SMOKE --config twice.yaml ## twice.yaml | lr | twice
+SMOKE --config holds_itself.yaml
+SMOKE --config tabs.yaml
+SMOKE --config nowhere_value.yaml ## nowhere.at.all
+SMOKE --config two_documents.yaml
+SMOKE hydra.run.dir=x ## hydra.run.dir=x | --trainer.default_root_dir
+SMOKE -m
+SMOKE ~model.lr
+SMOKE data.env.class_path=levers2 ## data.env | levers2
+SMOKE --data.env.class_path cod_lightning.envs.levers.Levrs
+SMOKE --data.env os.system
+SMOKE --data.env builtins.dict
+SMOKE --data.context cod_lightning.envs.levers.Levers
+SMOKE --model.policy cod_lightning.envs.levers.Levers
+SMOKE env=levers,frozen_lake_3x3
+SMOKE --data.suites [in_domain,in_domain] ## data.suites | in_domain
+SMOKE --data.suites [{num_packs:8}]
+SMOKE --data.suites [{name:a/b,num_packs:8}]
+SMOKE --trainer.default_root_dir '' ## trainer.default_root_dir | empty
+SMOKE --trainer.num_nodes 2
+SMOKE --trainer.max_epochs 2.7
+SMOKE --trainer.devices auto,2
+SMOKE --trainer.strategy fsdp
+SMOKE --model.lr 1,000
+SMOKE --model.lr 1e-3x
+SMOKE --model.lr inf
+SMOKE --model.lr [1e-3] ## model.lr | 0.001
+SMOKE --data.temperature nan
+SMOKE --data.top_p 2
+SMOKE --data.rollouts_per_epoch 0
+SMOKE --data.packs_per_rollout 1000000000
+SMOKE --data.val_packs 1000000000000
+SMOKE --data.deadlines 5
+SMOKE --data.deadlines.turn_s nan
+SMOKE --data.env.teacher.note_accuracy 2
+SMOKE --data.env.teacher.note_acuracy .2
+SMOKE --data.env.teacher 5
+SMOKE --seed_everything [1,2] ## seed_everything | 1, 2
+SMOKE --ckpt_path newest
+SMOKE --ckpt_path ''
+fit --config smoke quickstart ## quickstart
+fit --config warm_start/levers
+fit --config suite/in_domain
+fit --config=
+fit --config smoke --warm_start smoke
+test --config smoke --warm_start null --suites in_domain longer_packs ## longer_packs
+warm_start --config quickstart
+warm_start --config warm_start/levers --data.packs_per_update 0
+plan --config smoke --gpu_gb nan ## model.policy
 """
 """Commands that build parsers of Lightning, or more."""
 _SHORT = {
@@ -422,3 +526,4 @@ def lay_out(folder: Path) -> None:
     """Write `FILES` into the folder."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
+    (folder / "taken.md").mkdir()

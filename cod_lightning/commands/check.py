@@ -12,6 +12,7 @@ from rich.text import Text
 from cod_lightning.commands.config_files import composed, find_config
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
+from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import Verdict, check_world
 from cod_lightning.evaluation.conformance_context import check_context
@@ -29,9 +30,8 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--num_packs", type=int, default=100, help="Packs that each reference plays.")
     parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
     options = parse_world(parser, _of_config(argv))
-    for key, value, least in (("num_packs", options.num_packs, 2), ("pack_size", options.pack_size, 2)):
-        if value < least:
-            raise ConfigError(f"--{key}", value, f"at least {least}", "Leave it out for the default.")
+    check_in("--num_packs", options.num_packs, 2, MOST_PACKS, "100 is the default.")
+    check_num_tasks("--pack_size", options.pack_size, least=2)
     if options.env is None and options.context is None:
         raise ConfigError("--env", "missing", "a world, a context (--context) or a --config", "See `worlds`.")
     screen, num_broken = Screen(), 0

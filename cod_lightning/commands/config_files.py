@@ -99,10 +99,26 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
 
 def _content(path: Path, key: str, name: object) -> Any:
     try:
-        return yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = path.read_text()
+        _check_nodes(yaml.compose(text, yaml.SafeLoader))
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(key, name, "a YAML file", f"Correct it: {reason}.") from error
+
+
+def _check_nodes(node: Any) -> None:
+    """Refuse a key that stands twice in one mapping, of which YAML would take the last, and an anchor that holds itself."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if str(key.value) in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value} stands twice", problem_mark=key.start_mark)
+            seen.add(str(key.value))
+            _check_nodes(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _check_nodes(item)
 
 
 # ---------------------------------------------------------------------- command lines
@@ -138,6 +154,10 @@ def expand(argv: Sequence[str]) -> Expanded:
         if named:
             plain = {**plain, "data": {**data, "suites": inline(suites)}}
         out += ["--config", str(temporary_config(path.name, plain) if composes or named else path)]
+    for choice in choices:
+        if choice.lstrip("+~").startswith("hydra.") and not choice.startswith("hydra.sweeper."):
+            remedy = "--trainer.default_root_dir sets the folder of a run, --out that of a sweep."
+            raise ConfigError("command line", choice, "no key of Hydra's own, which only composes configs here", remedy)
     if choices and not composed_any:
         expected = "a --config with a defaults: list to apply it to"
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
@@ -314,6 +334,8 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
         with open_dict(config):
             hydra = config.pop("hydra")
         plain: Any = OmegaConf.to_container(config, resolve=True)
+    except RecursionError as error:
+        raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
     except (HydraException, OmegaConfBaseException) as error:
         raise _not_composed(path, " ".join(str(error).split())) from error
     chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}

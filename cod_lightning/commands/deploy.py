@@ -16,6 +16,7 @@ from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.deployment import Agent, ContextStore
+from cod_lightning.envs.checks import check_in
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.rollout.deadlines import Watchdog
@@ -44,12 +45,13 @@ class DeployCLI(FromRunCLI):
 
     def before_instantiate_classes(self) -> None:
         """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
-        if self.config.state is None:
+        if not self.config.state:
             raise ConfigError("--state", "missing", "a folder for the agent", "Add --state DIR.")
         check_folder(Path(self.config.state), "--state")
         check_temperature(self.config.sampling_temperature)
-        if self.config.num_tasks < 0:
-            raise ConfigError("--num_tasks", self.config.num_tasks, "at least 0", "10 is the default.")
+        check_in(
+            "--num_tasks", self.config.num_tasks, 0, 100_000, "10 is the default; the agent goes on when called again."
+        )
         super().before_instantiate_classes()
 
 

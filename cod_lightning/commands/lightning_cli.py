@@ -30,11 +30,12 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
 from cod_lightning.commands.config_files import CLASS_KEYS, config_names
-from cod_lightning.commands.parser import OneLine, check_seed, own_refusals, program, refuse_absurd
+from cod_lightning.commands.parser import OneLine, check_seed, own_refusals, program, refuse_absurd, refuse_flat_groups
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.trainer_settings import (
     check_devices,
     check_intervals,
+    check_nodes,
     check_shards,
     ending_together,
     on_loopback,
@@ -145,6 +146,7 @@ class CodCLI(LightningCLI):
         """Look at a named checkpoint before it is loaded."""
         super().parse_arguments(parser, args)
         self.subcommand = self.config.get("subcommand")
+        refuse_flat_groups(self._parser(self.subcommand) if self.subcommand else parser, self._own())
         refuse_absurd(self._own())
         check_seed(self._own().get("seed_everything"))
         path = self._own().get("ckpt_path")
@@ -158,6 +160,8 @@ class CodCLI(LightningCLI):
         refuse_trainer_flags(config.trainer)
         check_intervals(config.trainer)
         check_devices(config.trainer)
+        if self.subcommand:
+            check_nodes(config.trainer)
         settle_strategy(config.trainer)
         self._held.enter_context(on_loopback(config.trainer))
         if (every := config.checkpoint_every) is not None and every < 1:
@@ -300,6 +304,8 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     """
     folder = config.trainer.default_root_dir
     resuming = bool(config.get("ckpt_path"))
+    if folder == "":
+        raise ConfigError("trainer.default_root_dir", "empty", "a folder", "Leave it out for runs/NAME.")
     if folder is not None:
         root = Path(folder)
         if fitting and _holds_a_run(root) and not (config.overwrite or resuming):

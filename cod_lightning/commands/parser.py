@@ -29,11 +29,13 @@ _PLAIN = tuple(
         (r"(?<=[;:] )- |; - ", "; or: "),
         (r"Expected a typing\.Literal\[(.*?)\]", r"Expected one of \1"),
         (r"(?:Expected a dot import path string: ([^;]*); or: )+(?=Expected a dot import path string: \1;)", ""),
+        (r"Expected a dot import path string: (\S+)$", r"Expected a class path. Got value: \1"),
         (r"Expected a dot import path string: .*?(?=[.;]|$)", "Expected a class path"),
         (r"Expected a member of <enum '\w+'>: \{(.*?)\}", r"Expected one of \1"),
         (r"NestedArg\(key='(.*?)', val='(.*?)'\)", r"\1=\2"),
         (r"Expected a (?=[aeiou])", "Expected an "),
         (r"Got value: None\b", "Got value: null"),
+        (r"\. Got value: Namespace\(class_path=.*\)$", ""),
         (r"; Subclass types expect one of: .*$", "; expected a class path, or class_path and init_args"),
     )
 )
@@ -128,6 +130,14 @@ def _unfinished(message: str) -> str:
         if missing := getattr(getattr(sys.modules.get(module), name, None), "__abstractmethods__", None):
             return f"{path} lacks {', '.join(sorted(missing))}. "
     return ""
+
+
+def refuse_flat_groups(parser: ArgumentParser, config: Namespace) -> None:
+    """Raise `ConfigError` for a value where keys belong: parsers look at the values of keys alone."""
+    groups = sorted({action.dest.rpartition(".")[0] for action in parser._actions} - {""})
+    for group in groups:
+        if (value := config.get(group)) is not None and not isinstance(value, Namespace | dict):
+            raise ConfigError(group, value, "keys with values, as in KEY: VALUE", f"`fit --help {group}` lists them.")
 
 
 def refuse_absurd(config: Any, key: str = "") -> None:

@@ -2,7 +2,9 @@
 
 import random
 import re
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 from rich.console import Console
@@ -14,6 +16,7 @@ from rich.text import Text
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
+from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import ConfigError, some_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
@@ -35,8 +38,7 @@ def run(argv: Sequence[str]) -> int:
     text = "Watch this checkpoint of a run play; its config names world and context. See `play --ckpt_path X --help`."
     parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
     options = parse_world(parser, argv)
-    if options.num_tasks < 1:
-        raise ConfigError("--num_tasks", options.num_tasks, "at least 1", "4 is the default.")
+    check_num_tasks("--num_tasks", options.num_tasks)
     if options.index is not None and options.index < 0:
         raise ConfigError("--index", options.index, "at least 0", "Null draws one.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
@@ -45,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
     mechanism = options.context or default_mechanism(compact=bool(options.env.words()))
     if options.policy == "you":
-        person = Person(console, console.input, options.env.words())
+        person = Person(console, partial(_typed, console), options.env.words())
         if person.forms:
             console.print(Text(f"Answers are {some_of(person.forms, person.forms[0])}; the last part will do."))
         policy: TextPolicy = person
@@ -53,6 +55,13 @@ def run(argv: Sequence[str]) -> int:
         policy = Watched(console, options.env.reference(Reference(options.policy), pack))
     Game(options.env, pack, policy, mechanism, console, seed=index).play()
     return 0
+
+
+def _typed(console: Console, prompt: str) -> str:
+    """A line of text; EOFError where the input ends, or is closed."""
+    if sys.stdin is None:
+        raise EOFError
+    return console.input(prompt).encode(errors="replace").decode()
 
 
 class Person(TextPolicy):

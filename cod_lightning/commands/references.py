@@ -14,11 +14,13 @@ from rich.table import Table
 from cod_lightning.commands.worlds import own_worlds, parse_world, shipped_worlds, world_parser
 from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.evaluation.condition_kinds import REFERENCES
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
 from cod_lightning.evaluation.view import with_interval
+from cod_lightning.folder_lock import check_folder
 from cod_lightning.markdown import table
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Split
@@ -54,12 +56,14 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=str | None, default=None, help="Write OUT.json and OUT.md as well.")
     options = parse_world(parser, argv)
     if isinstance(options.worlds, str):
-        options.worlds = [name.strip() for name in options.worlds.split(",")]
-    if options.num_packs < 2:
-        expected = "at least 2, since intervals resample packs"
-        raise ConfigError("--num_packs", options.num_packs, expected, "200 will do.")
-    if options.pack_size < 1:
-        raise ConfigError("--pack_size", options.pack_size, "at least 1", "4 is the default.")
+        options.worlds = [name.strip() for name in options.worlds.split(",") if name.strip()]
+    check_in("--num_packs", options.num_packs, 2, MOST_PACKS, "200 will do; intervals resample packs.")
+    check_num_tasks("--pack_size", options.pack_size)
+    if options.out is not None:
+        check_folder(Path(options.out).parent, "--out")
+        for file in map(Path(options.out).with_suffix, (".json", ".md")):
+            if not options.out or file.is_dir():
+                raise ConfigError("--out", options.out or "empty", f"a stem; {file} is a folder", "Name another one.")
     console = Screen()
     chosen = _worlds(options)
     measured: list[Measured] = []
@@ -105,6 +109,8 @@ def _worlds(options: Any) -> dict[str, TextEnv]:
         return {options.env.name: options.env}
     known = shipped_worlds()
     names = own_worlds() if options.worlds is None else options.worlds
+    if not names:
+        raise ConfigError("--worlds", "empty", "names, as in levers,doors", "Leave it out for all; see `worlds`.")
     if unknown := [name for name in names if name not in known]:
         expected = f"names out of {some_of([*known], unknown[0])}"
         raise ConfigError(

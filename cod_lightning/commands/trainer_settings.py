@@ -91,14 +91,25 @@ def settle_strategy(trainer: Any) -> None:
         raise ConfigError(f"{_SIZES}.data_parallel_size", sizes.data_parallel_size, expected, remedy)
 
 
+def check_nodes(trainer: Any) -> None:
+    """Refuse several nodes where nothing says where they meet: this process would wait for the others without a word."""
+    if trainer.num_nodes > 1 and not _placed():
+        expected = "1, or MASTER_ADDR, MASTER_PORT and NODE_RANK in the environment"
+        raise ConfigError("trainer.num_nodes", trainer.num_nodes, expected, "Start every node by torchrun or srun.")
+
+
+def _placed() -> bool:
+    """Whether something that started this process says where processes meet."""
+    return not {"MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "SLURM_PROCID"}.isdisjoint(os.environ)
+
+
 @contextmanager
 def on_loopback(trainer: Any) -> Iterator[None]:
     """Where all processes of the run are on this machine and Lightning starts them, have them meet where no other machine can.
 
     torch's own store listens on all addresses; a second one of this process for the same port is the one that is there.
     """
-    placed = {"MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "SLURM_PROCID"} & os.environ.keys()
-    if placed or trainer.num_nodes != 1 or num_processes(trainer) == 1:
+    if _placed() or trainer.num_nodes != 1 or num_processes(trainer) == 1:
         yield
         return
     with socket.create_server((_LOOPBACK, 0)) as server:

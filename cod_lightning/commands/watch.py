@@ -10,7 +10,7 @@ from cod_lightning.commands.deploy import check_temperature, sampler_of
 from cod_lightning.commands.from_run import FromRunCLI, built
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.play import panel, rewards
-from cod_lightning.errors import ConfigError
+from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
@@ -42,8 +42,8 @@ def run(argv: Sequence[str]) -> int:
     quieten()
     cli = built(WatchCLI, argv)
     data, options = cli.datamodule, cli.config
-    if (num_tasks := data.pack_size if options.num_tasks is None else options.num_tasks) < 1:
-        raise ConfigError("--num_tasks", num_tasks, "at least 1", "Leave it out for data.pack_size.")
+    num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
+    check_num_tasks("--num_tasks", num_tasks)
     sampler = sampler_of(cli.model.policy, data, options.ckpt_path, options.sampling_temperature)
     pack = data.env.sample_pack(split=options.split, index=options.index, num_tasks=num_tasks)
     audience = Audience(Screen())

@@ -11,6 +11,8 @@ from cod_lightning.commands.parser import OneLine, own_refusals, program, refuse
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 
+_NARROW = 70
+"""Columns of a terminal below which the list is no table."""
 _KEYS = "(?:env|context)"
 _PACKAGE_LINE = re.compile(r"^# @package .*\n")
 _OF_OTHERS = tuple(
@@ -29,13 +31,16 @@ def run(argv: Sequence[str]) -> int:
 
     from cod_lightning.terminal import Screen
 
-    table = Table(box=None, pad_edge=False)
+    screen, table = Screen(), Table(box=None, pad_edge=False)
     for title in ("world", "protocol", "what it is"):
         table.add_column(title, no_wrap=title != "what it is")
     for name, path in shipped_worlds().items():
         protocol = "compact" if "protocol: compact" in path.read_text() else "natural"
         table.add_row(name, protocol, description(path))
-    Screen().print(table)
+        if screen.width < _NARROW:
+            screen.print(f"{name}, {protocol}: {description(path)}\n")
+    if screen.width >= _NARROW:
+        screen.print(table)
     print("\nPlay one yourself: python -m cod_lightning play --env levers", file=sys.stderr)
     return 0
 

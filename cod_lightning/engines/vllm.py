@@ -28,7 +28,7 @@ class VLLMEngine(Engine):
     """Serves the policy with vLLM beside training, in one process and on one device.
 
     Log-probabilities are those after temperature and top-p (vLLM's `processed_logprobs`), so they belong to the distribution
-    that was sampled from; at temperature 1 they are the model's own. Every request carries its own seed.
+    that was sampled from; at temperature 1 they are the model's own. Every request carries its own seed, unless `seeded` is false.
 
     Args:
         dtype: What vLLM computes in; null takes the model's own.
@@ -40,6 +40,8 @@ class VLLMEngine(Engine):
         dequantise: Serve a base of 4 bits in `dtype`, in the memory of the whole model; else as it is, by the package
             vllm-bnb-plugin, which computes in bfloat16.
         sleep: Release the memory of weights and cache while training goes on; without effect on a CPU.
+        seeded: Give every request its own seed. False may be faster, since vLLM then draws for a whole batch at once; samples
+            then depend on the batch, and a run that is resumed is not the run that never stopped.
     """
 
     takes_adapters = True
@@ -54,6 +56,7 @@ class VLLMEngine(Engine):
         max_lora_rank: int | None = None,
         dequantise: bool = False,
         sleep: bool = False,
+        seeded: bool = True,
     ) -> None:
         if max_num_seqs < 1:
             raise ConfigError("data.engine.max_num_seqs", max_num_seqs, "at least 1", "256 is the default.")
@@ -66,7 +69,7 @@ class VLLMEngine(Engine):
         self.dtype, self.max_num_seqs, self.enforce_eager = dtype, max_num_seqs, enforce_eager
         self.gpu_memory_utilization, self.kv_cache_gb = gpu_memory_utilization, kv_cache_gb
         self.max_lora_rank, self.dequantise = max_lora_rank, dequantise
-        self.sleeps, self.asleep = sleep, False
+        self.sleeps, self.asleep, self.seeded = sleep, False, seeded
         self._driver: Driver | None = None
         self._adapter: AdapterFolder | None = None
         self._names: frozenset[str] = frozenset()
@@ -102,7 +105,7 @@ class VLLMEngine(Engine):
             sleep=self.sleeps,
         )
         self._driver, self.asleep = None, False  # an earlier vLLM gives its memory back first
-        self._driver = Driver(start(model, how), sorted(stop_ids))
+        self._driver = Driver(start(model, how), sorted(stop_ids), seeded=self.seeded)
         self._names, self._form = frozenset(trained_weights(model)), CheckpointForm(model)
         self._adapter = None
         if served.adapter_rank:

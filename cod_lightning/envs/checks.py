@@ -4,6 +4,10 @@ from collections.abc import Sequence
 
 from cod_lightning.errors import ConfigError
 
+_LARGEST_PACK = 10_000
+MOST_PACKS = 1_000_000
+"""Packs of a command that plays them all."""
+
 
 def check_choice(key: str, value: str, choices: Sequence[str]) -> None:
     """Raise unless the value is one of the choices; the first one is the default.
@@ -46,3 +50,10 @@ def check_turns(max_turns: int, remedy: str) -> None:
     """Raise unless a task has a turn."""
     if max_turns < 1:
         raise ConfigError("data.env.max_turns", max_turns, "at least 1", remedy)
+
+
+def check_num_tasks(key: str, value: int, *, least: int = 1) -> None:
+    """Raise unless a pack of that many tasks can be drawn, played and kept whole."""
+    if not least <= value <= _LARGEST_PACK:
+        expected = f"in {least}..{_LARGEST_PACK:,}, since a pack is drawn, played and kept whole"
+        raise ConfigError(key, value, expected, "4 is usual; `deploy` lives through any number of tasks.")

@@ -6,6 +6,7 @@ one token, because with facts of several tokens the look-up circuit did not form
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -15,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, 
 
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.models.base import Policy
+from cod_lightning.models.induction import ROPE_THETA, begin_with_induction, check_induction
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _ROLES = ("<system>", "<user>", "<assistant>")
@@ -37,6 +39,9 @@ class TinyPolicy(Policy):
         intermediate_size: Width of the feed-forward layer.
         window: Most tokens of a prompt and its response together.
         weights: Folder in Hugging Face form to start from (a warm start writes one); None starts from random numbers.
+        induction: Whether to begin as a copier from context: embeddings, which are the output layer too, stay the random vectors
+            that they begin as, so that a word that training never showed is as good as any other, and the first two layers begin as
+            induction heads (`models/induction.py`). A checkpoint of a language model has learnt as much.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class TinyPolicy(Policy):
         intermediate_size: int = 256,
         window: int = 96,
         weights: str | None = None,
+        induction: bool = False,
     ) -> None:
         sizes = {"num_layers": num_layers, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
         sizes |= {"hidden_size": hidden_size, "intermediate_size": intermediate_size, "window": window}
@@ -63,7 +69,9 @@ class TinyPolicy(Policy):
             raise ConfigError("model.policy.num_kv_heads", num_kv_heads, expected, "Set it to 1.")
         self.hidden_size, self.num_layers, self.intermediate_size = hidden_size, num_layers, intermediate_size
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
-        self.window, self.weights = window, weights
+        self.window, self.weights, self.induction = window, weights, induction
+        if induction:
+            check_induction(hidden_size, num_layers, num_heads, num_kv_heads)
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         """One token a word, plus the roles; words outside the vocabulary become `<unk>`."""
@@ -89,8 +97,12 @@ class TinyPolicy(Policy):
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The model with weights from `weights`, or random ones of standard deviation 0.5 / sqrt(hidden_size)."""
-        if self.weights is not None:
-            return self._load(Path(self.weights), tokenizer)
+        model = self._random(tokenizer) if self.weights is None else self._load(Path(self.weights), tokenizer)
+        model.get_input_embeddings().requires_grad_(not self.induction)
+        return model.train()
+
+    def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+        rotary: Any = {"rope_type": "default", "rope_theta": ROPE_THETA if self.induction else 10_000.0}
         config = Qwen3Config(
             vocab_size=len(tokenizer),
             hidden_size=self.hidden_size,
@@ -106,8 +118,12 @@ class TinyPolicy(Policy):
             eos_token_id=_SPECIAL.index(END),
             bos_token_id=None,
             attention_dropout=0.0,
+            rope_parameters=rotary,
         )
-        return Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32).train()
+        model = Qwen3ForCausalLM._from_config(config, attn_implementation="sdpa", dtype=torch.float32)
+        if self.induction:
+            begin_with_induction(model)
+        return model
 
     def _load(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         if not (folder / "config.json").is_file():

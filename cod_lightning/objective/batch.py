@@ -257,8 +257,8 @@ def episode_keys(batch: Batch) -> Int[Tensor, " B"]:
     replayed = batch.is_replayed
     if not bool(replayed.any()):
         return keys
-    most = int(k[replayed].max()) + 1
-    behind = num_own + len(batch.credit.attempts.rewards) + ((g - packs) * most + k) * episodes + e
+    most, longest = int(k[replayed].max()) + 1, int(e[replayed].max()) + 1  # their packs may have been larger
+    behind = num_own + len(batch.credit.attempts.rewards) + ((g - packs) * most + k) * longest + e
     return torch.where(replayed, behind, keys)
 
 

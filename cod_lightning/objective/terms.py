@@ -6,6 +6,7 @@ A term names the models whose log-probs it needs; `training/scorers.py` computes
 one frozen dataclass, named in `model.terms`.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -115,6 +116,51 @@ class KL(LossTerm):
         value = kl_to_reference(inputs.policy_logprobs, torch.where(known, other, 0.0), known, self.estimator)
         num_missing = int(inputs.action_mask.sum() - known.sum())
         return TermSums(loss=value, logged=float(value.detach()), num_missing=num_missing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JSD(LossTerm):
+    """Generalised Jensen-Shannon divergence from a teacher, per sampled token; between the two directions of KL.
+
+    With P the teacher, Q the policy and M = beta P + (1 - beta) Q, the divergence is beta KL(P || M) + (1 - beta) KL(Q || M) (GKD,
+    arXiv 2306.13649). It is estimated on the tokens that the policy sampled: with r = P / Q and m = beta r + 1 - beta at a token,
+    the value is beta r log(r / m) - (1 - beta) log m. The loss has the gradient -(1 - beta) log m times that of log Q, whose
+    expectation is the divergence's where the tokens are the policy's own. What differs from GKD: the sampled token stands for the
+    whole distribution, and samples are the student's alone. A token that the teacher likes much better pulls by log m, where
+    forward KL pulls by r.
+    """
+
+    coefficient: float = 1.0
+    """Weight of the divergence, above 0."""
+    to: str = "teacher"
+    """The other model: reference, or a key of `model.scorers`."""
+    beta: float = 0.5
+    """Share of the teacher in M, in (0, 1). Divided by beta the gradient tends to that of forward KL as beta falls to 0."""
+
+    def __post_init__(self) -> None:
+        _check_coefficient("JSD", self.coefficient)
+        if not 0 < self.beta < 1:
+            raise ConfigError("model.terms.JSD.beta", self.beta, "in (0, 1)", "0.5 is symmetric; KL is reverse KL.")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return (self.to,)
+
+    @property
+    def logged_as(self) -> str:
+        return f"jsd_{self.to}"
+
+    def __call__(self, inputs: TermInputs) -> TermSums:
+        other = inputs.scores[self.to]
+        known = inputs.action_mask & other.isfinite()
+        policy = inputs.policy_logprobs
+        log_ratio = torch.where(known, other - policy.detach(), 0.0).clamp_max(30.0)
+        log_mixed = torch.logaddexp(log_ratio + math.log(self.beta), torch.full_like(log_ratio, math.log1p(-self.beta)))
+        value = self.beta * log_ratio.exp() * (log_ratio - log_mixed) - (1 - self.beta) * log_mixed
+        pull = torch.where(known, -(1 - self.beta) * log_mixed, 0.0)
+        loss = (pull * torch.where(known, policy, 0.0)).sum()
+        num_missing = int(inputs.action_mask.sum() - known.sum())
+        return TermSums(loss=loss, logged=float(value[known].sum()), num_missing=num_missing)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,7 +128,8 @@ class _Solving:
             turn = await sampled_turn(dialogue)
             self.turns.append(turn)
             if turn.stop is StopReason.WINDOW:
-                full = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, "The policy's window is full.")
+                said = "" if env.words() else "The policy's window is full."  # a closed vocabulary has no words for it
+                full = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, said)
                 return crossing(EnvironmentFailure, full)
             action, reply = turn.response, None
             if self.hooked:

@@ -29,6 +29,7 @@ class Growth(PackSource):
     ) -> None:
         self.rollouts_per_stage = rollouts_per_stage
         self.num_tasks, self.max_turns = num_tasks, max_turns
+        self.changes_size = bool(num_tasks)
         self.num_rollouts = 0
         """Rollouts that are over."""
 

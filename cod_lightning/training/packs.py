@@ -68,6 +68,8 @@ class PackSource(ABC):
     """Of the environment; `start` sets them."""
     seed: int = 0
     """Of the run; `start` sets it."""
+    changes_size: bool = False
+    """Whether packs of different rollouts may have different numbers of tasks."""
     needs_contexts: bool = False
     """Whether `observe` is shown the contexts that were written."""
 

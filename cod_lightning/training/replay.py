@@ -118,7 +118,7 @@ class Replay(ABC):
 
 
 def drawn(items: Sequence[T], weights: Sequence[float], count: int, seed: int) -> list[T]:
-    """Up to `count` different items, one after the other with probabilities in proportion to the weights, all above 0.
+    """Up to `count` different items, one after the other with probabilities in proportion to the weights, those of weight 0 last.
 
     Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006): the largest log(u) / weight.
 
@@ -126,6 +126,6 @@ def drawn(items: Sequence[T], weights: Sequence[float], count: int, seed: int) -
     ['c']
     """
     rng = random.Random(seed)
-    keys = [math.log(1 - rng.random()) / weight for weight in weights]
+    keys = [math.log(1 - rng.random()) / weight if weight else -math.inf for weight in weights]
     order = sorted(range(len(items)), key=lambda i: (-keys[i], i))
     return [items[i] for i in order[:count]]

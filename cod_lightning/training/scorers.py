@@ -93,6 +93,38 @@ class CheckpointScorer(Scorer):
         return forward(self.weights, rows)
 
 
+class ScorerByWorld(Scorer):
+    """Several teachers, each for the packs of its own environment: specialists that are distilled into one student.
+
+    Rows of other environments have no score.
+
+    Args:
+        teachers: By the name of the environment, with which the ids of its packs begin (`levers-4/...`; transcripts show them).
+    """
+
+    def __init__(self, teachers: dict[str, Scorer]) -> None:
+        if not teachers:
+            raise ConfigError("model.scorers.teachers", "{}", "a teacher for at least one environment", "Name one.")
+        self.teachers = teachers
+
+    def check(self, key: str, vocabulary: dict[str, int]) -> None:
+        for name, teacher in self.teachers.items():
+            teacher.check(f"{key}.teachers.{name}", vocabulary)
+
+    def num_weight_bytes(self) -> int:
+        return sum(teacher.num_weight_bytes() for teacher in self.teachers.values())
+
+    def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
+        scores = torch.full_like(rows.behaviour_logprobs, math.nan)
+        worlds = [rows.pack_ids.get(g, "").partition("/")[0] for g in rows.episode_index[:, 0].tolist()]
+        for name, teacher in self.teachers.items():
+            its = torch.tensor([b for b, world in enumerate(worlds) if world == name], device=scores.device).long()
+            if len(its):
+                part = rows.rows(its)
+                scores[its, : part.token_ids.shape[1]] = teacher.score(part, forward).to(scores)
+        return scores.masked_fill(~rows.action_mask, 0.0)
+
+
 class VLLMScorer(Scorer):
     """A vLLM server's log-probs of prompt tokens; the server reads exact ids (`/v1/completions`).
 

@@ -46,7 +46,8 @@ class MachinePlay(TablePlay):
     def answer(self, messages: Sequence[Message], known: Mapping[int, str], rng: random.Random) -> str:
         drink = messages[1].content.removeprefix("want=")
         buttons = [b for b in known if known[b] == drink] or [b for b in self.table.codes if b not in known]
-        return self.wording.respond(drink, rng.choice(buttons or list(self.table.codes)))
+        button = rng.choice(buttons or list(self.table.codes))
+        return self.dials.with_quote(self.wording.respond(drink, button), known, button)
 
 
 class VendingMachine(TaskWorld[Order]):

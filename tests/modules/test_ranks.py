@@ -226,7 +226,7 @@ def test_weights_that_are_rounded_stochastically_are_the_same_on_all_ranks_and_n
         keys = {"precision": "bf16-true", "optimizer": "adamw_stochastic", "lr": 1e-4, "token_budget": 60}
         return fit(strategy, number, tmp_path, recorded, **keys).weights
 
-    (alone,) = on_ranks(1, lambda: train("ddp", 1), tmp_path / "one")
+    (alone,) = on_ranks(1, lambda: train(name, 1), tmp_path / "one")
     ours, theirs = on_ranks(2, lambda: train(name, 2), tmp_path / "two")
     assert {weight.dtype for weight in ours.values()} == {torch.bfloat16}
     differing = sum(int((alone[key] != weight).sum()) for key, weight in ours.items())

@@ -61,7 +61,8 @@ def test_a_judge_grades_by_the_rubric_and_sees_the_agents_text_as_quotes(judge):
     assert not {"<", ">"} & set(user)
     assert (request["max_tokens"], request["temperature"]) == (1000, 0.0)
     assert server.keys == [f"Bearer {KEY}"]
-    assert part.report() == "m: 1 answers; tokens: 10 in (5 cached), 4 out"
+    agreed = "agreed with the environment on 1 of 1 tasks (100.0%)"
+    assert part.report() == f"m: 1 answers; tokens: 10 in (5 cached), 4 out; {agreed}"
 
 
 def test_updates_are_judged_where_that_is_asked_for(judge):

@@ -11,6 +11,7 @@ import argparse
 import json
 import random
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any

@@ -5,7 +5,7 @@
 Runs `python -m cod_lightning sweep --config study/memory_WORLD context=MEMORY_compact warm_start=... seed_everything=SEEDS` for
 each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`, and
 `python -m cod_lightning test` of the trained `episodes` with other retrievals. Finished runs are kept, so that the command goes on
-where it was stopped. `--page_only` trains nothing. What has no run is listed as not measured.
+where it was stopped. `--page_only` trains nothing. What has no run keeps what `--out` holds of it, or is listed as not measured.
 """
 
 import argparse
@@ -243,6 +243,7 @@ def page(results: dict[str, Any], command: str) -> str:
         [f"{memory}, {TITLES[world]}", credit, *(at(seeds, "held_out", "trained", slice(n, n + 1)) for n in range(4))]
         for (world, memory), by in ((tuple(name.split()), by) for name, by in results["credit"].items())
         for credit, seeds in by.items()
+        if seeds
     ]
     lines += ["## Credit", "", CREDIT.strip(), "", table(["memory", "credit", *map(str, range(4))], rows), ""]
     rows = [
@@ -253,9 +254,10 @@ def page(results: dict[str, Any], command: str) -> str:
         ]
         for world, by in results["selection"].items()
         for how, seeds in by.items()
+        if seeds
     ]
     head = ["selection", "packs of 32, second half", "before the change (8 to 15)", "after it (16 to 23)", "24 to 31"]
-    lines += ["## What is retrieved", "", SELECTION.strip(), "", table(head, rows), ""]
+    lines += ["## What is retrieved", "", SELECTION.strip(), "", table(head, rows) if rows else "Not measured.", ""]
     lines += [
         "## Facts to keep",
         "",
@@ -293,8 +295,8 @@ def over(seeds: dict[str, Any], name: str, place: slice) -> str:
 
 ABOUT = """
 Each memory is trained on packs of 4 by the same credit (`credit=episode`), the same loss (`method=rec`) and from as many
-demonstrations, until training has sampled 200,000 tokens (FrozenLake: 500,000); one without update episodes therefore has more
-optimizer updates. Tiny policies in compact wording. Means over seeds with 95 % intervals over seeds (Student's t). `warm start` is
+demonstrations, until training has sampled 200,000 tokens; one without update episodes therefore has more optimizer updates. Tiny
+policies in compact wording. Means over seeds with 95 % intervals over seeds (Student's t). `warm start` is
 the same mechanism with the policy that was not trained by reinforcement.
 """
 CREDIT = """
@@ -312,6 +314,7 @@ LIMITS = """
 - Packs of 8, 16 and 32 with the same index begin with the same tasks, so these columns are not independent.
 - Notebook and skills have most to learn: an update of several operations, and for skills a choice besides. With more updates
   the notebook gets further ([its page](notebook.md)); how far skills get is not measured.
+- The rows of the levers are of an earlier run of this command. On FrozenLake `episodes` has two seeds, `acts` by trajectory one.
 - The constant state and compacting are measured on [their own page](inside_an_episode.md).
 - Not measured: memories with language models. Models behind endpoints are not trained; none was at hand here.
 """
@@ -351,6 +354,10 @@ def main() -> int:
         f"{world} {memory}": {how: measured(args.runs / named(world, memory, how)) for how in ("episode", "trajectory")}
         for world, memory in again
     }
+    before = json.loads(args.out.read_text())["worlds"] if args.out.is_file() else {}
+    for world, every in worlds.items():
+        for memory, seeds in every.items():
+            every[memory] = seeds or before.get(world, {}).get(memory, {})
     selected = [world for world, memory in chosen if memory == "episodes"]
     selection = {
         world: {how: select(world, how, args.runs, play=not args.page_only) for how in SELECTIONS} for world in selected

@@ -173,6 +173,22 @@ def verdict(differences: list[float]) -> str:
     return "better" if one.low > 0 else "worse" if one.high < 0 else "no difference shown"
 
 
+def differences(of: dict[str, dict[str, Any]], base: dict[str, dict[str, Any]], key: str) -> list[float]:
+    """From the base, in the seeds that both have."""
+    return [of[seed][key] - base[seed][key] for seed in sorted(of.keys() & base.keys())]
+
+
+def in_short(runs: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """Which arms differ from the base, in words."""
+    base, lines = runs.get(BASE, {}), []
+    for key in ("area", "final"):
+        found = {name: verdict(differences(of, base, key)) for name, of in runs.items() if name != BASE}
+        named = {what: [name for name, of in found.items() if of == what] for what in ("better", "worse")}
+        parts = [f"{what} than the base: {'; '.join(names) or 'none'}" for what, names in named.items()]
+        lines.append(f"- {key}: {'. '.join(parts)}. Of {len(found)} arms.")
+    return lines
+
+
 def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
     """The results as Markdown."""
     base = runs.get(BASE, {})
@@ -183,10 +199,14 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
         "half of the packs with four pulls a task, half with one. All arms of a seed begin with one warm start and end when they",
         f"have sampled {BUDGET:,} tokens in training. *Area* is the mean success on validation packs while training, over sampled",
         "tokens; *final* is success on the suites `easy` and `hard` at the end, mean over positions and both. Brackets are 95 %",
-        "intervals over seeds (Student's t); differences from the base are paired by seed. With three seeds intervals are wide,",
+        "intervals over seeds (Student's t); differences from the base are paired by seed. With so few seeds intervals are wide,",
         "and none is corrected for the number of arms.",
         "",
         "    PYTHONPATH=. python tests/soak/signals.py --runs runs/signals",
+        "",
+        "Shown by intervals that leave out 0:",
+        "",
+        *in_short(runs),
         "",
     ]
     for section in dict.fromkeys(arm.section for arm in ARMS.values()):
@@ -199,11 +219,11 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
             if not of:
                 cells.append([name, "not measured", *[""] * 7])
                 continue
-            shared = sorted(of.keys() & base.keys())
             values = {key: [of[seed][key] for seed in of] for key in ("area", "final", *SETTINGS)}
-            apart = {key: [of[seed][key] - base[seed][key] for seed in shared] for key in ("area", "final")}
-            compared = ["", ""] if name == BASE or not shared else [interval(apart[k], signed=True) for k in apart]
-            judged = "" if name == BASE or not shared else f"{verdict(apart['area'])}; {verdict(apart['final'])}"
+            apart = {key: differences(of, base, key) for key in ("area", "final")}
+            alone = name == BASE or not apart["area"]
+            compared = ["", ""] if alone else [interval(values, signed=True) for values in apart.values()]
+            judged = "" if alone else "; ".join(map(verdict, apart.values()))
             trained = mean(of[seed]["trained_tokens"] / of[seed]["sampled_tokens"] for seed in of)
             cells.append([name, *map(interval, values.values()), *compared, judged, f"{trained:.2f}"])
         head = [
@@ -219,8 +239,7 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
         lines += [table(head, cells), ""]
         lines += [f"- {name}: `{' '.join(arm.arguments)}`" for name, arm in ARMS.items() if arm.section == section]
         lines += [""]
-    counts = {name: sorted(of) for name, of in runs.items()}
-    lines += [f"Seeds: {', '.join(f'{name} {len(of)}' for name, of in counts.items())}.", ""]
+    lines += ["Seeds:", "", *(f"- {name}: {', '.join(sorted(of))}" for name, of in runs.items()), ""]
     return "\n".join(lines)
 
 

@@ -5,14 +5,17 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.mixture import Mixture
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
+from cod_lightning.objective.batch import CreditTable
 from cod_lightning.training.bandit import Bandit, mean_absolute
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource, TrainingPacks, Uniform
 from cod_lightning.types import Split
@@ -158,6 +161,10 @@ SIX = [PackChoice(i) for i in range(6)]
         (lambda: [*SIX[:5], PackChoice(-1)], r"names packs by an index from 0 on, not -1\."),
         (lambda: [*SIX[:5], PackChoice("7")], r"names packs by an index from 0 on, not '7'\."),
         (lambda: [*SIX[:5], PackChoice(7, "lake")], r"names categories of the environment \(slow, fast\), not lake\."),
+        (lambda: [PackChoice(i, num_tasks=1) for i in range(6)], r"whose packs have 2 to 2 tasks, not 1\."),
+        (lambda: [PackChoice(i, num_tasks=3) for i in range(6)], r"whose packs have 2 to 2 tasks, not 3\."),
+        (lambda: [*SIX[:5], PackChoice(7, begin=2)], r"whose packs begin at one of their tasks, not at 2\."),
+        (lambda: [*SIX[:5], PackChoice(7, num_tasks=2)], r"whose packs of one rollout have equally many tasks\."),
         (lambda: [*SIX[:5], PackChoice(0)], r"names different packs for one rollout, none of them twice\."),
     ],
 )
@@ -217,9 +224,33 @@ def test_a_bandit_without_a_meaning_is_refused(make, said):
         make()
 
 
-def test_the_source_of_the_guide_chooses_packs():
+def of_the_guide(number):
+    """What the page's example defines, with what a file of one's own would import."""
     page = (Path(__file__).parents[2] / "docs" / "guides" / "curriculum.md").read_text()
-    made = {"PackSource": PackSource, "PackChoice": PackChoice}
-    exec(page.split("```python\n")[1].split("```")[0], made)
-    packs = TrainingPacks(made["FirstHundred"](), WordWorld(), 2, 1).draw(99, 2)
+    made = {one.__name__: one for one in (PackSource, PackChoice, PackOutcomes, TextEnv, ConfigError)} | {"Any": Any}
+    exec(page.split("```python\n")[number].split("```")[0], made)
+    return made
+
+
+def test_the_source_of_the_guide_chooses_packs():
+    packs = TrainingPacks(of_the_guide(1)["FirstHundred"](), WordWorld(), 2, 1).draw(99, 2)
     assert [choice for choice, _ in packs] == [PackChoice(99), PackChoice(0)]
+
+
+def test_the_curriculum_of_the_guide_grows_its_packs_once_they_are_solved_and_goes_on_so():
+    made = of_the_guide(2)["WhenReady"]
+    packs, other = (TrainingPacks(made(ready_at=0.7), WordWorld(), 3, 1) for _ in range(2))
+    sizes = []
+    for rewards in ([0.0, 1.0], [1.0, 1.0], [0.0, 0.0]):
+        drawn = packs.draw(0, 2)
+        sizes.append({len(pack) for _, pack in drawn})
+        solves = torch.tensor(rewards).view(2, 1, 1)
+        table = CreditTable(
+            rewards=solves, valid=solves.isfinite(), action_counts=solves.long(), kinds=torch.zeros(1).long()
+        )
+        packs.observe(PackOutcomes(choices=[choice for choice, _ in drawn], table=table, advantages=None))
+    assert sizes == [{2}, {2}, {3}]
+    other.load_state_dict(packs.state_dict())
+    assert other.metrics() == packs.metrics() == {"source/ready": 1.0}
+    with pytest.raises(ConfigError, match=r"data\.pack_size is 2; expected at least 3"):
+        TrainingPacks(made(), WordWorld(), 2, 1)

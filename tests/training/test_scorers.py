@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,7 +18,14 @@ from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.batch import Batch, CreditTable
 from cod_lightning.objective.terms import KL, TermInputs
-from cod_lightning.training.scorers import CheckpointScorer, VLLMScorer, check_missing, scoring
+from cod_lightning.training.scorers import (
+    CheckpointScorer,
+    Scorer,
+    ScorerByWorld,
+    VLLMScorer,
+    check_missing,
+    scoring,
+)
 from tests.stubs import WordWorld
 from tests.vllm_server import FakeVLLM
 
@@ -270,3 +278,35 @@ def test_a_server_that_has_a_token_more_than_the_policy_is_refused(server, token
     server.answer = lambda path, body: (200, {"token_strs": ["w6", "w7"], "tokens": [tokenizer.get_vocab()["w6"], 7]})
     with pytest.raises(ConfigError, match=r"1 of 2 tokens differ, for example 'w7' \(id None here, 7 there\)"):
         scorer(server).check("model.scorers.teacher", own)
+
+
+class Says(Scorer):
+    """A number for every token."""
+
+    def __init__(self, number):
+        self.number, self.checked = number, []
+
+    def check(self, key, vocabulary):
+        self.checked.append(key)
+
+    def num_weight_bytes(self):
+        return 10
+
+    def score(self, rows, forward):
+        return torch.full(rows.token_ids.shape, self.number)
+
+
+def test_each_teacher_scores_the_rows_of_its_own_world_and_those_of_none_have_no_score():
+    batch = replace(rows(), pack_ids={0: "levers-4/train/1/0", 1: "lake/train/1/1", 2: "other/train/1/2"})
+    packs = torch.tensor([0, 1, 2, 0])
+    batch = replace(batch, episode_index=torch.stack([packs, packs * 0, packs * 0], dim=1))
+    scorer = ScorerByWorld({"levers-4": Says(-1.0), "lake": Says(-2.0), "absent": Says(-3.0)})
+    scores = scorer.score(batch, forward)
+    for row, expected in enumerate((-1.0, -2.0, math.nan, -1.0)):
+        found = scores[row][batch.action_mask[row]]
+        assert found.isnan().all() if math.isnan(expected) else (found == expected).all()
+    scorer.check("model.scorers.teacher", {})
+    assert scorer.teachers["lake"].checked == ["model.scorers.teacher.teachers.lake"]
+    assert scorer.num_weight_bytes() == 30
+    with pytest.raises(ConfigError, match=r"model\.scorers\.teachers is \{\}; expected a teacher for at least one"):
+        ScorerByWorld({})

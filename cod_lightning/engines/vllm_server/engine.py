@@ -67,6 +67,7 @@ class VLLMServerEngine(Engine):
         dequantise: Servers that are started here serve a base of 4 bits in full; else as it is, by the package vllm-bnb-plugin.
         sleep: Servers give their memory back while training goes on, for one that shares its GPU with training. A server that
             runs already needs --enable-sleep-mode.
+        seeded: Give every request its own seed; see `VLLMEngine`.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class VLLMServerEngine(Engine):
         merge_adapters: bool = False,
         dequantise: bool = False,
         sleep: bool = False,
+        seeded: bool = True,
     ) -> None:
         self.urls = checked_urls(urls or ())
         self.start = (0 if self.urls else 1) if start is None else start
@@ -109,7 +111,7 @@ class VLLMServerEngine(Engine):
         self.timeout_s, self.max_retries = timeout_s, max_retries
         self.return_s, self.sync_timeout_s = return_s, sync_timeout_s
         self.takes_adapters, self.dequantise = not merge_adapters, dequantise
-        self.sleeps, self.asleep = sleep, False
+        self.sleeps, self.asleep, self.seeded = sleep, False, seeded
         self.num_live = 0
         """Turns that are being waited for."""
         self._fleet = Fleet([])
@@ -273,7 +275,7 @@ class VLLMServerEngine(Engine):
             raise EngineFailure("the engine has no model yet; call bind(model, stop_ids) first")
         if self.asleep:
             raise EngineFailure("the servers sleep; a sync of the weights wakes them")
-        body = turn_body(request, self._stop_ids, self.label if self._adapted else "")
+        body = turn_body(request, self._stop_ids, self.label if self._adapted else "", seeded=self.seeded)
         self.num_live += 1
         try:
             answer = await self._watch.ask(request.dialogue, body, self.label)

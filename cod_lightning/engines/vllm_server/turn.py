@@ -30,7 +30,7 @@ class ServerAnswer:
     prompt_digest: int
 
 
-def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "") -> dict[str, Any]:
+def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "", *, seeded: bool = True) -> dict[str, Any]:
     """A request for token ids and their log-probs.
 
     `adapter` is the name under which the server got one; empty asks the model that it was started with.
@@ -39,7 +39,7 @@ def turn_body(request: Request, stop_ids: Sequence[int], adapter: str = "") -> d
         **({"model": adapter} if adapter else {}),
         "token_ids": list(request.prompt_ids),
         "return_token_ids": True,
-        "sampling_params": sampling_fields(request, stop_ids),
+        "sampling_params": sampling_fields(request, stop_ids, seeded=seeded),
     }
 
 

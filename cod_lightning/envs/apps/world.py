@@ -301,6 +301,10 @@ class Apps(TaskWorld[AppsTask]):
         check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
         check_turns(self.max_turns, "16 is the default.")
         check_in("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
+        for key, value, default in (("actions", self.form, "code"), ("quirks", self.quirks, 2)):
+            if self.compact and value != default:
+                expected = "nothing with protocol=compact, whose words are neither calls nor about a site"
+                raise ConfigError(f"data.env.{key}", value, expected, "Leave it out, or set protocol: natural.")
         check_in("data.env.spare_calls", self.spare_calls, 0, 1_000, "2 is the default.")
         check_in("data.env.patience", self.patience, 1, 100, "2 is the default; some tasks take a question.")
         check_in("data.env.misses", self.misses, 0, 100, "1 is the default.")

@@ -39,8 +39,8 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     """A taskset of verifiers with its environment and harness; a pack draws tasks of one group.
 
     Rules and context become the task's system prompt, before its own. verifiers tokenises, by the policy's tokenizer, and sends ids
-    to this process, which samples, and trains on those ids. The reward is the sum over the traces that its environment trains on; what
-    hooks put as text into `trace.info` is the feedback. An episode with an error costs its lifecycle.
+    to this process, which samples, and trains on those ids. The reward is the sum over the traces that its environment trains on;
+    what hooks put as text into `trace.info` is the feedback. An episode with an error costs its lifecycle.
 
     Args:
         env: The environment's config, as verifiers takes it: {taskset: {id: ...}}, with `id` where it is not the taskset's own.

@@ -1,0 +1,121 @@
+"""Kinds of domains by name, and the names that domains are made of.
+
+`lookup-4-4` is a family with sizes, `lookup` all sizes that ship, `lookup-4-4+locks-3-4` a conjunction.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+
+from cod_lightning.envs.invented.family import Family, Sizes
+from cod_lightning.envs.invented.moves import Graph, StateMachine
+from cod_lightning.envs.invented.relations import Composition, Forbidden, HiddenOrder
+from cod_lightning.envs.invented.rule import Rule
+from cod_lightning.envs.invented.tables import Locks, Lookup, Offset, Threshold
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        Lookup(),
+        Graph(),
+        Composition(),
+        Locks(),
+        StateMachine(),
+        HiddenOrder(),
+        Threshold(),
+        Forbidden(),
+        Offset(),
+    )
+}
+
+
+def _pool(count: int) -> tuple[str, ...]:
+    """So many different nonce words of two syllables."""
+    consonants, vowels, rng = "bdfgklmnprtvz", "aeiou", random.Random(derive_seed("invented names"))
+    words: dict[str, None] = {}
+    while len(words) < count:
+        words["".join(map(rng.choice, (consonants, vowels, consonants, vowels, "bdfgkmpvxz")))] = None
+    return tuple(words)
+
+
+POOL = _pool(2048)
+"""All names. The first half are for training, the others are met by no policy before it is tested on them."""
+_MOST_NAMES = 40
+"""Of a domain."""
+WORDS = {"seen": POOL[:1024], "unseen": POOL[1024:], "all": POOL}
+
+
+def family_of(rule: Rule) -> Family:
+    """The family that a rule is of."""
+    return FAMILIES[rule.kind.partition("-")[0]]
+
+
+def expand(kinds: Sequence[str]) -> tuple[str, ...]:
+    """Each kind with its sizes; a family without sizes stands for all that ship.
+
+    >>> expand(["offset", "locks-2-4"])
+    ('offset-4', 'offset-5', 'offset-6', 'offset-7', 'locks-2-4')
+
+    Raises `ConfigError` for a kind that there is not.
+    """
+    found: dict[str, None] = {}
+    for kind in kinds:
+        if kind in FAMILIES:
+            found |= dict.fromkeys("-".join([kind, *map(str, sizes)]) for sizes in FAMILIES[kind].sizes)
+            continue
+        parts = kind.split("+")
+        if len(parts) > 2 or not all(_ships(part) for part in parts):
+            raise ConfigError(
+                "data.env.kinds",
+                kind,
+                "families, families with sizes that ship, or two of the latter joined by +",
+                f"There are {', '.join('-'.join([name, *map(str, f.sizes[0])]) for name, f in FAMILIES.items())} and others.",
+            )
+        found[kind] = None
+    if not found:
+        raise ConfigError("data.env.kinds", "[]", "at least one kind", "lookup is one.")
+    return tuple(found)
+
+
+def draw(kind: str, words: Sequence[str], rng: random.Random) -> tuple[Rule, ...]:
+    """The rule, or the two rules, of a new domain, with names of its own."""
+    names: Iterator[str] = iter(rng.sample(words, _MOST_NAMES))
+    rules: list[Rule] = []
+    for part in kind.split("+"):
+        name, sizes = _read(part)
+        rules.append(redrawn(FAMILIES[name].roles(part, sizes, names), rng))
+    return tuple(rules)
+
+
+def redrawn(rule: Rule, rng: random.Random) -> Rule:
+    """The same names with another hidden table."""
+    return Rule(
+        kind=rule.kind,
+        states=rule.states,
+        actions=rule.actions,
+        results=rule.results,
+        ends=rule.ends,
+        table=family_of(rule).table(rule, rng),
+    )
+
+
+def most_turns(kinds: Sequence[str]) -> int:
+    """Turns that a task of these kinds may take."""
+    return max(sum(map(_turns, kind.split("+"))) for kind in kinds)
+
+
+def _turns(part: str) -> int:
+    (rule,), family = draw(part, POOL, random.Random(0)), FAMILIES[_read(part)[0]]
+    return family.task(rule, random.Random(0)).turns
+
+
+def _ships(part: str) -> bool:
+    name, sizes = _read(part)
+    return name in FAMILIES and sizes in FAMILIES[name].sizes
+
+
+def _read(part: str) -> tuple[str, Sizes]:
+    """Name of the family, and sizes."""
+    name, *sizes = part.split("-")
+    return name, tuple(int(size) if size.isascii() and size.isdigit() else 0 for size in sizes)

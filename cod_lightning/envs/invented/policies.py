@@ -1,0 +1,100 @@
+"""Play in any domain, by the table of what is known and the odds that its family gives to what is not."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cod_lightning.envs.invented.kinds import family_of
+from cod_lightning.envs.invented.rule import Fact, Part, Rule, consistent, way
+from cod_lightning.envs.invented.wording import InventedWording
+from cod_lightning.envs.players import Play, Teacher
+from cod_lightning.types import Message, Role
+
+Facts = tuple[Fact, ...]
+_MOST_NOTED = 6
+"""Facts of a demonstrated context."""
+
+
+@dataclass(frozen=True)
+class InventedPlay(Play[Facts]):
+    """Knows the family, its sizes and the roles of the names, but of the table only what was seen or noted."""
+
+    wording: InventedWording
+    turns: Mapping[Rule, int]
+    """The rules of the pack, one or two, and the turns that a task has for each."""
+
+    @property
+    def nothing(self) -> Facts:
+        return ()
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """States, results and actions."""
+        rules = tuple(self.turns)
+        return (
+            tuple(name for rule in rules for name in rule.states),
+            tuple(name for rule in rules for name in rule.results),
+            tuple(name for rule in rules for name in rule.actions),
+        )
+
+    def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        shown = self.wording.shown(messages)
+        return self.wording.respond(shown.here, None, rng.choice(shown.menu))
+
+    def known(self, messages: Sequence[Message], *, trust_context: bool) -> Facts:
+        noted = self.wording.parse(messages[0].content) if trust_context else []
+        seen = [f for m in messages[2:] if m.role is Role.USER for f in self.wording.parse(m.content)]
+        return consistent([*noted, *seen], self.names[0])
+
+    def recorded(self, messages: Sequence[Message]) -> Facts:
+        return consistent([f for m in messages for f in self.wording.parse(m.content)], self.names[0])
+
+    def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
+        """What surely gives the wanted result; else a known way; else the likeliest; else a step to somewhere else."""
+        shown = self.wording.shown(messages)
+        rule = next(rule for rule in self.turns if shown.here in rule.states)
+        left = self.turns[rule] - shown.used
+        part = Part(shown.here, shown.want, shown.menu, left)
+        own = [fact for fact in known if fact[0] in rule.states and fact[2] in rule.actions]
+        odds = family_of(rule).odds(rule, own, part, shown.here, left)
+        best = max(odds.values())
+        action = rng.choice([a for a in shown.menu if odds[a] == best])
+        if best == 1:
+            return self.wording.respond(shown.here, shown.want, action)
+        if known_way := way(own, rule.states, part, shown.here, left):
+            return self.wording.respond(*known_way[0])
+        if best == 0 and (moves := [f for f in own if f[0] == shown.here and f[1] in rule.states and f[1] != f[0]]):
+            return self.wording.respond(*rng.choice(moves))
+        return self.wording.respond(shown.here, None, action)
+
+    def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
+        """Facts that are kept with that probability, else left out or with another result in equal shares."""
+        results = self.names[1]
+        kept: list[Fact] = []
+        for state, result, action in facts:
+            if rng.random() < accuracy:
+                kept.append((state, result, action))
+            elif rng.random() < 0.5:
+                kept.append((state, rng.choice(results), action))
+        return tuple(kept)
+
+    def junk(self, rng: random.Random) -> Facts:
+        states, results, actions = self.names
+        made_up = [(rng.choice(states), rng.choice(results), rng.choice(actions)) for _ in range(rng.randint(1, 4))]
+        return consistent(made_up, states)
+
+    def write(self, facts: Facts, messages: Sequence[Message] = ()) -> str:
+        return self.wording.context(facts)
+
+
+@dataclass(frozen=True)
+class InventedTeacher(Teacher[Facts]):
+    """Its contexts hold a few facts, half of those that the pack's tasks need among them."""
+
+    needed: Facts
+
+    def earlier(self, rng: random.Random) -> Facts:
+        found = dict.fromkeys(fact for fact in self.needed if rng.random() < 0.5)
+        found |= dict.fromkeys(rng.sample(self.truth, min(len(self.truth), rng.randint(1, 4))))
+        facts = list(found)[:_MOST_NOTED]
+        return tuple(rng.sample(facts, len(facts)))

@@ -1,0 +1,181 @@
+"""Invented domains: a hidden table over drawn names, the same for a whole pack; tasks ask for results in it."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cod_lightning.envs.base import Demonstrator, Stepped
+from cod_lightning.envs.checks import check_choice
+from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.invented.kinds import WORDS, draw, expand, family_of, most_turns, redrawn
+from cod_lightning.envs.invented.policies import Facts, InventedPlay, InventedTeacher
+from cod_lightning.envs.invented.rule import Fact, Part, Rule, way
+from cod_lightning.envs.invented.wording import CompactInvented, InventedWording, NaturalInvented
+from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.errors import ConfigError
+from cod_lightning.seeds import derive_seed
+from cod_lightning.types import Pack, Split
+
+_MOST_DRAWS = 1000
+_WORDINGS: dict[str, InventedWording] = {"natural": NaturalInvented(), "compact": CompactInvented()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventedTask(Unchanging):
+    """What is asked of each rule of the domain, one after the other."""
+
+    rules: tuple[Rule, ...]
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices(Unchanging):
+    """What an environment draws from; apart from it, so that a copy of the environment does not copy it."""
+
+    kinds: tuple[str, ...]
+    words: Literal["seen", "unseen", "all"]
+    protocol: Literal["natural", "compact"]
+
+
+class Invented(TaskWorld[InventedTask]):
+    """Get the wanted result by names whose meaning is hidden.
+
+    A world is a kind of domain with its names and its hidden table, and belongs to one split. With two rules (a conjunction) a task
+    asks for a result of the first, then for one of the second.
+
+    Args:
+        kinds: What domains there are: a family, such as `lookup`, for all its sizes; one with sizes, such as `lookup-4-4`; or two
+            with sizes joined by `+`. Each is drawn equally often.
+        words: Half of the pool that names are drawn from: the one for training (seen), the one held out (unseen), or both (all).
+        protocol: Sentences for language models (natural) or single words for tiny policies (compact).
+        teacher: How good the demonstrations of the warm start are.
+    """
+
+    task_type = InventedTask
+
+    def __init__(
+        self,
+        kinds: Sequence[str] = ("lookup",),
+        words: Literal["seen", "unseen", "all"] = "seen",
+        protocol: Literal["natural", "compact"] = "natural",
+        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+    ) -> None:
+        check_choice("data.env.words", words, tuple(WORDS))
+        check_choice("data.env.protocol", protocol, tuple(_WORDINGS))
+        self.teacher, self._choices = teacher, _Choices(expand(kinds), words, protocol)
+        self.wording = _WORDINGS[protocol]
+        self.max_turns = most_turns(self._choices.kinds)
+        self.name = "-".join(["invented", ".".join(kinds), *[words][: words != "seen"]])
+        self._start(self._drawn(0))
+
+    @property
+    def rules(self) -> str:
+        return self.wording.rules
+
+    def categories(self) -> tuple[str, ...]:
+        return self._choices.kinds
+
+    def of_category(self, category: str) -> "Invented":
+        """The environment of that kind alone."""
+        assert category in self.categories(), f"{category} is none of {self.categories()}"
+        return Invented([category], self._choices.words, self._choices.protocol, self.teacher)
+
+    def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """A domain, and N tasks in it."""
+        rng = random.Random(derive_seed("invented pack", self.name, str(split), seed, index))
+        for _ in range(_MOST_DRAWS):
+            rules = self._rules(rng)
+            if split_of_text(" | ".join(" ".join(row) for rule in rules for row in rule.table)) is split:
+                break
+        else:
+            remedy = f"None was found in {_MOST_DRAWS} draws."
+            raise ConfigError("data.env", self.name, f"a pack of the split {split}", remedy)
+        world_seed = rng.getrandbits(62)
+        specs = [
+            InventedTask(rules=rules, parts=self._parts(rules, derive_seed(world_seed, n))) for n in range(num_tasks)
+        ]
+        return self._pack(split, index, seed, world_seed, specs)
+
+    def _rules(self, rng: random.Random) -> tuple[Rule, ...]:
+        return draw(rng.choice(self._choices.kinds), WORDS[self._choices.words], rng)
+
+    def _parts(self, rules: tuple[Rule, ...], seed: int) -> tuple[Part, ...]:
+        rng = random.Random(seed)
+        return tuple(family_of(rule).task(rule, rng) for rule in rules)
+
+    def _drawn(self, seed: int) -> InventedTask:
+        rng = random.Random(seed)
+        rules = self._rules(rng)
+        return InventedTask(rules=rules, parts=self._parts(rules, rng.getrandbits(62)))
+
+    def step(self, action: str) -> Stepped:
+        assert not self._outcome, "the task is over; call reset()"
+        rule, part = self._task.rules[self._at], self._task.parts[self._at]
+        name, complaint = self.wording.action_of(action, part.menu)
+        if not name:
+            return self._end("malformed", complaint)
+        facts = rule.shown(self._here, name)
+        result, self._here = rule.effects[self._here, name]
+        self._seen += facts
+        self._used += 1
+        if result == part.want:
+            if self._at == len(self._task.parts) - 1:
+                return self._end("win")
+            self._at, self._used = self._at + 1, 0
+            part = self._task.parts[self._at]
+            self._here = part.start
+            return self.wording.joined(facts, self.wording.opening(part)), 0.0, False, False, {}
+        if result in rule.ends:
+            return self._end("lost")
+        if self._used == part.turns:
+            return self._end("late")
+        later = self.wording.later(part, self._here, self._used)
+        return self.wording.joined(facts, later), 0.0, False, False, {}
+
+    def render(self) -> str:
+        part = self._task.parts[self._at]
+        return f"{self._task.rules[self._at].kind}: want {part.want} at {self._here}; {self.wording.facts(self._seen)}"
+
+    def changed(self, pack: Pack, at: int, seed: int) -> Pack:
+        """Other tables of the same names from task `at` on; a task that they leave without a solution is drawn anew."""
+        old = self._spec(pack.tasks[0]).rules
+        rng = random.Random(derive_seed("invented change", pack.id, seed))
+        rules = old
+        while rules[0].table == old[0].table:
+            rules = tuple(redrawn(rule, rng) for rule in old)
+        specs: list[InventedTask] = []
+        for task in pack.tasks[at:]:
+            again = self._parts(rules, derive_seed("invented change", task.seed, seed))
+            kept = (
+                part if way(rule.facts, rule.states, part, part.start, part.turns) else other
+                for rule, part, other in zip(rules, self._spec(task).parts, again, strict=True)
+            )
+            specs.append(InventedTask(rules=rules, parts=tuple(kept)))
+        return self._with_specs(pack, at, specs)
+
+    def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[InventedPlay, Facts]:
+        first = self._spec(pack.tasks[0])
+        turns = {rule: part.turns for rule, part in zip(first.rules, first.parts, strict=True)}
+        return InventedPlay(self.wording, turns), tuple(fact for rule in first.rules for fact in rule.facts)
+
+    def demonstrator(self, pack: Pack) -> Demonstrator:
+        needed: dict[Fact, None] = {}
+        for task in pack.tasks:
+            spec = self._spec(task)
+            for rule, part in zip(spec.rules, spec.parts, strict=True):
+                needed |= dict.fromkeys(way(rule.facts, rule.states, part, part.start, part.turns))
+        return InventedTeacher(*self._play(pack, teaches=True), self.teacher, tuple(needed))
+
+    def _start(self, task: InventedTask) -> None:
+        self._task, self._outcome, self._at, self._used = task, "", 0, 0
+        self._here, self._seen = task.parts[0].start, ()
+
+    def _observed(self) -> str:
+        return self.wording.opening(self._task.parts[0])
+
+    def _end(self, outcome: str, complaint: str = "") -> Stepped:
+        self._outcome = outcome
+        return self._ended(self.wording.feedback(outcome, self._seen, complaint), float(outcome == "win"))

@@ -1,0 +1,140 @@
+"""Families of hidden rules: tables, tasks, and what facts imply, against a count of all tables that agree with them."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cod_lightning.envs.invented.kinds import FAMILIES, POOL, WORDS, draw, expand, family_of, redrawn
+from cod_lightning.envs.invented.rule import Part, consistent, way
+from cod_lightning.errors import ConfigError
+
+KINDS = expand(list(FAMILIES))
+SMALL = (
+    "lookup-4-4",
+    "lookup-4-2",
+    "offset-4",
+    "locks-2-4",
+    "threshold-2-5",
+    "composition-4-3",
+    "forbidden-4-2",
+    "order-4-2",
+)
+"""Few enough tables to find those that agree by drawing."""
+
+
+def rule_and_task(kind, seed):
+    (rule,) = draw(kind, WORDS["seen"], random.Random(seed))
+    return rule, family_of(rule).task(rule, random.Random(seed + 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_task_can_be_solved_and_names_play_the_roles_that_the_rule_states(kind):
+    for seed in range(30):
+        rule, part = rule_and_task(kind, seed)
+        assert way(rule.facts, rule.states, part, part.start, part.turns)
+        assert part.start in rule.states
+        assert part.want in rule.results
+        assert set(part.menu) <= set(rule.actions)
+        assert all((part.start, action) in rule.effects for action in part.menu)
+        assert len({(state, action) for state, action, *_ in rule.table}) == len(rule.table)
+        assert {*rule.states, *rule.actions, *rule.results} <= set(WORDS["seen"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_every_fact_known_the_odds_are_0_or_1_and_1_where_the_result_is_the_wanted_one(kind):
+    for seed in range(20):
+        rule, part = rule_and_task(kind, seed)
+        odds = family_of(rule).odds(rule, rule.facts, part, part.start, part.turns)
+        assert set(odds) == set(part.menu)
+        gives = {action: float(rule.effects[part.start, action][0] == part.want) for action in part.menu}
+        assert odds == gives
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_the_odds_of_one_turn_are_the_share_of_tables_that_agree_with_what_is_known(kind):
+    """Tables and tasks are drawn a few thousand times; those with the same facts and the same task are counted."""
+    (rule,), family, rng = (
+        draw(kind, WORDS["seen"], random.Random(5)),
+        FAMILIES[kind.partition("-")[0]],
+        random.Random(6),
+    )
+    cases: dict[tuple, list[dict[str, bool]]] = {}
+    for _ in range(4000):
+        drawn = redrawn(rule, rng)
+        part = family.task(drawn, rng)
+        part = Part(part.start, part.want, tuple(sorted(part.menu)), 1)
+        facts = tuple(sorted(f for f in drawn.facts if f[0] == rule.states[0] and f[2] == rule.actions[-1]))
+        outcome = {action: drawn.effects[part.start, action][0] == part.want for action in part.menu}
+        cases.setdefault((facts, part), []).append(outcome)
+    (facts, part), outcomes = max(cases.items(), key=lambda case: len(case[1]))
+    if len(outcomes) < 100:
+        pytest.fail(f"no case came up often enough: {len(outcomes)}")
+    odds = family.odds(
+        rule,
+        facts,
+        Part(part.start, part.want, rule.actions if kind.startswith(("offset", "threshold")) else part.menu, 1),
+        part.start,
+        1,
+    )
+    for action in part.menu:
+        share = sum(outcome[action] for outcome in outcomes) / len(outcomes)
+        assert odds[action] == pytest.approx(share, abs=4 * 0.5 / len(outcomes) ** 0.5)
+
+
+def test_two_turns_for_a_hidden_level_begin_where_most_is_found():
+    rule, _ = rule_and_task("threshold-2-7", 0)
+    part = Part(rule.states[0], rule.results[0], rule.actions, 2)
+    odds = family_of(rule).odds(rule, (), part, part.start, 2)
+    assert max(odds, key=odds.__getitem__) in rule.actions[1:6]
+    assert odds[rule.actions[3]] == pytest.approx(3 / 7)
+    assert odds[rule.actions[0]] == pytest.approx(2 / 7)
+
+
+def test_an_order_is_carried_on_from_pair_to_pair():
+    rule, _ = rule_and_task("order-5-2", 0)
+    a, b, c, d, _ = rule.states
+    above = rule.results[0]
+    odds = family_of(rule).odds(rule, [(a, above, b), (b, above, c)], Part(a, above, (c, d), 1), a, 1)
+    assert odds == {c: 1.0, d: 0.0}
+
+
+def test_a_way_is_the_shortest_that_the_facts_know_and_keeps_to_the_turns():
+    facts = [("a", "b", "x"), ("b", "c", "x"), ("c", "d", "x"), ("a", "c", "y")]
+    part = Part("a", "d", ("x", "y"), 3)
+    assert way(facts, "abcd", part, "a", 3) == [("a", "c", "y"), ("c", "d", "x")]
+    assert way(facts, "abcd", part, "a", 1) == []
+    assert way(facts, "abcd", Part("a", "d", ("x",), 3), "a", 3) == facts[:3]
+
+
+def test_of_contradicting_facts_the_last_holds_in_the_place_of_the_first():
+    said = [("a", "r", "x"), ("b", "r", "x"), ("a", "s", "x"), ("a", "b", "x")]
+    assert consistent(said, "ab") == (("a", "s", "x"), ("b", "r", "x"), ("a", "b", "x"))
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=30, deadline=None)
+def test_a_redrawn_table_keeps_every_name_in_its_role(seed):
+    rng = random.Random(seed)
+    (rule,) = draw(rng.choice(KINDS), WORDS["all"], rng)
+    other = redrawn(rule, rng)
+    assert (other.states, other.actions, other.results) == (rule.states, rule.actions, rule.results)
+
+
+def test_half_of_the_pool_is_held_out_and_no_name_is_twice_in_it():
+    assert len(set(POOL)) == len(POOL) == 2 * len(WORDS["seen"])
+    assert not set(WORDS["seen"]) & set(WORDS["unseen"])
+    used = Counter(name for seed in range(300) for name in rule_and_task("machine-3-3-4", seed)[0].actions)
+    assert len(used) > 500
+
+
+@pytest.mark.parametrize(
+    "kind", ["nothing", "lookup-4", "lookup-4-x", "lookup-4-4+locks", "order-4-2+order-4-2+order-4-2", ""]
+)
+def test_a_kind_that_there_is_not_is_refused_by_name(kind):
+    with pytest.raises(ConfigError) as caught:
+        expand([kind] if kind else [])
+    assert caught.value.key == "data.env.kinds"
+    assert caught.value.remedy

@@ -1,0 +1,194 @@
+"""Invented domains: one grammar, endings, splits, references, teacher."""
+
+import random
+from typing import Any
+
+import pytest
+
+from cod_lightning.envs import TeacherDials
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.invented import Invented
+from cod_lightning.envs.invented.kinds import FAMILIES, WORDS, expand
+from cod_lightning.envs.invented.rule import Part, Rule
+from cod_lightning.envs.invented.world import InventedTask
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task
+from tests.envs.scripted_life import success_by_position
+
+(BOX, RED, BLUE, LEFT, RIGHT, HALL, YARD, UP) = WORDS["seen"][:8]
+COLOURS = Rule(
+    kind="lookup-4-4",
+    states=(BOX,),
+    actions=(LEFT, RIGHT),
+    results=(RED, BLUE),
+    table=((BOX, LEFT, RED, BOX), (BOX, RIGHT, BLUE, BOX)),
+)
+HOUSE = Rule(
+    kind="graph-4-2",
+    states=(HALL, YARD),
+    actions=(UP,),
+    results=(HALL, YARD),
+    table=((HALL, UP, YARD, YARD), (YARD, UP, HALL, HALL)),
+)
+COUNTED = Rule(
+    kind="machine-2-3-3",
+    states=(HALL, YARD),
+    actions=(LEFT, RIGHT),
+    results=(RED, BLUE),
+    ends=(RED,),
+    table=((HALL, LEFT, RED, YARD), (HALL, RIGHT, "zz", YARD), (YARD, LEFT, BLUE, YARD), (YARD, RIGHT, "zz", HALL)),
+)
+BLUE_TASK = Part(BOX, BLUE, (LEFT, RIGHT), 2)
+
+
+def started(rules, parts, protocol: Any = "compact"):
+    env = Invented(protocol=protocol)
+    return env, env.reset(options={"task": Task(id="0", seed=0, spec=InventedTask(rules=rules, parts=parts))})[0]
+
+
+def spec(pack) -> InventedTask:
+    return pack.tasks[0].spec
+
+
+def test_the_wanted_result_wins_and_the_feedback_lists_what_was_seen():
+    env, first = started((COLOURS,), (BLUE_TASK,))
+    assert (env.rules, first) == ("domain", f"use {LEFT} {RIGHT} want {BLUE} at {BOX}")
+    assert env.step(f"<answer> {BOX} ? {LEFT} </answer>") == (f"{BOX} {RED} {LEFT} at {BOX}", 0.0, False, False, {})
+    ended = env.step(f"<answer>{RIGHT}</answer>")
+    assert ended == (f"win {BOX} {RED} {LEFT} {BOX} {BLUE} {RIGHT}", 1.0, True, False, {})
+    assert (env.success, env.status) == (True, EpisodeStatus.COMPLETED)
+
+
+def test_without_turns_left_the_task_is_late():
+    env, _ = started((COLOURS,), (BLUE_TASK,))
+    env.step(f"<answer>{LEFT}</answer>")
+    assert env.step(f"<answer>{LEFT}</answer>") == (f"late {BOX} {RED} {LEFT}", 0.0, False, True, {})
+    assert env.status is EpisodeStatus.TRUNCATED
+
+
+@pytest.mark.parametrize("protocol", ["compact", "natural"])
+@pytest.mark.parametrize(
+    "action", ["", "{0}", "<answer></answer>", "<answer>{1}</answer>", "<answer>a b c {0}</answer>"]
+)
+def test_only_a_name_on_offer_is_an_answer(action, protocol):
+    env, _ = started((COLOURS,), (BLUE_TASK,), protocol)
+    feedback, reward, terminated, _, _ = env.step(action.format(LEFT, UP))
+    assert (reward, terminated, env.status) == (0.0, True, EpisodeStatus.MALFORMED)
+    assert feedback == "malformed" if protocol == "compact" else "<answer>name</answer>" in feedback
+
+
+def test_a_machine_shows_its_output_and_its_next_state_and_some_results_lose():
+    env, _ = started((COUNTED,), (Part(HALL, BLUE, (LEFT, RIGHT), 2),))
+    assert env.step(f"<answer>{RIGHT}</answer>")[0] == f"{HALL} zz {RIGHT} {HALL} {YARD} {RIGHT} at {YARD}"
+    env, _ = started((COUNTED,), (Part(HALL, BLUE, (LEFT, RIGHT), 2),))
+    feedback, reward, terminated, truncated, _ = env.step(f"<answer>{LEFT}</answer>")
+    assert (feedback.split()[0], reward, terminated, truncated) == ("lost", 0.0, True, False)
+    assert (env.success, env.status) == (False, EpisodeStatus.COMPLETED)
+
+
+def test_a_conjunction_asks_for_the_second_result_once_the_first_has_come():
+    env, _ = started((COLOURS, HOUSE), (BLUE_TASK, Part(HALL, YARD, (UP,), 3)))
+    shown, reward, *_ = env.step(f"<answer>{RIGHT}</answer>")
+    assert (shown, reward) == (f"{BOX} {BLUE} {RIGHT} use {UP} want {YARD} at {HALL}", 0.0)
+    assert not env.success
+    assert env.step(f"<answer>{UP}</answer>")[1] == 1.0
+
+
+def test_sentences_say_the_same():
+    env, first = started((COLOURS,), (BLUE_TASK,), "natural")
+    assert first == f"Choice 1 of 2. You are at {BOX}. You want {BLUE}. On offer: {LEFT}, {RIGHT}. What do you use?"
+    later = env.step(f"Why not. <answer>{LEFT.upper()}</answer>")[0]
+    assert later.startswith(f"At {BOX}, {LEFT} gives {RED}.\nChoice 2 of 2.")
+    assert env.step(f"<answer>{RIGHT}</answer>")[0].endswith("You got what you wanted.")
+
+
+@pytest.mark.parametrize("protocol", ["natural", "compact"])
+@pytest.mark.parametrize("kind", ["lookup-4-4", "graph-5-2", "locks-2-4+order-4-2"])
+def test_what_is_written_is_read_back(protocol, kind):
+    env = Invented([kind], protocol=protocol)
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    facts = tuple(fact for rule in spec(pack).rules for fact in rule.facts)
+    assert tuple(env.wording.parse(env.wording.context(facts))) == facts
+    observation, _ = env.reset(options={"task": pack.tasks[0]})
+    part = spec(pack).parts[0]
+    assert env.wording.shown([Message(Role.USER, observation)]) == (part.start, part.want, part.menu, 0)
+    assert env.wording.parse(env.wording.nothing) == []
+    if protocol == "compact":
+        assert env.wording.parse(observation) == []
+
+
+def test_a_world_is_in_one_split_and_names_are_of_the_half_that_was_asked_for():
+    drawn = {}
+    for words in ("seen", "unseen"):
+        env = Invented(["lookup", "order"], words=words)
+        for split in Split:
+            packs = [env.sample_pack(split=split, index=i, num_tasks=2) for i in range(60)]
+            drawn[words, split] = {spec(pack).rules for pack in packs}
+            names = {name for (rule,) in drawn[words, split] for name in (*rule.states, *rule.actions, *rule.results)}
+            assert names <= set(WORDS[words])
+    assert sum(map(len, drawn.values())) == len(set.union(*drawn.values()))
+
+
+def test_all_kinds_are_drawn_and_a_category_is_one_of_them():
+    env = Invented(["lookup", "graph-4-2"])
+    packs = [env.sample_pack(split=Split.TRAIN, index=i, num_tasks=1) for i in range(200)]
+    assert {spec(pack).rules[0].kind for pack in packs} == set(env.categories()) == set(expand(["lookup", "graph-4-2"]))
+    only = env.of_category("graph-4-2")
+    assert {
+        only.sample_pack(split=Split.TRAIN, index=i, num_tasks=1).tasks[0].spec.rules[0].kind for i in range(9)
+    } == {"graph-4-2"}
+    assert only.sample_pack(split=Split.TRAIN, index=0, num_tasks=1).id != packs[0].id
+
+
+@pytest.mark.parametrize("protocol", ["natural", "compact"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_scripted_success_rises_with_the_position_random_play_does_not_and_the_oracle_never_fails(family, protocol):
+    env = Invented([family], protocol=protocol)
+    first, *_, last = success_by_position(env, Reference.SCRIPTED, protocol, num_packs=60)
+    assert last - first > (0.05 if family == "forbidden" else 0.15)
+    random_first, *_, random_last = success_by_position(env, Reference.RANDOM, protocol, num_packs=60)
+    assert abs(random_last - random_first) < 0.25
+    assert success_by_position(env, Reference.ORACLE, protocol, num_packs=20) == [1.0] * 4
+
+
+def test_both_protocols_are_the_same_play():
+    kinds = [*FAMILIES, "lookup-4-4+locks-3-4"]
+    rates = [
+        success_by_position(Invented(kinds, protocol=p), Reference.SCRIPTED, p, 40) for p in ("natural", "compact")
+    ]
+    assert rates[0] == rates[1]
+
+
+@pytest.mark.parametrize(("accuracy", "kept"), [(1.0, 1.0), (0.0, 0.0), (0.5, 0.5)])
+def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy, kept):
+    env = Invented(["machine"], protocol="compact", teacher=TeacherDials(note_accuracy=accuracy))
+    right = stated = 0
+    for index in range(60):
+        pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=1)
+        facts = spec(pack).rules[0].facts[:4]
+        record = [Message(Role.SYSTEM, "update"), Message(Role.USER, f"win {env.wording.facts(facts)}")]
+        noted = env.wording.parse(env.demonstrator(pack).note(record, random.Random(index)))
+        right, stated = right + len(set(noted) & set(facts)), stated + len(facts)
+    assert right / stated == pytest.approx(kept, abs=0.2)
+
+
+def test_a_demonstrated_context_holds_facts_of_the_pack_or_none():
+    env = Invented(
+        ["graph"], protocol="compact", teacher=TeacherDials(context_accuracy=1.0, context_true=0.8, context_junk=0.0)
+    )
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=4)
+    truth, teacher = set(spec(pack).rules[0].facts), env.demonstrator(pack)
+    contexts = [env.wording.parse(teacher.context(random.Random(i))) for i in range(100)]
+    assert all(set(context) <= truth for context in contexts)
+    assert 10 < sum(not context for context in contexts) < 30
+
+
+@pytest.mark.parametrize(
+    ("parameters", "key"),
+    [({"words": "x"}, "words"), ({"protocol": "x"}, "protocol"), ({"kinds": ["levers"]}, "kinds")],
+)
+def test_a_parameter_that_cannot_work_is_named_with_its_remedy(parameters, key):
+    with pytest.raises(ConfigError) as caught:
+        Invented(**parameters)
+    assert caught.value.key == f"data.env.{key}"
+    assert caught.value.remedy

@@ -1,0 +1,133 @@
+"""`make gpu`: what a GPU does, part by part, into docs/results/gpu.md. Each part has a process and a time limit of its own.
+
+    python tests/gpu/measure.py                          # all parts, at most 25 minutes
+    python tests/gpu/measure.py --parts gap,speed        # some; the others' figures stay on the page
+    python tests/gpu/measure.py --small --out /tmp/gpu   # a dry run on the CPU at small sizes
+
+A part that cannot run says why on the page, and the rest goes on. Only what was measured is written.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import time
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+PARTS = {  # name: module, most seconds
+    "gap": ("parts", 150),
+    "plan": ("parts", 180),
+    "speed": ("parts", 270),
+    "gradients": ("parts", 60),
+    "stochastic": ("parts", 60),
+    "sleep": ("run_parts", 120),
+    "paged": ("run_parts", 90),
+    "seeds": ("run_parts", 120),
+    "fsdp2": ("run_parts", 150),
+    "cod": ("run_parts", 300),
+}
+PACKAGES = ("torch", "transformers", "lightning", "peft", "bitsandbytes", "vllm", "vllm-bnb-plugin", "cod-lightning")
+MARK = "ROWS "
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0 where every part ran or said why it cannot."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--small", action="store_true", help="small sizes on the CPU")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "gpu", help="without a suffix")
+    parser.add_argument("--one", choices=PARTS, help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.one:
+        print(MARK + json.dumps(rows_of(options.one, small=options.small)))
+        return 0
+    chosen = options.parts.split(",")
+    if unknown := set(chosen) - PARTS.keys():
+        parser.error(f"--parts is {', '.join(sorted(unknown))}; expected some of {', '.join(PARTS)}")
+    file = options.out.with_suffix(".json")
+    record: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"parts": {}}
+    for name in chosen:
+        begun = time.monotonic()
+        rows = run(name, small=options.small)
+        seconds = time.monotonic() - begun
+        record["parts"][name] = {"rows": rows, "seconds": seconds, "machine": machine(small=options.small)}
+        print(f"{name}: {seconds:.0f} s, {sum('not run' not in row for row in rows)} of {len(rows)} lines", flush=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(record, indent=1) + "\n")
+        file.with_suffix(".md").write_text(page(record))
+    return 0
+
+
+def rows_of(name: str, *, small: bool) -> list[dict[str, Any]]:
+    """Run the part in this process."""
+    from tests.gpu.sizes import REAL, SMALL
+
+    return getattr(import_module(f"tests.gpu.{PARTS[name][0]}"), name)(SMALL if small else REAL)
+
+
+def run(name: str, *, small: bool) -> list[dict[str, Any]]:
+    """The part's rows, or one row with why there are none."""
+    command = [sys.executable, str(Path(__file__)), "--one", name, *(["--small"] if small else [])]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PARTS[name][1])
+    except subprocess.TimeoutExpired:
+        return [{"not run": f"not done within {PARTS[name][1]} s"}]
+    found = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if done.returncode or not found:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return [{"not run": f"ended with {done.returncode}: {last[:300]}"}]
+    return json.loads(found[-1].removeprefix(MARK))
+
+
+def machine(*, small: bool) -> str:
+    """What it ran on, and with what."""
+    try:
+        import torch
+
+        card = torch.cuda.get_device_name() if torch.cuda.is_available() and not small else "no GPU"
+        device = f"{max(1, torch.cuda.device_count())} x {card}" if card != "no GPU" else f"{platform.machine()} CPU"
+    except ImportError:
+        device = "no torch"
+    found = []
+    for package in PACKAGES:
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            found.append(f"no {package}")
+    sizes = "small sizes, a dry run: no figure here says anything about a GPU" if small else "full sizes"
+    return f"{device}, Python {platform.python_version()}, {', '.join(found)}; {sizes}"
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page, from all parts that the record has."""
+    from cod_lightning import markdown
+
+    text = [
+        "# On a GPU",
+        "`make gpu` writes this page: random weights, one process a part. What could not run says why.",
+    ]
+    for name in PARTS:
+        if (part := record["parts"].get(name)) is None:
+            text += [f"## {name}", "Not measured."]
+            continue
+        module = import_module(f"tests.gpu.{PARTS[name][0]}")
+        about = " ".join((getattr(module, name).__doc__ or "").split())
+        command = f"`python tests/gpu/measure.py --parts {name}`, {part['seconds']:.0f} s; {part['machine']}."
+        columns = list(dict.fromkeys(key for row in part["rows"] for key in row))
+        cells = ([_cell(row.get(column, "")) for column in columns] for row in part["rows"])
+        text += [f"## {name}", about, markdown.table(columns, cells), command]
+    return "\n\n".join(text) + "\n"
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""`make gpu` at small sizes on the CPU: every part runs or says why it cannot, and the page has all of them."""
+
+import json
+
+import pytest
+
+from tests.gpu import measure, wheels
+
+pytestmark = pytest.mark.slow
+ON_CPU = {  # lines that have to run without a GPU and without vLLM
+    "gap": ["transformers"],
+    "speed": ["sampled, transformers, 4 dialogues", "trained, adapter", "trained, all weights"],
+    "gradients": ["LoRAPolicy", "QLoRAPolicy"],
+    "stochastic": ["chances on this device and on the CPU", "share of updates that arrives, adamw_stochastic"],
+    "paged": ["adamw", "adamw_8bit", "paged_adamw_8bit"],
+    "fsdp2": ["one process", "fsdp2, 1 processes", "fsdp2, 2 processes"],
+    "cod": ["levers in sentences"],
+}
+ON_GPU = {"plan": "torch counts memory on CUDA only", "sleep": "needs a CUDA device", "seeds": ""}
+
+
+@pytest.mark.filterwarnings("default")
+def test_every_part_runs_or_says_why_it_cannot(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(measure, "run", lambda name, small: measure.rows_of(name, small=small))  # without new processes
+    assert set(measure.PARTS) == {*ON_CPU, *ON_GPU}
+    assert measure.main(["--small", "--out", str(tmp_path / "gpu")]) == 0
+    parts = json.loads((tmp_path / "gpu.json").read_text())["parts"]
+    for name, lines in ON_CPU.items():
+        for line in lines:
+            rows = [row for row in parts[name]["rows"] if line in row.values()]
+            assert rows, (name, line)
+            assert not [row["not run"] for row in rows if "not run" in row]
+    for name, reason in ON_GPU.items():
+        assert all(reason in row.get("not run", "") for row in parts[name]["rows"])
+    rows = {row["what"]: row["result"] for row in parts["stochastic"]["rows"]}
+    assert rows["chances on this device and on the CPU"] == "equal"
+    assert rows["share of updates that arrives, adamw_stochastic"] == pytest.approx(1, abs=0.03)
+    assert rows["share of updates that arrives, adamw"] < 0.1
+    norms = [row["train/gradient_norm"] for row in parts["fsdp2"]["rows"]]
+    assert norms == pytest.approx([norms[0]] * 3, rel=0.02)
+    assert min(row["cosine"] for row in parts["gradients"]["rows"]) > 0.98
+    page = (tmp_path / "gpu.md").read_text()
+    assert all(f"## {name}\n" in page for name in measure.PARTS)
+    assert "no figure here says anything about a GPU" in page
+    assert "torch 2." in page
+    assert "python tests/gpu/measure.py --parts gap" in page
+
+
+def test_a_part_that_dies_or_hangs_leaves_a_line(monkeypatch):
+    monkeypatch.setattr(measure, "PARTS", measure.PARTS | {"plan": ("parts", 0.1)})
+    assert measure.run("plan", small=True) == [{"not run": "not done within 0.1 s"}]
+    monkeypatch.setattr(measure, "PARTS", {"nothing": ("parts", 60)})  # unknown to the process that is started
+    (row,) = measure.run("nothing", small=True)
+    assert row["not run"].startswith("ended with 2: ")
+
+
+def test_the_parts_together_take_at_most_25_minutes():
+    assert sum(seconds for _, seconds in measure.PARTS.values()) <= 25 * 60
+
+
+def test_what_a_machine_lacks_is_what_pip_would_add():
+    there = wheels.pinned("torch==2.11.0+cu128\nPyYAML==6.0.2\n")
+    named = [{"metadata": {"name": n, "version": v}} for n, v in (("torch", "2.11.0"), ("msgspec", "0.20.0"))]
+    assert wheels.lacking({"install": named}, there) == ["msgspec==0.20.0"]
