@@ -136,7 +136,7 @@ def test_the_engine_shares_the_base_and_decodes_the_adapter_exactly(kind, base):
 @KINDS
 def test_an_engine_that_takes_no_adapters_is_sent_all_weights_merged(kind, base):
     model = adapted(kind, base)
-    sent = synced_weights(model, adapter=False)
+    sent = dict(synced_weights(model, adapter=False))
     assert sent.keys() == plain_names(model) == merged(model).state_dict().keys()
     engine, plain = TransformersEngine(), merged(model)
     engine.bind(plain, stop_ids=[2])

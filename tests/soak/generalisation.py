@@ -3,7 +3,8 @@
     PYTHONPATH=. python tests/soak/generalisation.py --out docs/results/generalisation.json [--kinds 1 4 16] [--seeds 1 2 3]
 
 Each cell is `python -m cod_lightning fit --config experiment/invented` on the first so many of the sixteen kinds of `env/invented`,
-warm start included, with as many demonstrations and as many rollouts whatever the number of kinds. Cells are kept under `--runs`: one
+warm start included, with as many demonstrations and as many rollouts whatever the number of kinds. Cells are kept
+under `--runs`: one
 that was stopped goes on, a finished one is skipped. `--page_only` trains nothing. What has not run is listed as not measured.
 """
 

@@ -1,12 +1,11 @@
 """Trains on two network namespaces of this machine, kills one, and lets the run go on; part of `make soak`.
 
-    PYTHONPATH=. python tests/soak/two_nodes.py [--vllm .venv-vllm/bin/python] [--out docs/results/two_nodes.json]
+    PYTHONPATH=. python tests/soak/two_nodes.py [--out docs/results/two_nodes.json]
 
 Every node is a namespace with an address of its own on one bridge. The job is the one that `launch` renders for Slurm, run by
 stand-ins of sbatch and srun that put each task into its node. For DDP and FSDP2: a run that nobody disturbs; the same with the
-second node killed in the middle of a rollout, then the same job again; the same, then going on with one node and then with two
-ranks on it. With --vllm, which names a Python with vLLM in its environment, a third node serves the rollouts, and its server
-is killed once. Needs the right to make namespaces. Exits with 1 where a process is left, a job hangs, or weights differ.
+second node killed after three updates, then the same job again; the same, then going on with one node and then with two ranks on
+it. Needs the right to make namespaces. Exits with 1 where a process is left, a job hangs, or weights differ.
 """
 
 import argparse
@@ -49,7 +48,7 @@ class Cluster:
 
     def launch(self, root: Path, *more: str) -> "Job":
         """The job, submitted by the command."""
-        line = [self.python, "-m", "cod_lightning", "launch", *SMALL, "--setup", str(self.folder / "setup.sh"), *more]
+        line = [self.python, "-m", "cod_lightning", "launch", *more, *SMALL, "--setup", str(self.folder / "setup.sh")]
         line += ["--python", self.python, "--trainer.default_root_dir", str(root)]
         done = subprocess.run(line, cwd=self.folder, env=self.environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-2000:]
@@ -128,7 +127,7 @@ def of_strategy(cluster: Cluster, strategy: str) -> dict[str, Any]:
     found["updates_at_loss"] = num_updates(killed)
     assert num_updates(killed) < UPDATES, "the node was killed too late"
     cluster.again(killed).end()
-    assert num_updates(killed) == UPDATES, cluster.again(killed).said()
+    assert num_updates(killed) == UPDATES
     found["difference_after_going_on_with_two_nodes"] = difference(killed, whole)
     assert found["difference_after_going_on_with_two_nodes"] == 0.0
 
@@ -158,7 +157,7 @@ def main() -> None:
     if reason := namespaces.unavailable():
         sys.exit(f"no network namespaces here: {reason}")
     record: dict[str, Any] = {"runs": []}
-    with tempfile.TemporaryDirectory() as folder, namespaces.nodes(3) as nodes:
+    with tempfile.TemporaryDirectory() as folder, namespaces.nodes(2) as nodes:
         cluster = Cluster(nodes, Path(folder), sys.executable)
         record["addresses"] = list(nodes)
         for strategy in options.strategies:
