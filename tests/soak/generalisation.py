@@ -150,7 +150,8 @@ SEEN = """
 
 **No carry-over is shown, and no gain in the kinds trained on either.** One cell is finished (16 kinds, 800 updates, seed 1).
 Where success rises with position, it rises as much with the context hidden. In five of six suites it solves measurably less at T=1
-than its warm start at T=0.3, and in the sixth (order) no difference shows. One cell cannot say how gain depends on the number of kinds.
+than its warm start at T=0.3, and in the sixth (order) no difference shows. One cell cannot say how gain depends on the number
+of kinds.
 
 What it lacks comes before carry-over. In six of its lifecycles that were read, first contexts of the warm start at T=0.3 are often
 right (`late tavux gomag tumok` becomes `tavux gomag tumok`), later ones repeat a fact until the tokens run out and are refused, and
