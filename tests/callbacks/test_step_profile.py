@@ -49,6 +49,7 @@ def fit(folder: Path, rollouts: int, rollouts_per_epoch: int, *extra: L.Callback
     return torch.cat([p.detach().flatten() for p in module.model.parameters()])
 
 
+@pytest.mark.slow
 def test_it_leaves_a_page_and_a_trace_and_the_training_as_it_was(tmp_path, capsys):
     plain = fit(tmp_path, 6, 8)
     assert not (tmp_path / "profile").exists()

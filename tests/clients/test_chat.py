@@ -102,6 +102,7 @@ def bomb_of(wbits):
     ("encoding", "wbits", "status"),
     [("gzip", 31, 200), ("gzip", 31, 500), pytest.param("deflate", 15, 200, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_a_bomb_of_a_megabyte_is_cut_before_it_fills_the_memory(encoding, wbits, status):
     bomb = bomb_of(wbits)
     assert 700_000 < len(bomb) < 900_000

@@ -96,6 +96,7 @@ def test_a_reward_that_hangs_costs_its_task(tmp_path):
     assert [e.reward is None for e in episodes if e.kind is EpisodeKind.SOLVE] == [False, True, False, False]
 
 
+@pytest.mark.slow
 def test_an_environment_that_hangs_in_its_worker_costs_its_task(tmp_path):
     world = ProcessWorld(FaultyLevers(("hangs",)), num_workers=1, step_s=1.0)
     episodes = live(tmp_path, world=world, mechanism=COMPACT, split=Split.TRAIN)

@@ -133,6 +133,7 @@ def test_siblings_share_the_computation_of_their_first_prompt(engine, tokenizer,
     st.sampled_from([20, 8192]),
 )
 @settings(max_examples=40, deadline=None)
+@pytest.mark.slow
 def test_dialogues_that_begin_like_others_before_them_are_sampled_from_what_they_ask(
     model, prompts, max_dialogues, prefill_tokens
 ):

@@ -110,6 +110,7 @@ def test_who_hangs_or_dies_is_replaced_and_the_next_call_is_served(fault, error)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 @pytest.mark.parametrize(("action", "error"), [("memory", WorldOutOfMemory), ("cpu", WorldOutOfCPU)])
+@pytest.mark.slow
 def test_who_takes_too_much_is_named_and_replaced_and_the_next_call_is_served(action, error):
     world = ProcessWorld(GreedyLevers(), num_workers=1, step_s=60, memory_gb=0.25, cpu_s=1)
     world.reset(options={"task": first_task(world)})
@@ -153,6 +154,7 @@ def running(process):
         return False
 
 
+@pytest.mark.slow
 def test_a_deadline_of_the_episode_kills_the_worker_that_is_still_at_it():
     world = ProcessWorld(FaultyLevers(("hangs",), 2), num_workers=2, step_s=60)
     copy.deepcopy(world).reset(options={"task": first_task(world, index=0)})  # a worker is there

@@ -55,6 +55,7 @@ def test_a_report_holds_the_entries_that_an_update_changed(tmp_path: Path) -> No
     assert texts == [("added", "", "left is up"), ("added", "", "down is far")]
 
 
+@pytest.mark.slow
 def test_texts_of_very_many_entries_are_not_compared_pair_by_pair() -> None:
     before, after = ("\n".join(f"{word} {n}" for n in range(100_000)) for word in ("old", "new"))
     begun = time.perf_counter()

@@ -40,6 +40,7 @@ def test_it_dumps_the_stacks_names_who_hangs_and_exits_with_its_own_code(tmp_pat
         assert "and 8 more" in text
 
 
+@pytest.mark.slow
 def test_who_moves_now_and_then_is_left_alone(tmp_path):
     liveness = Liveness()
     with Watchdog(liveness, 0.4, tmp_path / "stalled.txt", "x"):

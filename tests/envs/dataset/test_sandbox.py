@@ -75,6 +75,7 @@ def test_no_program_can_overrule_the_comparison():
         ("open('big', 'w').write('9' * 10**8)", "File too large"),
     ],
 )
+@pytest.mark.slow
 def test_a_program_that_takes_too_much_is_ended(program, remark):
     begun = time.perf_counter()
     assert remark in grade(program, CALLS[:1], time_s=1.0).remark
