@@ -3,9 +3,8 @@
     PYTHONPATH=. python tests/soak/generalisation.py --out docs/results/generalisation.json [--kinds 1 4 16] [--seeds 1 2 3]
 
 Each cell is `python -m cod_lightning fit --config experiment/invented` on the first so many of the sixteen kinds of `env/invented`,
-warm start included, with as many demonstrations and as many rollouts whatever the number of kinds. Cells are kept
-under `--runs`: one
-that was stopped goes on, a finished one is skipped. `--page_only` trains nothing. What has not run is listed as not measured.
+warm start included, with as many demonstrations and as many rollouts whatever the number of kinds. Cells are kept under `--runs`:
+one that was stopped goes on, a finished one is skipped. `--page_only` trains nothing. What has not run is listed as not measured.
 """
 
 import argparse
@@ -120,10 +119,17 @@ def page(results: Cells, command: str) -> str:
                 at = [over_seeds(seeds, suite, condition, lambda curve, n=n: curve[n]) for n in range(4)]
                 more = [over_seeds(seeds, suite, condition, one) for one in (gain, normalised)]
                 rows.append([count, NAMES[condition], *at, *more])
-        head = ["kinds", "policy", "0", "1", "2", "3", "gain", "normalised"]
+        head = ["kinds, updates", "policy", "0", "1", "2", "3", "gain", "normalised"]
         lines += [f"## {title.capitalize()}", "", table(head, rows), ""]
     seeds_of = ", ".join(f"{count}: {len(seeds)}" for count, seeds in results.items())
-    lines += [f"Seeds by number of kinds: {seeds_of}.", "", "![gain against kinds](generalisation.svg)", ""]
+    lines += [
+        f"Seeds by kinds and updates: {seeds_of}.",
+        "",
+        *SEEN.strip().splitlines(),
+        "",
+        "![success by position](generalisation.svg)",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -134,21 +140,45 @@ NAMES = {
     "warm_start": "warm start, T=1",
 }
 ABOUT = """
+The rows say on how many of the sixteen kinds of `env/invented` a policy was trained, and with how many updates of its warm start.
+Each was warm-started on four demonstrated packs an update, then trained in six rollouts of 128 lifecycles; it has 0.76 million
+parameters, 0.49 million of them trained. Nothing is trained on what a section names. *Gain* is success in tasks 1 to 3 less that
+in task 0, *normalised* its share of what task 0 left to gain. 96 packs of 4; intervals are over seeds.
+"""
+SEEN = """
+## What it shows so far
+
+**No carry-over is shown, and no gain in the kinds trained on either.** One cell is finished (16 kinds, 800 updates, seed 1).
+Where success rises with position, it rises as much with the context hidden. In five of six suites it solves measurably less at T=1
+than its warm start at T=0.3, and in the sixth (order) no difference shows. One cell cannot say how gain depends on the number
+of kinds.
+
+What it lacks comes before carry-over. In six of its lifecycles that were read, first contexts of the warm start at T=0.3 are often
+right (`late tavux gomag tumok` becomes `tavux gomag tumok`), later ones repeat a fact until the tokens run out and are refused, and
+after `bulid milag tigod` it answers `bulid memak tigod`, a result that its own context denies. The trained policy at T=1 also notes
+names that it was never shown. Too few demonstrations are the first suspect: the loss of the last update was 0.66 nats a token, and
+0.17 for a warm start on one kind. This is not tested yet; `--updates 3200` is for that.
+
+Not measured: 1, 2, 4 and 8 kinds; 3,200 updates; further seeds; other sizes of the policy; conjunctions; episode against trajectory
+credit; uninformative writers; a curriculum; families crossed, one trained on and another tested on; sentences.
 """
 
 
 def plot(results: Cells, file: Path) -> None:
-    """Gain against the number of kinds trained on, by what is new; a point a seed, a line through their means."""
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for suite, title in SUITES.items():
-        gains = {int(n): [gain(one[suite]["trained"]) for one in seeds.values()] for n, seeds in results.items()}
-        (line,) = axes.plot(list(gains), [mean(values) for values in gains.values()], label=title)
-        for count, values in gains.items():
-            axes.plot([count] * len(values), values, ".", color=line.get_color())
-    axes.axhline(0, color="grey", linewidth=0.8)
-    axes.set(xscale="log", xlabel="kinds of domains trained on", ylabel="gain in success after the first task")
-    axes.set_xticks([int(count) for count in results], list(results))
-    axes.legend(fontsize="small")
+    """Success by position in every suite, the context shown and hidden; means over seeds."""
+    figure, every = plt.subplots(2, 3, figsize=(9, 5), sharex=True, sharey=True, layout="constrained")
+    for axes, (suite, title) in zip(every.flat, SUITES.items(), strict=True):
+        for cell, seeds in results.items():
+            shown, hidden = (
+                np.mean([one[suite][condition] for one in seeds.values()], axis=0)
+                for condition in ("trained", "blanked_context")
+            )
+            (line,) = axes.plot(shown, marker="o", label=f"{cell} updates")
+            axes.plot(hidden, linestyle=":", color=line.get_color(), label="context blanked")
+        axes.set(title=title, ylim=(0, 1), xticks=range(4))
+    every[0, 0].legend(fontsize="small")
+    figure.supxlabel("position")
+    figure.supylabel("success")
     figure.savefig(file)
 
 
