@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
@@ -66,12 +67,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except BrokenPipeError:
-        try:
-            sys.stdout.flush()
-        except BrokenPipeError:  # who read it, such as `head`, has ended
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 128 + signal.SIGPIPE
-        raise
+        shown = select.poll()
+        shown.register(sys.stdout.fileno(), 0)
+        if not shown.poll(0):  # another pipe than the one that is printed to
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # its reader, such as `head`, has ended
+        return 128 + signal.SIGPIPE
 
 
 def _run(args: list[str]) -> int:
