@@ -67,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except BrokenPipeError:
+        if sys.stdout is None:
+            raise
         shown = select.poll()
         shown.register(sys.stdout.fileno(), 0)
         if not shown.poll(0):  # another pipe than the one that is printed to
