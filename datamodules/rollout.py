@@ -327,8 +327,10 @@ class RolloutDataModule(ItemDataModule):
         )
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
-        sampler, frozen = self._sampler(temperature, suite), self.frozen
-        where = (self.policy, self.runner.stop_ids, self._attached.strategy.root_device)
+        sampler, played = self._sampler(temperature, suite), {}
+        if (frozen := self.frozen) is not None:
+            device = self._attached.strategy.root_device
+            played = {frozen.kind: frozen.sampler(sampler, self.policy, self.runner.stop_ids, device)}
         return Setting(
             env=self.env,
             mechanism=self.context,
@@ -336,7 +338,7 @@ class RolloutDataModule(ItemDataModule):
             plan=self.plan,
             rewards=self.rewards,
             monitor=self.runner.monitor,
-            frozen={} if frozen is None else {frozen.kind: frozen.sampler(sampler, *where)},
+            frozen=played,
         )
 
     def _advantages(self, table: CreditTable) -> Credited:

@@ -294,7 +294,7 @@ def test_keys_of_skypilot_are_merged_but_for_those_of_launch(tmp_path):
         (["--model.lr", "fast"], "model.lr: Expected a float. Got value: fast"),
         (
             ["strategy=fsdp2", "--model.optimizer", "adamw_8bit"],
-            "model.optimizer is adamw_8bit; expected adamw with strategy=fsdp2",
+            "model.optimizer is adamw_8bit; expected adamw or adamw_stochastic with strategy=fsdp2",
         ),
         (["--nodes", "0"], "--nodes is 0; expected at least 1"),
         (["engine=vllm_server", "--servers", "1", "--data.engine.urls", "[http://a:1]"], "data.engine.urls is"),
