@@ -10,7 +10,7 @@ import contextlib
 import difflib
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 FAULT_LOG = logging.getLogger("cod_lightning.faults")
 """What cost a lifecycle, with its traceback; it goes nowhere by itself."""
@@ -32,6 +32,17 @@ class ConfigError(CodLightningError, ValueError):
     def __init__(self, key: str, value: object, expected: str, remedy: str) -> None:
         super().__init__(f"{key} is {value}; expected {expected}. {remedy}")
         self.key, self.value, self.expected, self.remedy = key, value, expected, remedy
+
+
+@contextlib.contextmanager
+def answering(refused: Callable[[str], ConfigError], expected: str) -> Iterator[None]:
+    """What a part of the config raises becomes `refused(expected)` with what it said; its own `ConfigError` stays as it is."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise refused(f"{expected} ({type(error).__name__}: {error})") from error
 
 
 class EngineFailure(CodLightningError):

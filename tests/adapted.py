@@ -1,5 +1,6 @@
 """A tiny random Qwen3 in a folder, and policies with an adapter over it, that tests share."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -11,11 +12,11 @@ from tests.stubs import PlainContext, WordWorld
 TINY = {"hidden_size": 64, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 128, "window": 256}
 
 
-def write_base(folder: Path, seed: int = 0) -> Path:
-    """Model and tokenizer of `WordWorld`'s words."""
+def write_base(folder: Path, seed: int = 0, words: Sequence[str] | None = None) -> Path:
+    """Model and tokenizer of these words; None: of `WordWorld`'s."""
     torch.manual_seed(seed)
     policy = TinyPolicy(**TINY)
-    tokenizer = policy.tokenizer(WordWorld().words() + PlainContext().words())
+    tokenizer = policy.tokenizer(WordWorld().words() + PlainContext().words() if words is None else words)
     policy.model(tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -14,9 +14,8 @@ from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
-from cod_lightning.models import TinyPolicy
 from modules import GRPOModule
-from tests.adapted import TINY
+from tests.adapted import write_base
 from tests.command_line import rows
 from tests.forked import on_ranks
 
@@ -66,13 +65,8 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("base")
-    torch.manual_seed(0)
-    policy = TinyPolicy(**TINY)
-    tokenizer = policy.tokenizer(Levers(protocol="compact").words() + HintContext(protocol="compact").words())
-    policy.model(tokenizer).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    words = Levers(protocol="compact").words() + HintContext(protocol="compact").words()
+    return write_base(tmp_path_factory.mktemp("base"), words=words)
 
 
 def run(folder, kind, strategy, base, *more, killed=False):

@@ -27,7 +27,7 @@ def run(argv: Sequence[str]) -> int:
         help="Let a run's config name a credit rule or baseline of another package; naming one runs its module.",
     )
     options = parser.parse_args(list(argv))
-    if twice := [run for run, count in Counter(map(Path.absolute, options.runs)).items() if count > 1]:
+    if twice := [run for run, count in Counter(map(Path.resolve, options.runs)).items() if count > 1]:
         raise ConfigError("RUN_DIR", twice[0], "every run once, since runs are compared", "Leave one out.")
     out: Path = options.out or options.runs[0] / "report.html"
     if out.is_dir():

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.wrapped import DelegatingWorld
 
+RULES = "What you find out in one task may help with the next: tasks of one series have something in common that nobody states."
+"""System text before the context, where a world states none of its own."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Where the program of one task finds the policy; nobody else has the key, and it ends with the task."""
+    """Where the program of one task finds the policy; no other process has the key, and it ends with the task."""
 
     base_url: str
     """As in http://127.0.0.1:40001/v1; the chat dialect of OpenAI is spoken there."""

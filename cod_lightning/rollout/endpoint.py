@@ -96,7 +96,7 @@ class _Server:
             await self.runner.setup()
             await web.TCPSite(self.runner, "127.0.0.1", 0).start()
             self.port = self.runner.addresses[0][1]
-        except OSError:  # whoever waits sees that there is no port
+        except OSError:  # a task that waits for `ready` finds no port
             pass
         finally:
             self.ready.set()

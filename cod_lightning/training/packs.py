@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.objective.batch import CreditTable
 from cod_lightning.objective.credited import Credited
 from cod_lightning.rollout.transcript import plain
@@ -200,15 +200,8 @@ class TrainingPacks:
         if len(set(choices)) < count:
             raise self._error("a source that names different packs for one rollout, none of them twice")
 
-    @contextmanager
-    def _checked(self, method: str, expected: str = "") -> Iterator[None]:
-        try:
-            yield
-        except ConfigError:
-            raise
-        except Exception as error:
-            message = f"{type(error).__name__}: {error}"
-            raise self._error(f"a source that {expected or f'answers `{method}`'} ({message})") from error
+    def _checked(self, method: str, expected: str = "") -> AbstractContextManager[None]:
+        return answering(self._error, f"a source that {expected or f'answers `{method}`'}")
 
     def _error(self, expected: str) -> ConfigError:
         remedy = "Correct the source, or choose source=uniform; the run goes on with --ckpt_path last."

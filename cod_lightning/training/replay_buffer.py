@@ -1,8 +1,8 @@
 """The stored episodes of a training with replay: their rows join batches, within bounds, and are a part of every checkpoint."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, answering
 from cod_lightning.objective.batch import Batch, CreditTable
 from cod_lightning.objective.credited import Credited
 from cod_lightning.objective.returns import Returns
@@ -268,15 +268,8 @@ class ReplayBuffer:
                     versions=tuple(state_dict["versions"][number]),
                 )
 
-    @contextmanager
-    def _checked(self, method: str) -> Iterator[None]:
-        try:
-            yield
-        except ConfigError:
-            raise
-        except Exception as error:
-            message = f"{type(error).__name__}: {error}"
-            raise self._error(f"a replay that answers `{method}` ({message})") from error
+    def _checked(self, method: str) -> AbstractContextManager[None]:
+        return answering(self._error, f"a replay that answers `{method}`")
 
     def _error(self, expected: str) -> ConfigError:
         remedy = "Correct the replay, or leave data.replay out; the run goes on with --ckpt_path last."

@@ -14,8 +14,7 @@ from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.results import read_results
-from cod_lightning.models import TinyPolicy
-from tests.adapted import TINY
+from tests.adapted import write_base
 
 pytestmark = pytest.mark.slow
 SMALL = (
@@ -27,13 +26,8 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("base")
-    torch.manual_seed(0)
-    policy = TinyPolicy(**TINY)
-    tokenizer = policy.tokenizer(Levers(protocol="compact").words() + HintContext(protocol="compact").words())
-    policy.model(tokenizer).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    words = Levers(protocol="compact").words() + HintContext(protocol="compact").words()
+    return write_base(tmp_path_factory.mktemp("base"), words=words)
 
 
 @pytest.fixture(scope="module")

@@ -223,14 +223,25 @@ def test_a_reward_at_either_end_of_the_range_is_one(reward):
     assert not life.failed
 
 
-def test_a_turn_that_the_window_cut_off_ends_the_episode_and_keeps_its_tokens():
+class OpenVocabulary(WordWorld):
+    """A world that says no words of its own, as one in sentences does."""
+
+    def words(self):
+        return ()
+
+
+@pytest.mark.parametrize("world", [WordWorld, OpenVocabulary])
+def test_a_turn_that_the_window_cut_off_ends_the_episode_and_keeps_its_tokens(world):
     engine = FunctionEngine(lambda _: CHAT.encode("w1 w2 w3 w4"))
-    first = len(live(engine, num_tasks=1).lifecycles[0].episodes[0].turns[0].new_ids)
-    (life,) = live(engine, num_tasks=1, window=first + 2).lifecycles
+    first = len(live(engine, world(), num_tasks=1).lifecycles[0].episodes[0].turns[0].new_ids)
+    (life,) = live(engine, world(), num_tasks=1, window=first + 2).lifecycles
     (episode,) = life.episodes
     assert (episode.status, episode.reward, episode.success) == (EpisodeStatus.TRUNCATED, 0.0, False)
     assert [(turn.stop, turn.response) for turn in episode.turns] == [(StopReason.WINDOW, "w1 w2")]
-    assert episode.feedback == "", "a closed vocabulary has no words for it"
+    if world is OpenVocabulary:
+        assert "window" in episode.feedback
+    else:
+        assert episode.feedback == "", "a closed vocabulary has no words for it"
 
 
 HINT_CHAT = Chat(TinyPolicy().tokenizer((*WordWorld().words(), *HintContext("compact").words())))

@@ -5,6 +5,7 @@ Whatever else a process prints is left out; the end of what it says on its error
 
 import contextlib
 import json
+import math
 import os
 import selectors
 import signal
@@ -16,13 +17,19 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
+from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung
 
 _MOST_BYTES = 16 * 2**20
 """Of all that a process prints in one task."""
 _SHOWN = 600
 """Letters of the error stream's end that are shown."""
 _END_S = 5.0
+
+
+def check_seconds(timeout_s: float) -> None:
+    """Raise `ConfigError` for a time that no task can take."""
+    if not 0 < timeout_s < math.inf:
+        raise ConfigError("data.env.timeout_s", timeout_s, "seconds above 0, and finite", "600 is the default.")
 
 
 class LineProcess:

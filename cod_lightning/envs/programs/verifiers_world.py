@@ -4,7 +4,6 @@ Needs `verifiers` (MIT) there, 0.4 or newer. Source: https://github.com/PrimeInt
 """
 
 import json
-import math
 import random
 import shutil
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from typing import Any
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.grouped import GroupedTasks, group_name
-from cod_lightning.envs.own_loop import Access, OwnLoop
-from cod_lightning.envs.programs.processes import Asked, LinePool
+from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
+from cod_lightning.envs.programs.processes import Asked, LinePool, check_seconds
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError, EnvironmentFailure
@@ -25,7 +24,6 @@ from cod_lightning.types import Pack, Split
 _WORKER = Path(__file__).with_name("verifiers_worker.py")
 _START_S = 180.0
 """For a process to import the environment and list its tasks."""
-_RULES = "What you find out in one task may help with the next: tasks of one series have something in common that nobody states."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +81,14 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     ) -> None:
         if shutil.which(python) is None:
             raise ConfigError("data.env.python", python, "a Python that can be run", "Name one that has verifiers.")
-        if not 0 < timeout_s < math.inf:
-            raise ConfigError("data.env.timeout_s", timeout_s, "seconds above 0, and finite", "600 is the default.")
+        check_seconds(timeout_s)
         for key, value in (("num_tasks", num_tasks), ("num_processes", num_processes)):
             if value < 1:
                 raise ConfigError(f"data.env.{key}", value, "at least 1", "Leave it out for the default.")
         if not min_reward < max_reward:
             raise ConfigError("data.env.max_reward", max_reward, f"above min_reward ({min_reward})", "Raise it.")
         check_turns(max_turns, "16 is the default.")
-        self._rules, self.max_turns, self.success_at = _RULES if rules is None else rules, max_turns, success_at
+        self._rules, self.max_turns, self.success_at = RULES if rules is None else rules, max_turns, success_at
         self.reward_range, self.timeout_s = (min_reward, max_reward), timeout_s
         settings = {"env": env, "tokenizer": tokenizer, "renderer": renderer}
         self._pool = LinePool([python, str(_WORKER), json.dumps(settings)], num_processes, reads_on=True)

@@ -1,19 +1,16 @@
 """Tasks on disk that an agent program solves: any program that speaks the chat dialect of OpenAI is played and trained as it is."""
 
 import json
-import math
 import shutil
 from typing import Any, Literal
 
 from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.dataset.scorers import AnswerScorer
 from cod_lightning.envs.dataset.world import DatasetWorld
-from cod_lightning.envs.own_loop import Access, OwnLoop
-from cod_lightning.envs.programs.processes import Asked, LinePool
+from cod_lightning.envs.own_loop import RULES, Access, OwnLoop
+from cod_lightning.envs.programs.processes import Asked, LinePool, check_seconds
 from cod_lightning.envs.question_world import Grade, QuestionTask
 from cod_lightning.errors import ConfigError, EnvironmentFailure
-
-_RULES = "What you find out in one task may help with the next: tasks of one series have something in common that nobody states."
 
 
 class ReportedReward(AnswerScorer):
@@ -84,14 +81,13 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         if not command or shutil.which(command[0]) is None:
             expected = "a program that can be run, and its arguments"
             raise ConfigError("data.env.command", command, expected, "[python, agent.py] is one.")
-        if not 0 < timeout_s < math.inf:
-            raise ConfigError("data.env.timeout_s", timeout_s, "seconds above 0, and finite", "600 is the default.")
+        check_seconds(timeout_s)
         if num_processes < 1:
             raise ConfigError("data.env.num_processes", num_processes, "at least 1", "16 is the default.")
         check_turns(max_turns, "16 is the default.")
         scorer = scorer or ReportedReward()
         super().__init__(path, prompt, answer, group, scorer, rules, 1, feedback, success_at, world_name)
-        self._rules, self.max_turns = _RULES if rules is None else rules, max_turns
+        self._rules, self.max_turns = RULES if rules is None else rules, max_turns
         self.blocking = True
         self.timeout_s, self._pool, self._asked = timeout_s, LinePool(command, num_processes, reads_on), Asked()
 
