@@ -18,7 +18,7 @@ from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
 from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
-from cod_lightning.envs.checks import check_choice, check_share, check_span, check_turns
+from cod_lightning.envs.checks import check_choice, check_share, check_span, check_turns, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.errors import ConfigError
@@ -258,6 +258,9 @@ class Alchemy(TaskWorld[AlchemyTask]):
         check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        if not self.limited:
+            multiplier = {"multiplier_min": self.multiplier[0], "multiplier_max": self.multiplier[1]}
+            check_unused(Alchemy, "with materials=unlimited", **multiplier, end_when_dead=self.end_when_dead)
         ranges = self.ranges
         for key, (low, high), least, most in (
             ("tiers", ranges.tiers, 2, 4 if self.limited else 5),

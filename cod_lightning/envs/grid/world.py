@@ -13,6 +13,7 @@ from typing import Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.checks import check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
 from cod_lightning.envs.grid.compact import CompactGrid
@@ -41,7 +42,7 @@ class GridNavigation(TaskWorld[GridTask]):
         side_min: Smallest side of a map, 3 to 16.
         side_max: Largest side of a map, 3 to 16; with compact words 3 to 5, and equal to side_min.
         field: Costs as a sum of smooth hills, as in the paper, or as lanes: all cells of a row cost the same.
-        hills: Hills of a map; lanes ignore it.
+        hills: Hills of a map; lanes have none.
         scale_min: Smallest width of a hill, as a share of the side.
         scale_max: Largest width of a hill, as a share of the side.
         levels: Number of different costs, evenly from 0 to 99, 2 to 10; null for all of 0..99. Lanes and compact words need it,
@@ -79,6 +80,8 @@ class GridNavigation(TaskWorld[GridTask]):
         protocol: Literal["natural", "compact"] = "natural",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
     ) -> None:
+        if field == "lanes":
+            check_unused(GridNavigation, "with field=lanes", hills=hills, scale_min=scale_min, scale_max=scale_max)
         self.parameters = GridParameters(
             side_min=side_min,
             side_max=side_max,

@@ -15,7 +15,15 @@ import numpy as np
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextEnv, TextPolicy
-from cod_lightning.envs.checks import check_between, check_choice, check_in, check_share, check_span, check_turns
+from cod_lightning.envs.checks import (
+    check_between,
+    check_choice,
+    check_in,
+    check_share,
+    check_span,
+    check_turns,
+    check_unused,
+)
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
@@ -302,6 +310,9 @@ class PDEDiscovery(TaskWorld[PDETask]):
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.family", self.family, tuple(FAMILIES))
         check_turns(self.max_turns, "6 is the reference's.")
+        if compact:
+            unused = {"kappa_threshold": self.kappa_threshold, "show_samples": self.show_samples}
+            check_unused(PDEDiscovery, "with protocol=compact", family=self.family, **unused)
         fewest = 2 if compact else 3
         if self.max_turns < fewest:
             need = "measure and answer" if compact else "measure, fit and finalise"
