@@ -10,6 +10,7 @@ from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.pde.evidence import EquationBelief, believe, misfit
 from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, named, parse_equation, support, written
 from cod_lightning.envs.pde.notes import Note, Pairs, finalised_in, pairs_in, read_note, write_note
+from cod_lightning.envs.pde.parameters import PDEParameters
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Role
 
@@ -24,11 +25,7 @@ _ROW = re.compile(r"x=(\d\.\d+) t=(\d\.\d+) u=(-?\d\.\d+) y=(-?\d\.\d+)", flags=
 class PDEPlay(Play[Note]):
     """Keeps every measurement it sees; weighs all sets of terms by their evidence; submits the most probable equation."""
 
-    min_terms: int
-    max_terms: int
-    max_turns: int
-    point_budget: int
-    show_samples: bool
+    parameters: PDEParameters
 
     @property
     def nothing(self) -> Note:
@@ -38,11 +35,11 @@ class PDEPlay(Play[Note]):
         """Random points, a random dictionary, and whatever the regression liked best."""
         state = _State.of(messages)
         if not state.sampled:
-            points = [(rng.uniform(0.01, 0.99), rng.uniform(0.0, 1.0)) for _ in range(self.point_budget)]
+            points = [(rng.uniform(0.01, 0.99), rng.uniform(0.0, 1.0)) for _ in range(self.parameters.point_budget)]
             return sample(points)
         if state.best:
             return finalise(state.best)
-        return fit_terms(rng.sample(TERMS, rng.randint(1, self.max_terms)))
+        return fit_terms(rng.sample(TERMS, rng.randint(1, self.parameters.max_terms)))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Note:
         return read_note(messages[0].content) if trust_context else Note()
@@ -50,15 +47,15 @@ class PDEPlay(Play[Note]):
     def answer(self, messages: Sequence[Message], known: Note, rng: random.Random) -> str:
         """Sample (first to see how high the state is), fit, finalise."""
         state = _State.of(messages)
-        left = self.max_turns - state.turn
+        left = self.parameters.max_turns - state.turn
         if state.points_left and left > 2 and not state.best:
-            if not self.show_samples:
+            if not self.parameters.show_samples:
                 return sample(_BLIND[-state.points_left :]) if not state.sampled else fit_terms(TERMS)
             if not state.sampled and left > 3 and state.points_left > len(_SCOUTS):
                 return sample(_SCOUTS)
             return sample(_spread(state.rows, state.points_left))
         believed = self.belief(known, pairs_in(state.seen))
-        if believed is None or (not state.best and not self.show_samples and left > 2):
+        if believed is None or (not state.best and not self.parameters.show_samples and left > 2):
             return finalise(state.best) if state.best else fit_terms(TERMS)
         if state.best and (left == 1 or state.proposed == believed.equations[0]):
             return finalise(state.proposed or state.best)
@@ -72,9 +69,10 @@ class PDEPlay(Play[Note]):
         boost = {"confirmed": 12.0, "likely": 0.0 if noted.pairs else 3.0}.get(noted.trust, 0.0)
         if noted.equation and seen and len(seen) < len(both) and misfit(noted.equation, seen) > 100:
             boost = 0.0
-        believed = believe(both, self.min_terms, self.max_terms, {support(noted.equation): boost} if boost else None)
+        low, high = self.parameters.min_terms, self.parameters.max_terms
+        believed = believe(both, low, high, {support(noted.equation): boost} if boost else None)
         if believed.misfit > _BAD_MISFIT and len(seen) < len(both) and seen:
-            alone = believe(seen, self.min_terms, self.max_terms)
+            alone = believe(seen, low, high)
             return alone if alone.misfit < believed.misfit else believed
         return believed
 
@@ -102,7 +100,7 @@ class PDEPlay(Play[Note]):
         return replace(kept, pairs=pairs)
 
     def junk(self, rng: random.Random) -> Note:
-        terms = rng.sample(TERMS, rng.randint(self.min_terms, self.max_terms))
+        terms = rng.sample(TERMS, rng.randint(self.parameters.min_terms, self.parameters.max_terms))
         equation = equation_of({term: rng.choice((-1, 1)) * round(rng.uniform(0.5, 2.0), 2) for term in terms})
         return Note(equation=equation, trust="likely")
 
