@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from cod_lightning.envs.control.belief import EXACT, PlantBelief
 from cod_lightning.envs.control.evidence import implied_by
-from cod_lightning.envs.control.fused import CompactControl
-from cod_lightning.envs.control.laws import LAWS
+from cod_lightning.envs.control.fused import LAWS, CompactControl
 from cod_lightning.envs.control.wording import ControlWording
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message

@@ -27,8 +27,7 @@ from cod_lightning.envs.frozen_lake.policies import (
     ManyLakesTeacher,
     ScriptedLakePolicy,
 )
-from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove
-from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
+from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake
 from cod_lightning.envs.players import RandomPlayer, Teacher
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.seeds import derive_seed

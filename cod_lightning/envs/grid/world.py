@@ -15,14 +15,12 @@ from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
-from cod_lightning.envs.grid.compact import CompactGrid
-from cod_lightning.envs.grid.draws import draw_map, draw_names, draw_task, prior_of
+from cod_lightning.envs.grid.draws import GridTask, GridView, draw_map, draw_names, draw_task, prior_of
 from cod_lightning.envs.grid.field import Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.policies import GridPlay, truth_of
 from cod_lightning.envs.grid.rook import entered
-from cod_lightning.envs.grid.task import GridTask, GridView
-from cod_lightning.envs.grid.wording import GridWording, NaturalGrid
+from cod_lightning.envs.grid.wording import CompactGrid, GridWording, NaturalGrid
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split

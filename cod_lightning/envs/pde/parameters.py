@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.checks import check_between, check_choice, check_in, check_share, check_span, check_turns
-from cod_lightning.envs.pde.templates import FAMILIES, eligible
+from cod_lightning.envs.pde.library import FAMILIES, eligible
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 

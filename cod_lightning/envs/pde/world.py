@@ -19,14 +19,12 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.pde.actions import command_of
 from cod_lightning.envs.pde.compact_policies import VerdictPlay, VerdictTeacher
 from cod_lightning.envs.pde.desk import Desk, Refused
-from cod_lightning.envs.pde.library import TERMS, Equation, loss, support, written
-from cod_lightning.envs.pde.notes import Note
+from cod_lightning.envs.pde.library import TERMS, Equation, eligible, loss, support, written
 from cod_lightning.envs.pde.numerics import measured, solution
 from cod_lightning.envs.pde.packs import PDETask, Worlds
 from cod_lightning.envs.pde.parameters import PDEParameters
-from cod_lightning.envs.pde.policies import PDEOracle, PDEPlay
+from cod_lightning.envs.pde.policies import Note, PDEOracle, PDEPlay
 from cod_lightning.envs.pde.regression import Fit, Reading
-from cod_lightning.envs.pde.templates import eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES, UNTIL, judged, probe_points
 from cod_lightning.envs.pde.wording import CompactPDE, NaturalPDE
 from cod_lightning.envs.players import Play, Teacher

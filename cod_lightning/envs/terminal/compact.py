@@ -12,11 +12,10 @@ from functools import lru_cache
 from typing import ClassVar
 
 from cod_lightning.envs.known_ways import KnownWays, effect
-from cod_lightning.envs.terminal.goals import missing
+from cod_lightning.envs.terminal.goals import missing, set_up
+from cod_lightning.envs.terminal.options import Result
 from cod_lightning.envs.terminal.plans import LOCAL, next_commands
 from cod_lightning.envs.terminal.quirks import Quirks, Site
-from cod_lightning.envs.terminal.session import Result
-from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.tasks import TerminalTask
 from cod_lightning.envs.terminal.wording import TerminalView, TerminalWording, view_of
 

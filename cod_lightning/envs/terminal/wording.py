@@ -5,8 +5,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 from cod_lightning.envs.task_world import WorldWording
+from cod_lightning.envs.terminal.options import Result
 from cod_lightning.envs.terminal.plans import TaskText
-from cod_lightning.envs.terminal.session import Result
 from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS
 from cod_lightning.envs.terminal.tasks import TerminalTask, goal_text, read_goal
 

@@ -18,11 +18,10 @@ from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.terminal import compact
-from cod_lightning.envs.terminal.goals import missing
+from cod_lightning.envs.terminal.goals import missing, set_up
 from cod_lightning.envs.terminal.plans import num_lines
 from cod_lightning.envs.terminal.policies import play_of
 from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quirks
-from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.shell import Shell
 from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, TerminalTask, draw_task
 from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TerminalWording, TypedLine, view_of
