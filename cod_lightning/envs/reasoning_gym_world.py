@@ -62,7 +62,6 @@ class ReasoningGym(QuestionWorld):
         return self._pack(split, index, seed, world_seed, map(self._task_of, drawn))
 
     def categories(self) -> tuple[str, ...]:
-        """The levels."""
         return tuple(f"{self.dataset}-{level}" for level in range(len(self._levels)))
 
     def of_category(self, category: str) -> TextEnv:

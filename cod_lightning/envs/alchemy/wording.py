@@ -216,14 +216,12 @@ class CompactAlchemy(Unchanging, AlchemyWording):
         return "alchemy"
 
     def observation(self, view: AlchemyView) -> str:
-        """The target at first; then what the last pair gave, and what was made so far."""
         if view.last is None:
             return f"want={view.target}"
         made = [f"@{name}" for name, _ in view.at_hand[view.num_base :]]
         return " ".join([self._last_text(view.last), *made])
 
     def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
-        """The outcome, then every different pair in order of appearance."""
         del complaint
         return " ".join([outcome, *dict.fromkeys(self.notes.fact(pair, result) for pair, result in view.tried)])
 
@@ -231,7 +229,6 @@ class CompactAlchemy(Unchanging, AlchemyWording):
         return f"{wanted or 'try'} <answer>{'+'.join(pair)}</answer>"
 
     def read(self, messages: Sequence[Message]) -> AlchemySeen:
-        """Target from the first observation, what was made from the last."""
         made = re.findall(r"@(\w)", messages[-1].content)
         return AlchemySeen(
             target=messages[1].content.removeprefix("want="),

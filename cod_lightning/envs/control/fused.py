@@ -88,7 +88,6 @@ class CompactControl(ControlWording):
         return "control"
 
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
-        """Start, target, the horizon where it varies, and the last law with its grade."""
         words = [f"x={task.x:+.0f}", f"v={task.v:+.0f}", f"to={task.target_x:+.0f}"]
         if len(self.grids.horizons) > 1:
             words.append(f"T={task.horizon}")

@@ -30,7 +30,6 @@ class ControlPlay(Play[PlantBelief]):
         return self.wording.ranges.prior
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A proportional-derivative law with gains, and a sign, at random."""
         if isinstance(self.wording, CompactControl):
             return self.wording.respond(rng.choice(LAWS))
         x, v = self.wording.symbols_in(messages[0].content)[:2]

@@ -48,9 +48,11 @@ class NaturalControl(ControlWording):
         )
 
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
-        """Start, target, steps; then the last law of the pack as evidence."""
         x, v, u = task.symbols[:3]
-        text = f"{_asked(task)}\nGive the formula for {u}."
+        text = (
+            f"Start {x} = {task.x:.3f}, {v} = {task.v:.3f}; target {x} = {task.target_x:.3f}, {v} = {task.target_v:.3f}; "
+            f"{task.horizon} steps.\nGive the formula for {u}."
+        )
         if earlier:
             text += (
                 f"\n\nEvidence from an earlier attempt in this environment (its start and target may differ): {u} = "
@@ -119,7 +121,6 @@ class NaturalControl(ControlWording):
         return task, Earlier(formula=formula, task=ran, reward=reward, miss_x=miss_x, miss_v=miss_v)
 
     def noted(self, text: str) -> PlantBelief:
-        """The last statement on each number, as in `a = 0.812 (+- 0.001)`."""
         a, b = self.symbols_in(text)[3:]
         prior = self.ranges.prior
         a_mean, a_error = _stated(text, a, (prior.a, prior.a_error))
@@ -127,7 +128,6 @@ class NaturalControl(ControlWording):
         return PlantBelief(a_mean, b_mean, a_error, b_error)
 
     def recorded(self, messages: Sequence[Message]) -> PlantBelief:
-        """The old note, sharpened by the last table."""
         text = "\n".join(message.content for message in messages)
         vs, us = _table(text)
         belief = self.noted(text)
@@ -147,14 +147,6 @@ class NaturalControl(ControlWording):
             text,
         )
         return match.groups() if match else TYPICAL
-
-
-def _asked(task: ControlTask) -> str:
-    x, v = task.symbols[:2]
-    return (
-        f"Start {x} = {task.x:.3f}, {v} = {task.v:.3f}; target {x} = {task.target_x:.3f}, {v} = {task.target_v:.3f}; "
-        f"{task.horizon} steps."
-    )
 
 
 def _small(value: float) -> str:

@@ -92,7 +92,6 @@ class CompactDoors(DoorWording):
         return int(door[1]) if door else 1, tuple(re.findall(r"not=(\w+)", observation))
 
     def write(self, facts: Facts) -> str:
-        """The known doors' facts in the order of their numbers, or one word."""
         return " ".join(f"{door}={facts[door]}" for door in sorted(facts)) or "nothing"
 
     def words(self) -> tuple[str, ...]:
@@ -152,5 +151,4 @@ class NaturalDoors(DoorWording):
         return int(door[1]) if door else 1, tuple(re.findall(r"The (\w+) key does not open it", observation))
 
     def write(self, facts: Facts) -> str:
-        """A line for each known door."""
         return "\n".join(f"- Door {door}: {facts[door]}" for door in sorted(facts)) or "- Nothing is known yet."

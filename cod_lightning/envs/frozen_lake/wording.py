@@ -107,7 +107,6 @@ class CompactLake(LakeWording):
         return "lake"
 
     def observation(self, view: LakeView, name_effects: bool) -> str:
-        """At first the whole lake; later the last effect and the own cell; `unread @(0,1)` after a warning."""
         here = _cell("@", view.position)
         if view.complaint:
             return f"unread {here}"
@@ -118,7 +117,6 @@ class CompactLake(LakeWording):
         return f"{_effect(view.moves[-1], name_effects)} {here}"
 
     def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
-        """The outcome, then every different effect, or move, in order of appearance."""
         del complaint
         return " ".join([outcome, *dict.fromkeys(_effect(move, name_effects) for move in view.moves)])
 
@@ -184,7 +182,6 @@ class NaturalLake(LakeWording):
         )
 
     def observation(self, view: LakeView, name_effects: bool) -> str:
-        """Step, effect of the last action (or why there was none), map, goal."""
         goal = view.lake.find("G")
         parts = [f"Step {view.turn + 1} of {view.max_turns}."]
         if view.complaint:

@@ -13,9 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, text_space
-from cod_lightning.envs.code_labels import NUMBERS
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask, draw_labels, draw_mapping, draw_task, other_mappings
@@ -76,11 +74,15 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
-        code, complaint = self._read(action)
+        code, complaint = self._task.labels.code_of(action)
         if not code and (self._warned or not self.parameters.lenient):
             return self._end("malformed", complaint)
         if code:
-            self._move(code)
+            view = self._view
+            direction, before = self._task.mapping[code - 1], view.position
+            after = neighbour(before, direction, view.lake.size)
+            moves = (*view.moves, LastMove(code, direction, before, after))
+            self._view = LakeView(view.lake, after, view.turn + 1, view.max_turns, moves)
         else:
             self._warned = True
             self._view = structs.replace(self._view, turn=self._view.turn + 1, complaint=complaint)
@@ -102,17 +104,6 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
 
     def _observed(self) -> str:
         return self.wording.observation(self._view, self.parameters.names_effects)
-
-    def _read(self, action: str) -> tuple[int, str]:
-        labels = self._task.labels
-        return code_of(action, labels.noun, len(NUMBERS)) if labels.names == NUMBERS else labels.code_of(action)
-
-    def _move(self, code: int) -> None:
-        view, direction = self._view, self._task.mapping[code - 1]
-        before = view.position
-        after = neighbour(before, direction, view.lake.size)
-        moves = (*view.moves, LastMove(code, direction, before, after))
-        self._view = LakeView(view.lake, after, view.turn + 1, view.max_turns, moves)
 
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome

@@ -204,7 +204,6 @@ class CompactGrid(GridWording):
         return "grid"
 
     def observation(self, view: GridView, warning: str = "") -> str:
-        """What the last move showed, the own cell, the moves left; at first all that is known, and the target."""
         left = f"moves={view.task.rounds - view.done}"
         here = _place("at", view.here)
         if view.path:
@@ -217,7 +216,6 @@ class CompactGrid(GridWording):
         return " ".join([*(["warning"] if warning else []), *facts, left, here, goal])
 
     def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
-        """The outcome, tenths of the loss or where it ended, and all that is known."""
         result = {
             "goal": [f"loss={int(10 * view.loss)}"],
             "miss": [_place("at", view.here), _place("to", view.task.goal)],

@@ -67,7 +67,6 @@ class GridNavigation(TaskWorld[GridTask]):
         return self._pack(split, index, seed, world_seed, specs)
 
     def without_world_memory(self) -> TextEnv:
-        """The same maps, observed anew in every task."""
         if not self.parameters.world_memory:
             return self
         twin = copy.deepcopy(self)

@@ -21,7 +21,6 @@ class CompactClinic(ClinicWording):
 
     @property
     def facts(self) -> ProtocolTable:
-        """`fever=yes pain=? ...`"""
         return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=True)
 
     def rules(self, task: ClinicTask) -> str:
@@ -31,7 +30,6 @@ class CompactClinic(ClinicWording):
         return " ".join([task.condition, *(f"told={name}" for name in task.mentioned)])
 
     def read(self, response: str) -> ReadAnswer:
-        """`ask=ITEM` or the stop tag, between the answer tags."""
         text, complaint = answer_of(response)
         if complaint:
             return ReadAnswer(complaint=complaint)
@@ -43,7 +41,6 @@ class CompactClinic(ClinicWording):
         return ReadAnswer(question=text, asked=(name,))
 
     def feedback(self, judged: Judged) -> str:
-        """The outcome, then every fact that the task reveals."""
         return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.revealed.items())])
 
     def warning(self, complaint: str) -> str:

@@ -94,7 +94,6 @@ class NaturalClinic(Sentences, ClinicWording):
 
     @property
     def facts(self) -> ProtocolTable:
-        """`- fever: required`, a line each."""
         return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=False)
 
     def rules(self, task: ClinicTask) -> str:

@@ -27,10 +27,6 @@ class ClinicPlay(Play[Facts]):
     fusion: Fusion
     wording: ClinicWording
 
-    @property
-    def nothing(self) -> Facts:
-        return {}
-
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.wording.respond(rng.choice([None, *self.clinics.items]))
 
@@ -52,7 +48,6 @@ class ClinicPlay(Play[Facts]):
         return self.wording.respond(rng.choice([name for name, value in values.items() if value > best - 1e-9]))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Facts:
-        """What rules and context state; of contradictions the later one."""
         return self.wording.facts.known(messages[0].content) if trust_context else {}
 
     def recorded(self, messages: Sequence[Message]) -> Facts:
@@ -120,7 +115,6 @@ class ScriptedRecordPolicy(TextPolicy):
     habits: Habits
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Stop from that length on, else ask for the most frequent item that has not come up literally."""
         observation = messages[1].content
         if len(patient_lines(observation)) >= self.habits.stop_from or not self.habits.common:
             return self.wording.respond(None)

@@ -87,7 +87,6 @@ class PDEPlay(Play[Note]):
         return Note()
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Random points, a random dictionary, and whatever the regression liked best."""
         state = _State.of(messages)
         if not state.sampled:
             points = [(rng.uniform(0.01, 0.99), rng.uniform(0.0, 1.0)) for _ in range(self.parameters.point_budget)]
@@ -149,7 +148,6 @@ class PDEPlay(Play[Note]):
         return Note(kept, believed.equations[0], "likely" if believed.probabilities[0] > 0.8 else "open")
 
     def noisy(self, facts: Note, accuracy: float, rng: random.Random) -> Note:
-        """Equation and measurements, each kept with that probability, else anything or nothing."""
         pairs = tuple(pair for pair in facts.pairs if rng.random() < accuracy)
         kept = facts if rng.random() < accuracy else self.junk(rng)
         return replace(kept, pairs=pairs)

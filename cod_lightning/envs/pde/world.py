@@ -91,7 +91,6 @@ class PDEDiscovery(TaskWorld[PDETask]):
         return self._with(pack, at, terms=terms, coefficients=values)
 
     def without_world_memory(self) -> TextEnv:
-        """The same equations, with the desk cleared before every task."""
         if not self.parameters.world_memory:
             return self
         twin = copy.deepcopy(self)

@@ -105,13 +105,11 @@ class CompactTerminal(TerminalWording):
         return "shell"
 
     def observation(self, view: TerminalView) -> str:
-        """The goal at first, then what the last word did."""
         if view.warning:
             return "malformed"
         return _shown_effect(view, view.attempts[-1].said, ok=False) if view.attempts else f"goal={view.task.type}"
 
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
-        """The outcome and what every different word did."""
         del reason
         shown = [_shown_effect(view, a.said, ok=outcome == "win" and a is view.attempts[-1]) for a in view.attempts]
         return " ".join([outcome, *dict.fromkeys(shown)])

@@ -172,7 +172,6 @@ class ShellPlay(Play[Quirks]):
         return Quirks()
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Any usual command with places that the task names."""
         task = messages[1].content.partition("Task: ")[2].partition("\n")[0]
         places = re.findall(r"[\w%~.-]*[\\/][\w./\\-]*\w", task) or ["."]
         name = rng.choice(("ls", "cat", "cp", "mv", "rm", "mkdir -p", "scp", "tar -xf", "unzip", "touch", "cd"))
@@ -231,10 +230,8 @@ class WordPlay(WaysPlay):
 
     @staticmethod
     def slot(messages: Sequence[Message]) -> str:
-        """The operation that the goal needs."""
         return compact.SLOT_OF[messages[1].content.removeprefix("goal=")]
 
     @staticmethod
     def respond(slot: str, way: str) -> str:
-        """The operation as a thought, then the answer."""
         return f"{slot} <answer>{way}</answer>"

@@ -71,7 +71,6 @@ class NaturalTerminal(TerminalWording):
         )
 
     def observation(self, view: TerminalView) -> str:
-        """The task at first, later the last output; then the step and the prompt."""
         parts: list[str] = []
         task = view.task
         if view.warning:
