@@ -1,12 +1,11 @@
 """What a rendering of alchemy may show, and two of them: sentences for language models, fused words for tiny policies."""
 
 import re
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.alchemy.graph import fixed_names, levels, slots_of
-from cod_lightning.envs.alchemy.notes import CompactNotes, NaturalNotes, RecipeNotes
+from cod_lightning.envs.alchemy.notes import CompactNotes, NaturalNotes
 from cod_lightning.envs.alchemy.plan import Pair
 from cod_lightning.envs.answers import quoted
 from cod_lightning.envs.task_world import WorldWording
@@ -58,37 +57,16 @@ class AlchemySeen:
     turns_left: int
 
 
-class AlchemyWording(WorldWording):
-    """How alchemy is put into words."""
+class _AlchemyWords(WorldWording):
+    """What both renderings share."""
 
-    notes: RecipeNotes
     max_turns: int
-
-    @abstractmethod
-    def rules(self, listed: Sequence[Sequence[str]], noun: str) -> str:
-        """System text, with the names by tier as they are listed (empty where they are not shown), and the word for elements."""
-
-    @abstractmethod
-    def observation(self, view: AlchemyView) -> str:
-        """What is seen before a round."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
-        """Words after the task; outcome is win, late, dead or malformed."""
-
-    @abstractmethod
-    def respond(self, wanted: str, pair: Pair) -> str:
-        """A well-formed response that combines the pair, to make the wanted element or (without one) to see what happens."""
-
-    @abstractmethod
-    def read(self, messages: Sequence[Message]) -> AlchemySeen:
-        """The task that a dialogue stands in."""
 
     def _turns_left(self, messages: Sequence[Message]) -> int:
         return self.max_turns - sum(message.role is Role.ASSISTANT for message in messages)
 
 
-class NaturalAlchemy(AlchemyWording):
+class NaturalAlchemy(_AlchemyWords):
     """Full sentences. Facts as in the reference, sentences our own."""
 
     notes = NaturalNotes()
@@ -99,6 +77,7 @@ class NaturalAlchemy(AlchemyWording):
         """Whether each element has exactly one recipe."""
 
     def rules(self, listed: Sequence[Sequence[str]], noun: str) -> str:
+        """System text, with the names by tier as they are listed (empty where they are not shown), and the word for elements."""
         one = noun[:-1]
         several = "has exactly one recipe" if self.single else "has one or more recipes"
         inputs = (
@@ -139,6 +118,7 @@ class NaturalAlchemy(AlchemyWording):
         )
 
     def observation(self, view: AlchemyView) -> str:
+        """What is seen before a round."""
         parts = [f"Round {view.turn + 1} of {self.max_turns}."]
         if view.last is not None:
             parts.append(f"Last attempt: {self._last_text(view.last)}")
@@ -147,6 +127,7 @@ class NaturalAlchemy(AlchemyWording):
         return "\n".join([*parts, "Which two do you combine?"])
 
     def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
+        """Words after the task; outcome is win, late, dead or malformed."""
         used = f"{view.turn} of {self.max_turns} rounds"
         ending = {
             "win": f"You made the target {view.target} with {used}.",
@@ -159,6 +140,7 @@ class NaturalAlchemy(AlchemyWording):
         return "\n".join([*shown, ending])
 
     def respond(self, wanted: str, pair: Pair) -> str:
+        """A well-formed response that combines the pair, to make the wanted element or (without one) to see what happens."""
         return f"I {f'want {wanted}' if wanted else 'try something new'}. <answer>{' + '.join(pair)}</answer>"
 
     def read(self, messages: Sequence[Message]) -> AlchemySeen:
@@ -202,7 +184,7 @@ def _inventory_of(observation: str) -> dict[str, int]:
     return {name: int(count or 1) for name, count in items}
 
 
-class CompactAlchemy(Unchanging, AlchemyWording):
+class CompactAlchemy(Unchanging, _AlchemyWords):
     """`want=p`, then `a+b=k @k` (`@`: made so far), and at the end `win a+b=k k+k=p`; answers are single words."""
 
     def __init__(self, sizes: Sequence[int], gap: int, cross: bool, single: bool, max_turns: int) -> None:
@@ -260,3 +242,7 @@ class CompactAlchemy(Unchanging, AlchemyWording):
         if last.unread:
             return "malformed"
         return "lacking" if last.lacking else self.notes.fact(last.pair, last.result)
+
+
+AlchemyWording = NaturalAlchemy | CompactAlchemy
+"""How alchemy is put into words."""

@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from cod_lightning.envs.answers import only_answer
 from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
 from cod_lightning.envs.control.evidence import Earlier, names_of
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask, Law, PlantRun, run
-from cod_lightning.envs.control.wording import ControlWording, only_answer
 from cod_lightning.envs.expressions import compile_expression
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
 
 GAINS = {"firm": (0.6, 1.0), "soft": (0.3, 0.5), "braked": (0.45, 1.4), "even": (0.3, 0.7)}
@@ -75,7 +76,7 @@ def class_words(ranges: PlantRanges, belief: PlantBelief) -> list[str]:
     return [f"b={sign}{size}" if belief.knows_b else "b=?", f"a={decay}" if ranges.knows_a(belief) else "a=?"]
 
 
-class CompactControl(ControlWording):
+class CompactControl(WorldWording):
     """`x=-1 v=+0 to=+3`, answered by a law such as `-firm`; feedback `poor b=+big a=damped`.
 
     The three grades: good from reward 0.9, fair from 0.5, poor below. Signs and halves of the ranges stand for numbers.

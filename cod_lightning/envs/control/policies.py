@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from cod_lightning.envs.control.belief import EXACT, PlantBelief
 from cod_lightning.envs.control.evidence import implied_by
 from cod_lightning.envs.control.fused import LAWS, CompactControl
-from cod_lightning.envs.control.wording import ControlWording
+from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message
 
@@ -19,7 +19,7 @@ class ControlPlay(Play[PlantBelief]):
     What it notes is a least-squares estimate from the tables, with standard errors.
     """
 
-    wording: ControlWording
+    wording: NaturalControl | CompactControl
     symbols: tuple[str, ...]
     """Of the pack."""
     goes_by_earlier: bool = True

@@ -17,7 +17,6 @@ from cod_lightning.envs.control.fused import CompactControl, Grids, class_words
 from cod_lightning.envs.control.plant import ControlTask, PlantRun
 from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
-from cod_lightning.envs.control.wording import ControlWording
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import TaskWorld
@@ -185,7 +184,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         return self.wording.observation(self._task, self._earlier)
 
 
-def _worded(draws: Draws) -> ControlWording:
+def _worded(draws: Draws) -> NaturalControl | CompactControl:
     if draws.protocol == "natural":
         return NaturalControl(draws.ranges)
     horizons = tuple(range(draws.horizon_min, draws.horizon_max + 1))

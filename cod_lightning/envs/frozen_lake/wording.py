@@ -1,7 +1,6 @@
 """A lake as it can be seen, and two renderings that read back what they show: sentences, and fused words for tiny policies."""
 
 import re
-from abc import abstractmethod
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -50,42 +49,18 @@ class Shore:
         return cls(lake.size, frozenset(lake.holes()), lake.find("G"), lake.find("S"))
 
 
-class LakeWording(Unchanging, WorldWording):
-    """How the lake is put into words: with `name_effects` the directions of moves, otherwise only positions."""
+class _LakeWords(Unchanging, WorldWording):
+    """What both renderings share."""
 
     facts: FactTable
     labels = FIXED
-
-    @abstractmethod
-    def rules(self, max_turns: int) -> str:
-        """System text."""
-
-    @abstractmethod
-    def observation(self, view: LakeView, name_effects: bool) -> str:
-        """What is seen before an action."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
-        """Words after the task; outcome is goal, hole, late or malformed."""
-
-    @abstractmethod
-    def respond(self, direction: str, code: int) -> str:
-        """A well-formed response that wants to go there and answers with that code."""
-
-    @abstractmethod
-    def shore(self, observation: str) -> Shore:
-        """The map, read back from a task's first observation."""
-
-    @abstractmethod
-    def position(self, observation: str) -> Cell:
-        """The own cell, read back from any observation."""
 
     def code_of(self, response: str) -> int:
         """The code that a response answers with; 0 if it has none."""
         return self.labels.code_of(response)[0]
 
 
-class CompactLake(LakeWording):
+class CompactLake(_LakeWords):
     """`O(0,1) G(2,2) @(1,1)`, then `3=up @(0,1)`, and at the end `goal 3=up`; answers are single words.
 
     Where effects are not named, a move is the word `3:(1,1)>(0,1)` instead.
@@ -148,7 +123,7 @@ class CompactLake(LakeWording):
         )
 
 
-class NaturalLake(LakeWording):
+class NaturalLake(_LakeWords):
     """Full sentences and a drawn map, as a language model sees it. Facts as in the reference, sentences our own."""
 
     facts = LakeFacts("Direction", DIRECTIONS, compact=False)
@@ -159,6 +134,7 @@ class NaturalLake(LakeWording):
         self.facts = LakeFacts(labels.noun, DIRECTIONS, compact=False, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
+        """System text."""
         called = self.labels
         shared = (
             "Every task has an assignment of its own."
@@ -182,6 +158,7 @@ class NaturalLake(LakeWording):
         )
 
     def observation(self, view: LakeView, name_effects: bool) -> str:
+        """What is seen before an action."""
         goal = view.lake.find("G")
         parts = [f"Step {view.turn + 1} of {view.max_turns}."]
         if view.complaint:
@@ -193,6 +170,7 @@ class NaturalLake(LakeWording):
         return "\n".join(parts)
 
     def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
+        """Words after the task; outcome is goal, hole, late or malformed."""
         used = f"{view.turn} of {view.max_turns} steps"
         ending = {
             "goal": f"You reached the goal with {used}.",
@@ -206,9 +184,11 @@ class NaturalLake(LakeWording):
         return "\n".join([*last, ending])
 
     def respond(self, direction: str, code: int) -> str:
+        """A well-formed response that wants to go there and answers with that code."""
         return f"I want to go {direction}. <answer>{self.labels.label(code)}</answer>"
 
     def shore(self, observation: str) -> Shore:
+        """The map, read back from a task's first observation."""
         rows = self._rows(observation)
         goal = re.search(r"goal is at row (\d+), column (\d+)", observation)
         assert goal is not None, "the observation does not name the goal"
@@ -216,6 +196,7 @@ class NaturalLake(LakeWording):
         return Shore(len(rows), holes, (int(goal[1]), int(goal[2])), self.position(observation))
 
     def position(self, observation: str) -> Cell:
+        """The own cell, read back from any observation."""
         return _where(self._rows(observation), self.labels.player)[0]
 
     def drawn(self, view: LakeView) -> str:
@@ -276,3 +257,7 @@ def _move(code: int, before: Cell, after: Cell) -> str:
 def _reached(cell: Cell, cells: list[Cell]) -> list[Cell]:
     """By one move: the neighbours, and the cell itself where the map ends."""
     return [to for to in cells if abs(to[0] - cell[0]) + abs(to[1] - cell[1]) <= 1]
+
+
+LakeWording = NaturalLake | CompactLake
+"""How the lake is put into words: with `name_effects` the directions of moves, otherwise only positions."""

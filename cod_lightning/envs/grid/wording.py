@@ -1,7 +1,6 @@
 """Two renderings of the grid: sentences and a map for language models, fused words for tiny policies."""
 
 import re
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,55 +24,20 @@ class Standing:
     """Moves left."""
 
 
-class GridWording(Unchanging, WorldWording):
-    """How the grid is put into words, and read back by policies without a model."""
+class _GridWords(Unchanging, WorldWording):
+    """What both renderings share."""
 
     def __init__(self, parameters: GridParameters) -> None:
         self.parameters = parameters
 
-    @abstractmethod
-    def rules(self, task: GridTask) -> str:
-        """System text; the same for all tasks of a pack."""
 
-    @abstractmethod
-    def observation(self, view: GridView, warning: str = "") -> str:
-        """What is seen before a move; the warning names the rule that the last answer broke."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
-        """Words after the task; outcome is goal, miss or malformed."""
-
-    @abstractmethod
-    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
-        """A well-formed move."""
-
-    @abstractmethod
-    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
-        """A note of costs."""
-
-    @abstractmethod
-    def labels(self, messages: Sequence[Message]) -> GridLabels:
-        """Names of rows and columns."""
-
-    @abstractmethod
-    def standing(self, messages: Sequence[Message]) -> Standing:
-        """Where the task stands, from a solve dialogue."""
-
-    @abstractmethod
-    def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
-        """Costs that the context states."""
-
-    @abstractmethod
-    def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
-        """Costs that the world has shown."""
-
-
-class NaturalGrid(GridWording):
+class NaturalGrid(_GridWords):
     """Full sentences and the observed map. Facts as in the reference, sentences our own."""
 
     observed, noted = "Observed map:\n", "Known costs:\n"
 
     def rules(self, task: GridTask) -> str:
+        """System text; the same for all tasks of a pack."""
         rows, columns = task.labels.rows, task.labels.columns
         rules = [
             "A move takes you to any other cell of your row or your column. You enter every cell that you cross and the one "
@@ -99,6 +63,7 @@ class NaturalGrid(GridWording):
         )
 
     def observation(self, view: GridView, warning: str = "") -> str:
+        """What is seen before a move; the warning names the rule that the last answer broke."""
         task, cell = view.task, view.task.labels.cell
         warned = f"Warning: {warning}; no move was made.\n" if warning else ""
         return (
@@ -110,6 +75,7 @@ class NaturalGrid(GridWording):
         )
 
     def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
+        """Words after the task; outcome is goal, miss or malformed."""
         cell = view.task.labels.cell
         if outcome == "malformed":
             ending = f"Invalid action: {complaint}. Expected <answer>row,column</answer>. Reward 0.\n"
@@ -123,6 +89,7 @@ class NaturalGrid(GridWording):
         return f"{ending}{self.observed}{view.chart.text()}"
 
     def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
+        """A well-formed move."""
         del known
         return f"The cheapest route I see goes on to this cell. <answer>{labels.cell(to)}</answer>"
 
@@ -131,6 +98,7 @@ class NaturalGrid(GridWording):
         return f"{self.noted}{drawn_chart(dict(known), labels)}"
 
     def labels(self, messages: Sequence[Message]) -> GridLabels:
+        """Names of rows and columns."""
         return _last_map(messages[-1].content, self.observed)[0]
 
     def standing(self, messages: Sequence[Message]) -> Standing:
@@ -148,6 +116,7 @@ class NaturalGrid(GridWording):
         return next((_map(m.content.partition(self.noted)[2]) for m in messages[:2] if self.noted in m.content), {})
 
     def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
+        """Costs that the world has shown."""
         return _last_map(messages[-1].content, self.observed)[1]
 
     @staticmethod
@@ -189,7 +158,7 @@ def _cell(text: str, before: str, labels: GridLabels) -> Cell:
     return cell
 
 
-class CompactGrid(GridWording):
+class CompactGrid(_GridWords):
     """A fact is `row2=50` where all cells of a row cost the same, else `(1,2)=50`; answers are single words.
 
     All grids of such a world have one side, `parameters.side_max`, and costs of `parameters.levels` levels.
@@ -291,3 +260,7 @@ def _place(role: str, cell: Cell) -> str:
 
 def _places(role: str, text: str) -> list[Cell]:
     return [(int(r), int(c)) for r, c in re.findall(rf"{role}\((\d),(\d)\)", text)]
+
+
+GridWording = NaturalGrid | CompactGrid
+"""How the grid is put into words, and read back by policies without a model."""

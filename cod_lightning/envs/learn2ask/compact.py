@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.learn2ask.clinic import ROLES, Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.protocol import ProtocolTable
-from cod_lightning.envs.learn2ask.wording import STOP_TAG, ClinicWording, Judged, ReadAnswer
+from cod_lightning.envs.learn2ask.wording import STOP_TAG, Judged, ReadAnswer
+from cod_lightning.envs.task_world import WorldWording
 
 PLACES = ("clinic", "practice", "ward", "pharmacy")
 """As many as `ROLES`; labels at random show all of them."""
 
 
 @dataclass(frozen=True)
-class CompactClinic(ClinicWording):
+class CompactClinic(WorldWording):
     """`cold told=fever told=pain`, answered by one word; then `wrong want=allergy sleep=no`."""
 
     clinics: Clinics

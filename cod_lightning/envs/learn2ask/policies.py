@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from cod_lightning.envs.base import Demonstrator, TextPolicy
 from cod_lightning.envs.learn2ask.clinic import Clinics, content_of
+from cod_lightning.envs.learn2ask.compact import CompactClinic
 from cod_lightning.envs.learn2ask.items import ITEMS
-from cod_lightning.envs.learn2ask.natural import NaturalRecords, patient_lines
+from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords, patient_lines
 from cod_lightning.envs.learn2ask.protocol import Facts
 from cod_lightning.envs.learn2ask.records import RecordTask
-from cod_lightning.envs.learn2ask.wording import ClinicWording, Fusion, Scores
+from cod_lightning.envs.learn2ask.wording import Fusion, Scores
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Pack
 
@@ -25,7 +26,7 @@ class ClinicPlay(Play[Facts]):
 
     clinics: Clinics
     fusion: Fusion
-    wording: ClinicWording
+    wording: NaturalClinic | CompactClinic
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.wording.respond(rng.choice([None, *self.clinics.items]))

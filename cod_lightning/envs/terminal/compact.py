@@ -12,12 +12,13 @@ from functools import lru_cache
 from typing import ClassVar
 
 from cod_lightning.envs.known_ways import KnownWays, effect
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.terminal.goals import missing, set_up
 from cod_lightning.envs.terminal.options import Result
 from cod_lightning.envs.terminal.plans import LOCAL, next_commands
 from cod_lightning.envs.terminal.quirks import Quirks, Site
 from cod_lightning.envs.terminal.tasks import TerminalTask
-from cod_lightning.envs.terminal.wording import TerminalView, TerminalWording, view_of
+from cod_lightning.envs.terminal.wording import TerminalView, view_of
 
 WAYS: dict[str, tuple[str, ...]] = {
     "send": ("scp", "rsync", "scp-O", "drop"),
@@ -97,7 +98,7 @@ def attempt(task: TerminalTask, way: str, max_commands: int) -> tuple[bool, Resu
     return not missing(task, shell), result
 
 
-class CompactTerminal(TerminalWording):
+class CompactTerminal(WorldWording):
     """Fused words."""
 
     def rules(self, max_turns: int, max_commands: int) -> str:
