@@ -1,6 +1,6 @@
 """What worlds with tasks of one kind share: packs, how a task starts and ends, and the players of the world."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar, cast
