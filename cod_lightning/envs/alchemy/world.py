@@ -8,14 +8,12 @@ by; a task ends when its target can no longer be made; splits are disjoint by co
 
 from typing import Literal
 
-from cod_lightning.envs.alchemy.compact import CompactAlchemy
 from cod_lightning.envs.alchemy.graph import GraphRanges, book_of, fits_symbols, levels, slots_of, way_to
-from cod_lightning.envs.alchemy.natural import NaturalAlchemy
 from cod_lightning.envs.alchemy.notes import Facts
 from cod_lightning.envs.alchemy.plan import Pair, pair_of
 from cod_lightning.envs.alchemy.policies import AlchemyPlay
 from cod_lightning.envs.alchemy.tasks import AlchemyTask, Drawing
-from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination
+from cod_lightning.envs.alchemy.wording import AlchemyView, AlchemyWording, Combination, CompactAlchemy, NaturalAlchemy
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_share, check_span, check_turns, check_unused

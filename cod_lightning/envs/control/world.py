@@ -17,7 +17,6 @@ from cod_lightning.envs.control.fused import CompactControl, Grids, class_words
 from cod_lightning.envs.control.plant import ControlTask, PlantRun
 from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
-from cod_lightning.envs.control.wording import ControlWording
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import TaskWorld
@@ -141,7 +140,12 @@ class OptimalControl(TaskWorld[ControlTask]):
             except ExpressionError as error:
                 complaint = str(error)
         if formula is None:
-            return self._unreadable(complaint)
+            self._turn += 1
+            if self._turn < self.max_turns:
+                warned = self.wording.unreadable(complaint, self._task.symbols, self._observed())
+                return warned, 0.0, False, False, {}
+            self._outcome = "malformed"
+            return self._ended(self.wording.unreadable(complaint, self._task.symbols, ""), self.reward_range[0])
         self._outcome = "ran"
         try:
             self._run = run_formula(self._task, formula)
@@ -159,7 +163,6 @@ class OptimalControl(TaskWorld[ControlTask]):
         return sentences.observation(self._task, None) + done
 
     def without_world_memory(self) -> TextEnv:
-        """The same plants, without the last law of the pack."""
         if not self.world_memory:
             return self
         twin = copy.deepcopy(self)
@@ -180,16 +183,8 @@ class OptimalControl(TaskWorld[ControlTask]):
     def _observed(self) -> str:
         return self.wording.observation(self._task, self._earlier)
 
-    def _unreadable(self, complaint: str) -> Stepped:
-        self._turn += 1
-        symbols = self._task.symbols
-        if self._turn < self.max_turns:
-            return self.wording.unreadable(complaint, symbols, self._observed()), 0.0, False, False, {}
-        self._outcome = "malformed"
-        return self._ended(self.wording.unreadable(complaint, symbols, ""), self.reward_range[0])
 
-
-def _worded(draws: Draws) -> ControlWording:
+def _worded(draws: Draws) -> NaturalControl | CompactControl:
     if draws.protocol == "natural":
         return NaturalControl(draws.ranges)
     horizons = tuple(range(draws.horizon_min, draws.horizon_max + 1))

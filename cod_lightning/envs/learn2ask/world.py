@@ -16,14 +16,18 @@ from cod_lightning.envs.checks import check_choice, check_in, check_share
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
-from cod_lightning.envs.learn2ask.grading import AnyTask, graded, revealed
 from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
-from cod_lightning.envs.learn2ask.judge import Judge, RuleJudge
+from cod_lightning.envs.learn2ask.judge import AnyTask, Judge, RuleJudge, graded, revealed
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
 from cod_lightning.envs.learn2ask.packs import ClinicPacks, record_specs, requiring
-from cod_lightning.envs.learn2ask.policies import ClinicPlay
+from cod_lightning.envs.learn2ask.policies import (
+    ClinicPlay,
+    Habits,
+    RandomRecordPolicy,
+    RecordOracle,
+    ScriptedRecordPolicy,
+)
 from cod_lightning.envs.learn2ask.protocol import Facts
-from cod_lightning.envs.learn2ask.record_policies import Habits, RandomRecordPolicy, RecordOracle, ScriptedRecordPolicy
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.wording import MAXIMA, Fusion, Judged
 from cod_lightning.envs.task_world import TaskWorld

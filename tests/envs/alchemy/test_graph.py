@@ -8,7 +8,7 @@ import pytest
 
 from cod_lightning.envs.alchemy import Alchemy
 from cod_lightning.envs.alchemy.graph import book_of, levels, slots_of, split_of, way_to
-from cod_lightning.envs.alchemy.targets import target_sequence
+from cod_lightning.envs.alchemy.tasks import target_sequence
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 from tests.envs.alchemy.worlds import COMPACT, HARD, PAPER_EASY
