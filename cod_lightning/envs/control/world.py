@@ -13,7 +13,7 @@ from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.control.belief import PlantBelief
 from cod_lightning.envs.control.draws import MOST_DRAWS, ControlParameters
 from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
-from cod_lightning.envs.control.fused import CompactControl, Grids, class_words
+from cod_lightning.envs.control.fused import CompactControl, class_words
 from cod_lightning.envs.control.plant import ControlTask, PlantRun
 from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
@@ -50,7 +50,8 @@ class OptimalControl(TaskWorld[ControlTask]):
         self.parameters = ControlParameters(**parameters)
         self.world_memory, self.max_turns = self.parameters.world_memory, 1 + self.parameters.lenient
         self.ranges, self.name, self.teacher = self.parameters.ranges, self.parameters.name, teacher
-        self.wording = _worded(self.parameters)
+        natural = self.parameters.protocol == "natural"
+        self.wording = NaturalControl(self.ranges) if natural else CompactControl(self.parameters)
         self._earlier: Earlier | None = None
         """The last law of the pack that ran to the end, where the world carries it over."""
         self._start(ControlTask(a=1.0, b=1.0, x=0.0, v=0.0, target_x=1.0, horizon=self.parameters.horizon_min))
@@ -139,11 +140,3 @@ class OptimalControl(TaskWorld[ControlTask]):
 
     def _observed(self) -> str:
         return self.wording.observation(self._task, self._earlier)
-
-
-def _worded(p: ControlParameters) -> NaturalControl | CompactControl:
-    if p.protocol == "natural":
-        return NaturalControl(p.ranges)
-    horizons = tuple(range(p.horizon_min, p.horizon_max + 1))
-    start, speed, target = int(p.start_max), int(p.speed_max), int(p.target_max)
-    return CompactControl(p.ranges, Grids(start=start, speed=speed, target=target, horizons=horizons))
