@@ -15,6 +15,7 @@ from rich.text import Text
 from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import FromRunCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
+from cod_lightning.commands.parser import SplitName
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.checks import check_in
 from cod_lightning.errors import ConfigError
@@ -40,7 +41,7 @@ class DeployCLI(FromRunCLI):
         parser.add_argument("--state", type=str | None, default=None, help="Folder of the agent; made if need be.")
         parser.add_argument("--num_tasks", type=int, default=10, help="Tasks to solve now.")
         parser.add_argument("--stream", type=int, default=0, help="Index of the pack that the tasks come from.")
-        parser.add_argument("--split", type=Split, default=Split.TEST, help="Share of the worlds of the pack.")
+        parser.add_argument("--split", type=SplitName, default="test", help="Share of the worlds of the pack.")
         parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
 
     def before_instantiate_classes(self) -> None:
@@ -48,6 +49,8 @@ class DeployCLI(FromRunCLI):
         if not self.config.state:
             raise ConfigError("--state", "missing", "a folder for the agent", "Add --state DIR.")
         check_folder(Path(self.config.state), "--state")
+        if (Path(self.config.state) / "config.yaml").is_file():
+            raise ConfigError("--state", self.config.state, "a folder of an agent, not of a run", "Name another.")
         check_temperature(self.config.sampling_temperature)
         check_in(
             "--num_tasks", self.config.num_tasks, 0, 100_000, "10 is the default; the agent goes on when called again."
@@ -76,7 +79,7 @@ def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
         agent = Agent(setting, store, on_episode=lambda e: _tell(console, store, e))
         done = store.num_solved()
         pack = cli.datamodule.env.sample_pack(
-            split=options.split, index=options.stream, num_tasks=max(1, done + options.num_tasks)
+            split=Split(options.split), index=options.stream, num_tasks=max(1, done + options.num_tasks)
         )
         if done:
             console.print(f"{done} tasks are done; going on with context version {store.current().version}")
@@ -151,9 +154,8 @@ def _summary(console: Console, store: ContextStore) -> None:
     known = [r for r in rewards if r is not None]
     if not known:
         return
-    half = max(1, len(known) // 2)
-    console.print(
-        f"{len(rewards)} tasks in all; mean reward of the first half {sum(known[:half]) / half:.3f}, "
-        f"of the second {sum(known[half:]) / max(1, len(known) - half):.3f}; {len(rewards) - len(known)} missing"
-    )
+    halves = [half for half in (known[: len(known) // 2], known[len(known) // 2 :]) if half]
+    means = " and ".join(f"{sum(half) / len(half):.3f}" for half in halves)
+    of = " of the first and the second half" if len(halves) == 2 else ""
+    console.print(f"{len(rewards)} tasks in all; mean reward{of} {means}; {len(rewards) - len(known)} missing")
     print(f"Look: python -m cod_lightning context log --state {store.path.parent}", file=sys.stderr)

@@ -13,6 +13,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
@@ -29,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
     """Play one pack."""
     parser = world_parser("play", "Play a pack in the terminal, or watch a reference policy play it.")
     parser.add_argument("--num_tasks", type=int, default=4, help="N, tasks of the pack.")
-    parser.add_argument("--split", type=Split, default=Split.TEST, help="Share of the worlds the pack is drawn from.")
+    parser.add_argument("--split", type=SplitName, default="test", help="Share of the worlds the pack is drawn from.")
     parser.add_argument("--index", type=int | None, default=None, help="Which pack, from 0 on; null draws one.")
     who = Literal["you", "random", "scripted", "oracle"]
     parser.add_argument("--policy", type=who, default="you", help="Who plays.")
@@ -42,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
     if options.index is not None and options.index < 0:
         raise ConfigError("--index", options.index, "at least 0", "Null draws one.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
-    pack = options.env.sample_pack(split=options.split, index=index, num_tasks=options.num_tasks)
+    pack = options.env.sample_pack(split=Split(options.split), index=index, num_tasks=options.num_tasks)
     console = Screen()
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
     mechanism = options.context or default_mechanism(compact=bool(options.env.words()))

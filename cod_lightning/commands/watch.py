@@ -9,6 +9,7 @@ from rich.table import Table
 from cod_lightning.commands.deploy import check_temperature, sampler_of
 from cod_lightning.commands.from_run import FromRunCLI, built
 from cod_lightning.commands.lightning_cli import quieten
+from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.play import panel, rewards
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.rollout.group import run_groups
@@ -31,7 +32,7 @@ class WatchCLI(FromRunCLI):
         super().add_arguments_to_parser(parser)
         parser.add_argument("--num_tasks", type=int | None, default=None, help="N; null: data.pack_size.")
         parser.add_argument(
-            "--split", type=Split, default=Split.TEST, help="Share of the worlds the pack is drawn from."
+            "--split", type=SplitName, default="test", help="Share of the worlds the pack is drawn from."
         )
         parser.add_argument("--index", type=int, default=0, help="Which pack, from 0 on.")
         parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
@@ -45,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
     num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
     check_num_tasks("--num_tasks", num_tasks)
     sampler = sampler_of(cli.model.policy, data, options.ckpt_path, options.sampling_temperature)
-    pack = data.env.sample_pack(split=options.split, index=options.index, num_tasks=num_tasks)
+    pack = data.env.sample_pack(split=Split(options.split), index=options.index, num_tasks=num_tasks)
     audience = Audience(Screen())
     audience.console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden.")
     setting = Setting(

@@ -27,6 +27,8 @@ class Policy(ABC):
     """Of the model's weights, those of 4 bits and an adapter's apart."""
     waits_for_warm_start: bool = False
     """Whether there is no tokenizer before the warm start has run."""
+    weights: str | None
+    """Folder to start from; a warm start sets it."""
 
     @abstractmethod
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -35,3 +37,8 @@ class Policy(ABC):
     @abstractmethod
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The model, in training mode, on the CPU; Lightning moves it."""
+
+    def differs_from(self, other: "Policy") -> str:
+        """`KEY=VALUE` of what the weights of `other`, a warm start's policy, cannot be this one's for; empty if nothing is."""
+        del other
+        return ""

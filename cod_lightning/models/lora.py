@@ -47,15 +47,6 @@ class LoRAPolicy(PretrainedPolicy):
         self.alpha, self.targets = alpha, targets
         self.waits_for_warm_start = not self.path
 
-    @property
-    def weights(self) -> str:
-        """Where the base comes from; a warm start sets it."""
-        return self.path
-
-    @weights.setter
-    def weights(self, folder: str) -> None:
-        self.path = folder
-
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         if not self.path:
             raise ConfigError(

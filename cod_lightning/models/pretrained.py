@@ -45,6 +45,20 @@ class PretrainedPolicy(Policy):
         self.dtype: torch.dtype = getattr(torch, dtype)
         self.gradient_checkpointing = gradient_checkpointing
 
+    @property
+    def weights(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Where the weights come from; a warm start sets it."""
+        return self.path
+
+    @weights.setter
+    def weights(self, folder: str) -> None:
+        self.path = folder
+
+    def differs_from(self, other: Policy) -> str:
+        """The checkpoint that it begins with; null takes the warm start's."""
+        theirs = getattr(other, "path", None)
+        return f"path={theirs}" if self.path and theirs != self.path else ""
+
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         return read_tokenizer(self.path, "model.policy.path")
 

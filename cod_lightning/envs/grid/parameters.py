@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_in, check_span
+from cod_lightning.envs.checks import check_choice, check_in, check_span, check_unused
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
@@ -23,7 +23,7 @@ class GridParameters(Unchanging):
     field: Literal["hills", "lanes"] = "hills"
     """Costs as a sum of smooth hills, as in the paper, or as lanes: all cells of a row cost the same."""
     hills: int = 4
-    """Hills of a map; lanes ignore it."""
+    """Hills of a map; lanes have none."""
     scale_min: float = 0.15
     """Smallest width of a hill, as a share of the side."""
     scale_max: float = 0.45
@@ -76,6 +76,9 @@ class GridParameters(Unchanging):
             check_in("data.env.levels", self.levels, 2, 10, "Leave it out for all costs.")
         if self.lanes and self.levels is None:
             raise ConfigError("data.env.levels", None, "a number of levels, for lanes", "Use 3.")
+        if self.lanes:
+            scales = {"scale_min": self.scale_min, "scale_max": self.scale_max}
+            check_unused(GridParameters, "with field=lanes", hills=self.hills, **scales)
         if self.protocol == "compact":
             self._check_compact()
 

@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_between, check_choice, check_in, check_share, check_span, check_turns
+from cod_lightning.envs.checks import (
+    check_between,
+    check_choice,
+    check_in,
+    check_share,
+    check_span,
+    check_turns,
+    check_unused,
+)
 from cod_lightning.envs.pde.library import FAMILIES, eligible
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
@@ -87,3 +95,6 @@ class PDEParameters(Unchanging):
         check_in("data.env.grid_points", self.grid_points, 17, 1025, "257 is the reference's.")
         check_in("data.env.time_levels", self.time_levels, 101, 8001, "2001 is the reference's.")
         check_share("data.env.length_penalty", self.length_penalty, "0 is the default.")
+        if compact:
+            unused = {"kappa_threshold": self.kappa_threshold, "show_samples": self.show_samples}
+            check_unused(PDEParameters, "with protocol=compact", family=self.family, **unused)

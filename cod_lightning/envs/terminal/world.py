@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
-from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.checks import check_choice, check_share, check_turns, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
@@ -235,6 +235,8 @@ class Terminal(TaskWorld[TerminalTask]):
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        if self.protocol == "compact":
+            check_unused(Terminal, "with protocol=compact", feedback=self.feedback)
         check_turns(self.max_turns, "12 is the reference's.")
         check_share("data.env.length_penalty", self.length_penalty, "0 is the reference's.")
         check_share("data.env.composite_ratio", self.composite_ratio, "0.5 is the reference's.")
