@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cod_lightning.envs.alchemy.graph import fixed_names, levels, slots_of
 from cod_lightning.envs.alchemy.notes import CompactNotes, NaturalNotes
 from cod_lightning.envs.alchemy.plan import Pair
+from cod_lightning.envs.alchemy.tasks import AlchemyParameters
 from cod_lightning.envs.answers import quoted
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
@@ -71,32 +72,30 @@ class NaturalAlchemy(_AlchemyWords):
 
     notes = NaturalNotes()
 
-    def __init__(self, max_turns: int, limited: bool, single: bool, gap: int, length_penalty: float) -> None:
-        self.max_turns, self.limited, self.gap, self.length_penalty = max_turns, limited, gap, length_penalty
-        self.single = single
-        """Whether each element has exactly one recipe."""
+    def __init__(self, parameters: AlchemyParameters) -> None:
+        self.parameters, self.max_turns = parameters, parameters.max_turns
 
     def rules(self, listed: Sequence[Sequence[str]], noun: str) -> str:
         """System text, with the names by tier as they are listed (empty where they are not shown), and the word for elements."""
         one = noun[:-1]
-        several = "has exactly one recipe" if self.single else "has one or more recipes"
+        several = "has exactly one recipe" if self.parameters.single else "has one or more recipes"
         inputs = (
             f"Both inputs of a recipe are of the tier just below the result; they may be the same {one}."
-            if self.gap == 1
+            if self.parameters.max_tier_gap == 1
             else f"One input of a recipe is of the tier just below the result, the other of that tier or a lower one, at most "
-            f"{self.gap} tiers below the result; they may be the same {one}."
+            f"{self.parameters.max_tier_gap} tiers below the result; they may be the same {one}."
         )
         spent = (
             "Every attempt uses up one copy of each input, also when it gives nothing (two copies if both are the same). If the "
             "target can no longer be made from what is left, the task ends."
-            if self.limited
+            if self.parameters.limited
             else "Nothing is used up: whatever you have once, you have for the whole task."
         )
         shown = [
             f"All {noun} by tier (tier 0 is what you start with; some of the others may be of no use):",
             *(f"Tier {tier}: {', '.join(names)}" for tier, names in enumerate(listed)),
         ]
-        penalty = "" if not self.length_penalty else "; the fewer rounds, the better"
+        penalty = "" if not self.parameters.length_penalty else "; the fewer rounds, the better"
         return "\n".join(
             [
                 f"You combine {noun} to make a target.",
@@ -163,7 +162,7 @@ class NaturalAlchemy(_AlchemyWords):
         )
 
     def _inventory(self, view: AlchemyView) -> str:
-        if not self.limited:
+        if not self.parameters.limited:
             return ", ".join(name for name, _ in view.at_hand)
         total = sum(count for _, count in view.at_hand)
         return ", ".join(f"{name} x{count}" for name, count in view.at_hand if count) + f" ({total} in all)"
@@ -173,7 +172,9 @@ class NaturalAlchemy(_AlchemyWords):
             return f"your answer could not be read: {last.unread}. Expected one <answer>X + Y</answer>; next time the task ends."
         if last.lacking:
             return f"you do not have enough of {quoted(last.lacking, 20)}; nothing was combined."
-        return f"{self.notes.fact(last.pair, last.result)}." + (" The inputs are used up." if self.limited else "")
+        return f"{self.notes.fact(last.pair, last.result)}." + (
+            " The inputs are used up." if self.parameters.limited else ""
+        )
 
 
 def _inventory_of(observation: str) -> dict[str, int]:
@@ -187,8 +188,13 @@ def _inventory_of(observation: str) -> dict[str, int]:
 class CompactAlchemy(Unchanging, _AlchemyWords):
     """`want=p`, then `a+b=k @k` (`@`: made so far), and at the end `win a+b=k k+k=p`; answers are single words."""
 
-    def __init__(self, sizes: Sequence[int], gap: int, cross: bool, single: bool, max_turns: int) -> None:
-        self.tiers, self.max_turns, self.single = fixed_names(sizes), max_turns, single
+    def __init__(self, parameters: AlchemyParameters) -> None:
+        gap, cross = parameters.max_tier_gap, parameters.cross_tier_max > 0
+        self.tiers, self.max_turns, self.single = (
+            fixed_names(parameters.fixed_sizes()),
+            parameters.max_turns,
+            parameters.single,
+        )
         self.levels = levels(self.tiers)
         self.gap, slots = gap if cross else 1, slots_of(self.tiers, gap, cross)
         results = tuple(self.tiers[max(self.levels[name] for name in pair) + 1] for pair in slots)

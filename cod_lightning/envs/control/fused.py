@@ -4,10 +4,11 @@ import itertools
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cod_lightning.envs.answers import only_answer
 from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
+from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import Earlier, names_of
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask, Law, PlantRun, run
 from cod_lightning.envs.expressions import compile_expression
@@ -58,16 +59,6 @@ GRADES = ("good", "fair", "poor")
 _WORD_OF = {compile_expression(formula_of(law, TYPICAL), names_of(TYPICAL)).text: law for law in LAWS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grids:
-    """Whole numbers that a compact task is made of."""
-
-    start: int
-    speed: int
-    target: int
-    horizons: tuple[int, ...]
-
-
 def class_words(ranges: PlantRanges, belief: PlantBelief) -> list[str]:
     """Classes of what is known, such as `b=-big` and `a=damped`, with `?` for the rest."""
     sign = "+" if belief.b > 0 else "-"
@@ -82,15 +73,16 @@ class CompactControl(WorldWording):
     The three grades: good from reward 0.9, fair from 0.5, poor below. Signs and halves of the ranges stand for numbers.
     """
 
-    def __init__(self, ranges: PlantRanges, grids: Grids) -> None:
-        self.ranges, self.grids = ranges, grids
+    def __init__(self, parameters: ControlParameters) -> None:
+        self.ranges, self.parameters = parameters.ranges, parameters
+        self.horizons = range(parameters.horizon_min, parameters.horizon_max + 1)
 
     def rules(self, symbols: tuple[str, ...], turns: int) -> str:
         return "control"
 
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
         words = [f"x={task.x:+.0f}", f"v={task.v:+.0f}", f"to={task.target_x:+.0f}"]
-        if len(self.grids.horizons) > 1:
+        if len(self.horizons) > 1:
             words.append(f"T={task.horizon}")
         if earlier:
             words.append(f"had={_WORD_OF[earlier.formula]}:{_grade(earlier.reward)}")
@@ -123,7 +115,7 @@ class CompactControl(WorldWording):
         """Numbers from their words; earlier laws are not used."""
         shown = dict(word.split("=", 1) for word in messages[1].content.split() if "=" in word)
         x, v, target = (float(shown[key]) for key in ("x", "v", "to"))
-        horizon = int(shown.get("T", self.grids.horizons[0]))
+        horizon = int(shown.get("T", self.horizons[0]))
         return ControlTask(a=0, b=0, x=x, v=v, target_x=target, horizon=horizon), None
 
     def noted(self, text: str) -> PlantBelief:
@@ -149,13 +141,14 @@ class CompactControl(WorldWording):
         return TYPICAL
 
     def words(self) -> tuple[str, ...]:
-        g = self.grids
+        p = self.parameters
+        start, speed, target = int(p.start_max), int(p.speed_max), int(p.target_max)
         return (
             "control",
-            *(f"x={n:+d}" for n in range(-g.start, g.start + 1)),
-            *(f"v={n:+d}" for n in range(-g.speed, g.speed + 1)),
-            *(f"to={n:+d}" for n in range(-g.target, g.target + 1)),
-            *(f"T={n}" for n in g.horizons if len(g.horizons) > 1),
+            *(f"x={n:+d}" for n in range(-start, start + 1)),
+            *(f"v={n:+d}" for n in range(-speed, speed + 1)),
+            *(f"to={n:+d}" for n in range(-target, target + 1)),
+            *(f"T={n}" for n in self.horizons if len(self.horizons) > 1),
             *(f"had={law}:{grade}" for law in LAWS for grade in GRADES),
             *(f"b={sign}{size}" for sign in "+-" for size in ("small", "big")),
             *("b=?", "a=damped", "a=lively", "a=?"),

@@ -79,6 +79,9 @@ class GridParameters(Unchanging):
             check_in("data.env.levels", self.levels, 2, 10, "Leave it out for all costs.")
         if self.lanes and self.levels is None:
             raise ConfigError("data.env.levels", None, "a number of levels, for lanes", "Use 3.")
+        if self.lanes:
+            scales = {"scale_min": self.scale_min, "scale_max": self.scale_max}
+            check_unused(GridParameters, "with field=lanes", hills=self.hills, **scales)
         if self.protocol == "compact":
             self._check_compact()
 

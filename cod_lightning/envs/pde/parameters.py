@@ -98,3 +98,6 @@ class PDEParameters(Unchanging):
         check_in("data.env.grid_points", self.grid_points, 17, 1025, "257 is the reference's.")
         check_in("data.env.time_levels", self.time_levels, 101, 8001, "2001 is the reference's.")
         check_share("data.env.length_penalty", self.length_penalty, "0 is the default.")
+        if compact:
+            unused = {"kappa_threshold": self.kappa_threshold, "show_samples": self.show_samples}
+            check_unused(PDEParameters, "with protocol=compact", family=self.family, **unused)

@@ -116,9 +116,11 @@ class NaturalPDE:
         """Best equation, others, and the points."""
         best = found.fits[0]
         out = f" ({found.left_out} cut points left out)" if found.left_out else ""
+        most = self.parameters.kappa_threshold
+        apart = f", above {most:g}: its terms can hardly be told apart" if found.condition > most else ""
         lines = [
             f"{len(found.fits)} equations were scored on {len(found.used)} points{out}.",
-            f"Best: {scored(best)}. Condition number {found.condition:.3g}{self._kappa(found.condition)}.",
+            f"Best: {scored(best)}. Condition number {found.condition:.3g}{apart}.",
         ]
         others = [fit for fit in found.fits if support(fit.equation) != support(best.equation)]
         if others:
@@ -158,11 +160,6 @@ class NaturalPDE:
         words = f"You finalised {written(final.equation)}; {error}.{last}"
         verdict = "are right" if right else "are not right"
         return f"{words} Its active terms {verdict}." if self.parameters.reveal_truth else words
-
-    def _kappa(self, condition: float) -> str:
-        if condition <= self.parameters.kappa_threshold:
-            return ""
-        return f", above {self.parameters.kappa_threshold:g}: its terms can hardly be told apart"
 
 
 def row(reading: Reading) -> str:

@@ -104,9 +104,6 @@ class ProgramWorld(OwnLoop, DatasetWorld):
     def interrupt(self) -> None:
         self._asked.call_off()
 
-    def close(self) -> None:
-        self.interrupt()
-
     def _start(self, task: QuestionTask) -> None:
         super()._start(task)
         self._answers = self.max_turns - 1  # of a program there is one answer
