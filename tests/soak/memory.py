@@ -178,6 +178,14 @@ def facts_kept() -> dict[str, dict[str, float]]:
     return found
 
 
+def kept(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """What was found, by two names; what has no run is as it was before."""
+    return {
+        name: {**found.get(name, {}), **before.get(name, {}), **{k: v for k, v in found.get(name, {}).items() if v}}
+        for name in {**before, **found}
+    }
+
+
 def retrieval_ms() -> dict[str, float]:
     """Milliseconds of a retrieval at 10,000 records of 30 words: the first, which makes the index, and the median of later ones."""
     rng = random.Random(0)
@@ -354,14 +362,15 @@ def main() -> int:
         f"{world} {memory}": {how: measured(args.runs / named(world, memory, how)) for how in ("episode", "trajectory")}
         for world, memory in again
     }
-    before = json.loads(args.out.read_text())["worlds"] if args.out.is_file() else {}
-    for world, every in worlds.items():
-        for memory, seeds in every.items():
-            every[memory] = seeds or before.get(world, {}).get(memory, {})
     selected = [world for world, memory in chosen if memory == "episodes"]
     selection = {
         world: {how: select(world, how, args.runs, play=not args.page_only) for how in SELECTIONS} for world in selected
     }
+    before = json.loads(args.out.read_text()) if args.out.is_file() else {}
+    worlds, credit, selection = (
+        kept(before.get(name, {}), found)
+        for name, found in (("worlds", worlds), ("credit", credit), ("selection", selection))
+    )
     results = {
         "worlds": worlds,
         "credit": credit,
