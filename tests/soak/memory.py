@@ -285,6 +285,14 @@ def page(results: dict[str, Any], command: str) -> str:
     head = ["selection", "packs of 32, second half", "before the change (8 to 15)", "after it (16 to 23)", "24 to 31"]
     lines += ["## What is retrieved", "", SELECTION.strip(), "", table(head, rows) if rows else "Not measured.", ""]
     rows = [
+        [f"{one} less {other}, {TITLES[world]}", *(interval(apart(by[one], by[other], *part)) for part in PARTS)]
+        for world, by in results["selection"].items()
+        for one, other in (("utility", "similarity"), ("similarity", "random"))
+        if by[one] and by[other]
+    ]
+    head = ["difference, paired by seed", *head[1:2], *head[3:]]
+    lines += [table(head, rows), ""] if rows else []
+    rows = [
         [seed, f"{one['first']:.3f}", f"{one['best']:.3f}", f"{one['kept']} of {ROUNDS}", f"{one['lifecycles']}"]
         for seed, one in results["evolved"].items()
     ]
@@ -315,6 +323,11 @@ def page(results: dict[str, Any], command: str) -> str:
     return "\n".join(lines)
 
 
+def apart(one: dict[str, Any], other: dict[str, Any], name: str, place: slice) -> list[float]:
+    """Differences of mean success at these positions, by seed."""
+    return [mean(one[seed][name][place]) - mean(other[seed][name][place]) for seed in one if seed in other]
+
+
 def at(seeds: dict[str, Any], suite: str, condition: str, place: slice) -> str:
     """Mean success at these positions, over seeds."""
     return over({seed: one["curves"].get(suite, {}) for seed, one in seeds.items()}, condition, place)
@@ -339,6 +352,7 @@ SELECTION = """
 The `episodes` that were trained above with `select: utility`, played with the other ways to select four records; packs of 32, and
 packs of 32 whose rule changes at task 16, where half of the records are then wrong.
 """
+PARTS = (("packs_32", slice(16, None)), ("changed_32", slice(16, 24)), ("changed_32", slice(24, None)))
 EVOLVED = """
 `evolve` (reflective prompt evolution, in the manner of GEPA) rewrites the hint that every agent begins with; the policy is the warm
 start at T=0.3 and does not change. Mean reward in 64 validation packs of the levers.
@@ -350,7 +364,8 @@ LIMITS = """
 - Packs of 8, 16 and 32 with the same index begin with the same tasks, so these columns are not independent.
 - Notebook and skills have most to learn: an update of several operations, and for skills a choice besides. With more updates
   the notebook gets further ([its page](notebook.md)); how far skills get is not measured.
-- The rows of the levers are of an earlier run of this command. On FrozenLake `episodes` has two seeds, `acts` by trajectory one.
+- Rows are of several runs of this command at several commits; `acts` on FrozenLake was trained at two of them, to the same figures.
+  On FrozenLake `episodes` has two seeds.
 - The constant state and compacting are measured on [their own page](inside_an_episode.md).
 - Not measured: memories with language models. Models behind endpoints are not trained; none was at hand here.
 """
