@@ -112,22 +112,26 @@ def folder_of(root: Path, arm: str, seed: int) -> Path:
     return root / f"{arm.replace(', ', '_').replace(' ', '_')}_{seed}"
 
 
-def train(root: Path, arm: str, seed: int) -> None:
-    """Train where it is not finished, and time it; end with the run's output where it fails."""
-    folder = folder_of(root, arm, seed)
+def train(root: Path, name: str, seed: int, *arguments: str) -> None:
+    """`fit` with these arguments where it is not finished."""
+    folder = folder_of(root, name, seed)
     if (folder / "evaluation.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = ["fit", "--config", "experiment/levers_mixture", *ARMS[arm].arguments]
-    arguments += ["--seed_everything", str(seed), "--sampled_token_budget", str(BUDGET), "--trainer.max_epochs", "-1"]
-    arguments += ["--data.rollouts_per_epoch", "4", "--ckpt_path", "auto", "--trainer.default_root_dir", str(folder)]
-    env = os.environ | {"COD_LIGHTNING_CACHE": str(root / "cache"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    bounds = ["--sampled_token_budget", str(BUDGET), "--trainer.max_epochs", "-1", "--data.rollouts_per_epoch", "4"]
+    place = ["--ckpt_path", "auto", "--trainer.default_root_dir", str(folder), "--seed_everything", str(seed)]
     begun = time.perf_counter()
+    command(root, "fit", *arguments, *bounds, *place)
+    print(f"{name}, seed {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
+
+
+def command(root: Path, *arguments: str) -> None:
+    """Run `python -m cod_lightning` with these arguments; end with its output where it fails."""
+    env = os.environ | {"COD_LIGHTNING_CACHE": str(root / "cache"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     line = [sys.executable, "-m", "cod_lightning", *arguments]
     done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}")
-    print(f"{arm}, seed {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -255,7 +259,7 @@ def main() -> None:
     if not options.page_only:
         for seed in options.seeds:
             for arm in options.arms:
-                train(root, arm, seed)
+                train(root, arm, seed, "--config", "experiment/levers_mixture", *ARMS[arm].arguments)
     runs: dict[str, dict[str, dict[str, Any]]] = {}
     for arm in ARMS:
         for seed in range(1, 100):
