@@ -1,7 +1,7 @@
 """The online data of CoD-Train, for Lightning: what `TrainingRollouts`, validation and suites play, as loaders."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from cod_lightning.envs.checks import check_share
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
 from cod_lightning.evaluation.conditions import Condition, conditions
+from cod_lightning.evaluation.provided_contexts import OraclePrompts, check_oracle
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
@@ -154,7 +155,7 @@ class RolloutDataModule(ItemDataModule):
             play=partial(self.groups, "train", num_siblings=group_size, branching=branching),
             runner=self.runner,
             advantages=self._advantages,
-            score=lambda batch: self._attached.lightning_module.score(batch),
+            score=self._scored,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
             replay=None if replay is None else ReplayBuffer(replay, self._returns, seed),
@@ -215,6 +216,12 @@ class RolloutDataModule(ItemDataModule):
             )
             remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
             raise ConfigError("data.engine", type(self.engine).__name__, expected, remedy)
+
+    def check_oracle(self, key: str) -> None:
+        """Refuse, for this key, an environment whose oracle writes no context for a teacher to see."""
+        first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
+        remedy = "Choose a scorer that sees what the policy sees."
+        check_oracle(self.env, first, self.context, key, "PrivilegedScorer", remedy)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""
@@ -343,6 +350,10 @@ class RolloutDataModule(ItemDataModule):
 
     def _advantages(self, table: CreditTable) -> Credited:
         return self._attached.lightning_module.advantages(table, reweighted=False)
+
+    def _scored(self, batch: Batch, groups: Mapping[int, Group]) -> Batch:
+        prompts = OraclePrompts(groups, self._setting(self.temperature))
+        return self._attached.lightning_module.score(batch, prompts)
 
     def _returns(self, table: CreditTable) -> Returns:
         return self._attached.lightning_module.credit(table)

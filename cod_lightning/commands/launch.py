@@ -110,7 +110,7 @@ class LaunchCLI(PlanCLI):
         module.check_strategy(getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])
         if not module.policy.waits_for_warm_start:
             data.check_with(module.policy, elsewhere=True)
-            module.check_scorers(data.chat.tokenizer.get_vocab())
+            module.check_scorers(data)
             data.check_suites()
         if config.gpu_gb is not None:
             memory = memory_plan_of(module, data, self.asked_trainer, config.gpu_gb)

@@ -100,7 +100,7 @@ class TrainCLI(CodCLI):
             find_config(config.warm_start, key="warm_start")
             if not policy.waits_for_warm_start:
                 data.check_with(policy)
-                self.model.check_scorers(data.chat.tokenizer.get_vocab())
+                self.model.check_scorers(data)
                 data.check_suites()
             self.warm_start_folder = warm_start.ensure_warm_start(
                 config.warm_start, *self._began_with(), self._check_warm_start

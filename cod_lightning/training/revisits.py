@@ -36,9 +36,11 @@ class Revisits(PackSource):
     | near | of `candidates` other packs the one whose tasks say most of the same | eva, WebRL |
     | continued | the pack from one of its tasks on, with the context of a sibling there | ExIt (arXiv 2509.04575) |
 
-    What differs: eva and WebRL let a language model write tasks after those that they found, and WebRL asks a critic which of them
-    to keep; here an environment's own packs are searched, which stay in the training split. SFL draws its levels anew and equally
-    often from the best; here what has been played is measured by training itself. ExIt also adds steps of divergence.
+    eva draws prompts in proportion to their worth, as here. What differs: eva and WebRL let a language model write tasks after
+    those that they found, and WebRL keeps those of them to which a critic gives a value from 0.05 to 0.75 and which a language
+    model takes for feasible. Here that band is of what was played, and an environment's own packs are searched, which stay in the
+    training split. SFL draws its levels anew and equally often from the best; here what has been played is measured by training
+    itself. ExIt also adds steps of divergence.
     Tasks before the one at which a pack continues come last. A pack that replaces another (`data.resample_packs`) is always new.
 
     Args:
