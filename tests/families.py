@@ -75,6 +75,8 @@ def saved(folder, name, std=0.05, **more):
     """The folder, with a checkpoint of the family and a byte-level tokenizer with Qwen3's template in it."""
     tokenizer = copy.deepcopy(bpe_tokenizer(QWEN3))
     ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
-    made(name, std, **{"vocab_size": len(tokenizer), "max_position_embeddings": 4096} | ids | more).save_pretrained(folder)
+    made(name, std, **{"vocab_size": len(tokenizer), "max_position_embeddings": 4096} | ids | more).save_pretrained(
+        folder
+    )
     tokenizer.save_pretrained(folder)
     return folder

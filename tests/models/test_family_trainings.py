@@ -1,4 +1,4 @@
-"""A checkpoint of each family is trained, synced, exported and loaded back; the table in `docs/guides/your_gpu.md` is held to it."""
+"""A checkpoint of each family is trained, synced, exported and loaded back; the guide's table is held to it."""
 
 import re
 
@@ -13,17 +13,20 @@ from tests.families import FAMILIES, saved
 from tests.random_checkpoint import SMALL
 
 CONFIG = "defaults:\n  - recipe: qwen3_8b\n  - env: levers\n  - reward: noisy\n  - _self_\n"
-SETTINGS = SMALL | {
-    "trainer.limit_val_batches": 0,
-    "data.rollouts_per_epoch": 1,
-    "data.group_size": 4,
-    "data.suites": "null",
-    "data.rewards.noisy.init_args.false_positive": 0.5,  # a random model solves nothing, and there would be nothing to learn
-    "model.optimizer": "adamw",
-    "model.lr": 0.01,
-    "model.policy.init_args.dtype": "float32",
-    "model.policy.init_args.window": 1500,
-}
+SETTINGS = (
+    SMALL
+    | {
+        "trainer.limit_val_batches": 0,
+        "data.rollouts_per_epoch": 1,
+        "data.group_size": 4,
+        "data.suites": "null",
+        "data.rewards.noisy.init_args.false_positive": 0.5,  # a random model solves nothing, and there would be nothing to learn
+        "model.optimizer": "adamw",
+        "model.lr": 0.01,
+        "model.policy.init_args.dtype": "float32",
+        "model.policy.init_args.window": 1500,
+    }
+)
 
 
 @pytest.mark.slow
@@ -52,7 +55,9 @@ def test_a_family_is_trained_on_its_own_log_probs_and_comes_back_as_it_was_train
 def test_the_table_of_the_guide_lists_these_families():
     guide = (ROOT / "docs" / "guides" / "your_gpu.md").read_text()
     table = guide.split("## Which checkpoints\n")[1].split("\n## ")[0]
-    rows_of = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `") and "model_type" not in line]
+    rows_of = [
+        line.split("|")[1:4] for line in table.splitlines() if line.startswith("| `") and "model_type" not in line
+    ]
     listed = {name: served.strip() for names, _, served in rows_of for name in re.findall(r"`(\w+)`", names)}
     assert set(listed) == set(FAMILIES)
     assert {name for name, served in listed.items() if served == "served"} == {*OWN_CODE, *THEIR_CODE}
