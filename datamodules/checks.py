@@ -86,6 +86,23 @@ def check_sampling(temperature: float, top_p: float) -> None:
             raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")
 
 
+def check_turns(stop_strings: tuple[str, ...], budget: int | None, most: int, chat: Chat, engine: Engine) -> None:
+    """What ends a turn, and a thought, can be written by the policy and seen by the engine."""
+    for text in stop_strings:
+        if not text or chat.unknown_word(text):
+            expected = "texts that the policy can write, none of them empty"
+            raise ConfigError("data.stop_strings", repr(text), expected, "Leave it out.")
+    if budget is None:
+        return
+    if not 1 <= budget < most:
+        expected = f"at least 1 and below data.max_new_tokens={most}, so that an answer can follow"
+        raise ConfigError("data.thinking_budget", budget, expected, f"Half of it, {max(1, most // 2)}, is one.")
+    if not chat.enable_thinking or not engine.has_weights:
+        expected = "null without data.enable_thinking, and for a model behind an endpoint"
+        raise ConfigError("data.thinking_budget", budget, expected, "Leave it out, or set data.enable_thinking=true.")
+    _ = chat.thoughts
+
+
 def check_first_prompt(
     env: TextEnv, context: ContextMechanism, task: Task, window: int, chat: Chat, max_new_tokens: int
 ) -> None:

@@ -13,6 +13,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
+from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
 from cod_lightning.evaluation.conditions import Condition, conditions
@@ -51,6 +52,7 @@ from datamodules.checks import (
     check_sampling,
     check_sizes,
     check_staleness,
+    check_turns,
 )
 from datamodules.items import ItemDataModule
 
@@ -85,6 +87,8 @@ class RolloutDataModule(ItemDataModule):
             rows; false keeps all as it was said. Null follows it while thinking is on.
         chat_template_kwargs: Further variables for the chat template.
         system_prompt: Words of your own before every system message, those of updates included.
+        stop_strings: Texts that end a turn as soon as they are written; the text itself is a part of the response.
+        thinking_budget: Tokens after which a thought that is still open is closed by `</think>`, which is not trained on.
         suites: What `test`, and the end of `fit`, evaluates.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
         frozen: What plays one kind of episodes in place of the trained policy (`training.frozen.FrozenRole`); null: nothing.
@@ -119,6 +123,8 @@ class RolloutDataModule(ItemDataModule):
         rewrite_history: bool | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
         system_prompt: str = "",
+        stop_strings: list[str] | None = None,
+        thinking_budget: int | None = None,
         suites: list[Suite] | None = None,
         rewards: dict[str, Reward] | None = None,
         frozen: FrozenRole | None = None,
@@ -144,6 +150,7 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
+        self.stop_strings, self.thinking_budget = tuple(stop_strings or ()), thinking_budget
         self.suites = tuple(suites or ())
         self.rewards, self.frozen = rewards_of(rewards), frozen
         self.deadlines, self.seed = deadlines, seed
@@ -200,6 +207,10 @@ class RolloutDataModule(ItemDataModule):
             tokenizer = policy.tokenizer(self.env.words() + self.context.words())
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
+            check_turns(self.stop_strings, self.thinking_budget, self.max_new_tokens, chat, self.engine)
+            if self.thinking_budget is not None and own_loop(self.env):
+                expected = "null, since the environment leaves its turns to a program of its own"
+                raise ConfigError("data.thinking_budget", self.thinking_budget, expected, "Leave it out.")
             first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             for part in self.rewards.values():
@@ -376,6 +387,8 @@ class RolloutDataModule(ItemDataModule):
             top_p=self.top_p if suite is None else suite.top_p,
             top_k=0 if suite is None else suite.top_k,
             min_p=0.0 if suite is None else suite.min_p,
+            stop_strings=self.stop_strings,
+            thinking_budget=self.thinking_budget,
             seed=self.seed,
             policy_version=self.engine.policy_version,
             num_ids=_num_ids(self._attached.lightning_module),

@@ -165,6 +165,7 @@ class PolicyModule(L.LightningModule):
     def _made(self) -> PreTrainedModel:
         """The policy's model, plain; the DataModule has its tokenizer."""
         model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore[reportAttributeAccessIssue]
+        _leave_out_dropout(model)
         use_grouped_attention(model)
         if self.trainer.strategy.root_device.type == "cpu":  # GPUs have kernels of their own for it
             use_rms_norm(model)
@@ -242,6 +243,16 @@ class PolicyModule(L.LightningModule):
             return float(whole.clip_grad_norm_(bound))
         norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), bound)
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+
+def _leave_out_dropout(model: nn.Module) -> None:
+    """Where a checkpoint's config has some (OPT, GPT-2): the policy that is trained is the one that the engine samples from."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
 
 
 def _derived_buffers(model: nn.Module) -> list[tuple[Any, str, Tensor]]:

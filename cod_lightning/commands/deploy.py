@@ -123,6 +123,8 @@ def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temp
         window=policy.window,
         max_new_tokens=data.max_new_tokens,
         temperature=temperature,
+        stop_strings=data.stop_strings,
+        thinking_budget=data.thinking_budget,
         seed=data.seed,
         deadlines=data.deadlines,
     )

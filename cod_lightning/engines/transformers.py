@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 from msgspec import Struct
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -292,11 +293,21 @@ class TransformersEngine(Engine):
         for further in range(1 + _MOST_FURTHER):
             if further:
                 self._advance(slots, [])
-            over = self._table.over(slots)
+            over = self._table.over(slots) | self._ended(slots)
             self._over += [self._decoding.pop(slot) for slot in slots[over].tolist()]
             slots = slots[~over]
             if len(self._over) >= _WORTH_ANSWERING * (len(self._over) + len(self._decoding)):
                 return
+
+    def _ended(self, slots: Slots) -> Bool[np.ndarray, " b"]:
+        """Which of these turns have completed a string that ends them."""
+        asked = np.array([self._decoding[slot].request.ends is not None for slot in slots.tolist()], bool)
+        if asked.any():
+            some = slots[asked]
+            for at, slot, (ids, _) in zip(asked.nonzero()[0], some.tolist(), self._table.sampled(some), strict=True):
+                ends = self._decoding[slot].request.ends
+                asked[at] = ends is not None and ends(ids)
+        return asked
 
     def _in_flight(self) -> Slots:
         """Slots of the turns in flight, in order."""
@@ -309,11 +320,13 @@ class TransformersEngine(Engine):
             dialogue, fed = turn.dialogue, ids[:-1]
             dialogue.num_cached += len(fed)
             dialogue.digest = digest(fed, dialogue.digest)
+            ends = turn.request.ends
+            stopped = ids[-1] in self._stop_ids or (ends is not None and ends(ids))
             turn.future.set_result(
                 Completion(
                     action_ids=ids,
                     behaviour_logprobs=logprobs,
-                    stop=StopReason.STOP if ids[-1] in self._stop_ids else StopReason.LENGTH,
+                    stop=StopReason.STOP if stopped else StopReason.LENGTH,
                     policy_version=self.policy_version,
                     prompt_digest=turn.prompt_digest,
                 )

@@ -153,15 +153,16 @@ class VLLMEngine(Engine):
             raise EngineFailure("the engine sleeps; a sync of the weights wakes it")
         output = await driver.sample(request)
         completion = output.outputs[0]
-        if completion.finish_reason not in STOPS:
-            raise EngineFailure(f"vLLM ended the request with {completion.finish_reason!r}")
+        reason = completion.finish_reason or "length"  # of one that a string has ended; the dialogue cuts there
+        if reason not in STOPS:
+            raise EngineFailure(f"vLLM ended the request with {reason!r}")
         ids = tuple(completion.token_ids)
         return Completion(
             action_ids=ids,
             behaviour_logprobs=tuple(
                 at[token_id].logprob for token_id, at in zip(ids, completion.logprobs, strict=True)
             ),
-            stop=STOPS[completion.finish_reason],
+            stop=STOPS[reason],
             policy_version=self.policy_version,
             prompt_digest=digest(output.prompt_token_ids),
         )

@@ -66,9 +66,9 @@ class ByteChat(Chat):
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The text without its final end; any other special token stays visible."""
-        return self._text(action_ids[:-1] if action_ids[-1:] == (_END,) else action_ids)
+        return self.text(action_ids[:-1] if action_ids[-1:] == (_END,) else action_ids)
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def text(self, ids: Sequence[int]) -> str:
         return b"".join(_NAMES.get(i) or bytes((i,)) for i in ids).decode("utf-8", "replace")
 
 
