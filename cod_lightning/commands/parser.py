@@ -114,7 +114,10 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     if named := re.search(r"given class_path '([^']+)'", message):
         module, _, name = named[1].rpartition(".")
         with contextlib.suppress(TypeError, ValueError):
-            known = list(inspect.signature(getattr(sys.modules.get(module), name, None)).parameters)  # pyright: ignore
+            declared = inspect.signature(getattr(sys.modules.get(module), name, None)).parameters  # pyright: ignore
+            within = wrong.partition(".")[0] if "." in wrong else ""
+            inner = inspect.signature(declared[within].annotation).parameters if within in declared else ()
+            known = [*declared, *(f"{within}.{name}" for name in inner)]
     at = line_of(wrong if not key or wrong.startswith(f"{key}.") else f"{key}.{wrong}")
     return f"{_nearest(wrong, known)}{f'It stands in {at}. ' if at else ''}{listed}"
 
