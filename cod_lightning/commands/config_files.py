@@ -1,6 +1,6 @@
 """Config files by name, composed by Hydra where they have a `defaults:` list, then handed to LightningCLI as plain YAML.
 
-    fit --config quickstart env=levers --model.lr 1e-4
+    fit --config quickstart credit=task --model.lr 1e-4
 
 becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition comes first, typed overrides later, and
 `--print_config` shows (and reloads as) the result.

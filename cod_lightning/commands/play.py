@@ -49,8 +49,8 @@ def run(argv: Sequence[str]) -> int:
     mechanism = options.context or default_mechanism(compact=bool(options.env.words()))
     if options.policy == "you":
         person = Person(console, partial(_typed, console), options.env.words())
-        if person.forms:
-            console.print(Text(f"Answers are {some_of(person.forms, person.forms[0])}; the last part will do."))
+        forms = f"Answers are {some_of(person.forms, person.forms[0])}; the last part will do." if person.forms else ""
+        console.print(Text(forms or "The answer by itself is enough, without reasoning or tags."))
         policy: TextPolicy = person
     else:
         policy = Watched(console, options.env.reference(Reference(options.policy), pack))

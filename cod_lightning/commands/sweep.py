@@ -40,6 +40,8 @@ def run(argv: Sequence[str]) -> int:
         return _table(options.table, options, argv)
     if options.config is None:
         raise ConfigError("--config", "missing", "the config that is varied", "Try --config smoke credit=episode,task.")
+    if sum(arg.partition("=")[0] == "--config" for arg in argv) > 1:
+        raise ConfigError("--config", options.config, "one config", "Type what another one changes as KEY=VALUE.")
     at_once = _at_once(options)
     if options.launcher not in LAUNCHERS:
         raise ConfigError("--launcher", options.launcher, f"one of {', '.join(LAUNCHERS)}", "basic is the default.")

@@ -27,8 +27,6 @@ class Policy(ABC):
     """Of the model's weights, those of 4 bits and an adapter's apart."""
     waits_for_warm_start: bool = False
     """Whether there is no tokenizer before the warm start has run."""
-    weights: str | None
-    """Folder to start from; a warm start sets it."""
 
     @abstractmethod
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:

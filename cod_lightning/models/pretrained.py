@@ -46,7 +46,7 @@ class PretrainedPolicy(Policy):
         self.gradient_checkpointing = gradient_checkpointing
 
     @property
-    def weights(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def weights(self) -> str:
         """Where the weights come from; a warm start sets it."""
         return self.path
 
