@@ -21,7 +21,7 @@ from cod_lightning.evaluation.provided_contexts import OraclePrompts, check_orac
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.evaluation.suite_player import SuitePlayer
+from cod_lightning.evaluation.suite_player import SuitePlayer, at_endpoint
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, CreditTable
 from cod_lightning.objective.credited import Credited
@@ -90,6 +90,7 @@ class RolloutDataModule(ItemDataModule):
         stop_strings: Texts that end a turn as soon as they are written; the text itself is a part of the response.
         thinking_budget: Tokens after which a thought that is still open is closed by `</think>`, which is not trained on.
         suites: What `test`, and the end of `fit`, evaluates.
+        baseline: A model behind a chat endpoint that plays the suites, too; null: none.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
         frozen: What plays one kind of episodes in place of the trained policy (`training.frozen.FrozenRole`); null: nothing.
         deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
@@ -126,6 +127,7 @@ class RolloutDataModule(ItemDataModule):
         stop_strings: list[str] | None = None,
         thinking_budget: int | None = None,
         suites: list[Suite] | None = None,
+        baseline: Engine | None = None,
         rewards: dict[str, Reward] | None = None,
         frozen: FrozenRole | None = None,
         deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
@@ -151,7 +153,10 @@ class RolloutDataModule(ItemDataModule):
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
         self.stop_strings, self.thinking_budget = tuple(stop_strings or ()), thinking_budget
-        self.suites = tuple(suites or ())
+        self.suites, self.baseline = tuple(suites or ()), baseline
+        if baseline is not None and baseline.has_weights:
+            expected = "an engine whose model is somewhere else, such as cod_lightning.engines.openai.OpenAIEngine"
+            raise ConfigError("data.baseline", type(baseline).__name__, expected, "data.engine is the policy's own.")
         self.rewards, self.frozen = rewards_of(rewards), frozen
         self.deadlines, self.seed = deadlines, seed
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
@@ -303,7 +308,10 @@ class RolloutDataModule(ItemDataModule):
         """One loader for each condition of each suite that the current policy plays; its item is a `PlayedCondition`."""
 
         def played(suite: Suite, condition: Condition) -> Iterator[PlayedCondition]:
-            yield self._suite_player.play(suite, condition, self._setting(condition.temperature, suite))
+            setting = self._setting(condition.temperature, suite)
+            if condition.kind is ConditionKind.ENDPOINT and self.baseline is not None:
+                setting = at_endpoint(setting, self.baseline)
+            yield self._suite_player.play(suite, condition, setting)
 
         return [SizedItems(partial(played, *chosen), 1) for chosen in self.test_conditions()]
 
@@ -317,7 +325,7 @@ class RolloutDataModule(ItemDataModule):
         return [
             (suite, condition)
             for suite in self.suites
-            for condition in conditions(suite)
+            for condition in conditions(suite, endpoint=self.baseline is not None)
             if condition.kind in self.test_kinds
         ]
 
