@@ -8,10 +8,11 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
+from cod_lightning.rollout.asked import num_first_tokens
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
-from cod_lightning.types import Message, Role, Task
+from cod_lightning.types import Task
 
 
 def check_sizes(
@@ -118,9 +119,9 @@ def check_first_prompt(
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"
         raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
-    prompt = chat.opening(chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, observation))))
-    needed = len(prompt) + max_new_tokens
+    prompt = num_first_tokens(chat, system, observation, world.tools)
+    needed = prompt + max_new_tokens
     if needed > window:
-        expected = f"at least {needed}: a first prompt of {len(prompt)} tokens and data.max_new_tokens={max_new_tokens}"
+        expected = f"at least {needed}: a first prompt of {prompt} tokens and data.max_new_tokens={max_new_tokens}"
         remedy = "Raise the window or lower data.max_new_tokens."
         raise ConfigError("model.policy.window", window, expected, remedy)

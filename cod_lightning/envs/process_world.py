@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.envs.base import Stepped, TextEnv
@@ -86,6 +87,14 @@ class ProcessWorld(WrappedWorld):
         status = self.latest.status
         assert status is not None, "the task goes on"
         return status
+
+    @property
+    def tools(self) -> Sequence[dict[str, Any]]:
+        return self.latest.tools
+
+    @property
+    def results(self) -> Sequence[str]:
+        return self.latest.results
 
     max_turns = delegated("latest.max_turns")
     reward_range = delegated("latest.reward_range")

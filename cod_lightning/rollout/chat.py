@@ -103,11 +103,12 @@ class Chat:
         self._in_responses, self._in_texts = ControlTokens(special, thoughts=False), ControlTokens(special)
         self._marks = self._role_marks(special) - {token.content for _, token in added}
         self._in_prompts = ControlTokens(special | self._marks)
+        self._specials = re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1])) or "(?!)")
         self._after_assistant, self._before_assistant = self._continuation_parts()
         first = self.encode(self._after_assistant)[:1]
         self.end_of_turn: int | None = first[0] if first and self.text(first) in special else None
         eos = tokenizer.convert_tokens_to_ids(str(tokenizer.eos_token)) if tokenizer.eos_token else None
-        self.stop_ids = frozenset(i for i in (self.end_of_turn, eos) if isinstance(i, int))
+        self.stop_ids = frozenset(i for i in (self.end_of_turn, self._end_of_calls(), eos) if isinstance(i, int))
         if not self.stop_ids:
             raise ConfigError("model.policy", "a tokenizer with no end token", "an eos token", "Set one.")
         self.stop_id: int = min(self.stop_ids) if self.end_of_turn is None else self.end_of_turn
@@ -201,18 +202,18 @@ class Chat:
 
         def spelled(later: Sequence[Mapping[str, Any]]) -> str:
             _, found, after = self._template([{"role": "user", "content": "x"}, said, *later]).partition(_ASSISTANT)
-            end = self.text((self.end_of_turn,)) if self.end_of_turn is not None else ""
-            if not found or (calls and end not in (after if end else ())):
+            end = self._specials.search(after) if calls else None
+            if not found or (calls and end is None):
                 raise ValueError("the template does not show where the assistant's message ends")
-            return after[after.index(end) :] if calls else after
+            return after[end.start() :] if end else after
 
         expected = self._num_control_in(spelled(list(map(_harmless, later))))
         return self._checked(lambda neutral: spelled(_leaves(later, neutral)), expected)
 
     def ids_after(self, text: str, last_action_id: int) -> tuple[int, ...]:
         """The ids of what comes after a response, whose own end of turn is not repeated."""
-        if self.end_of_turn is not None and last_action_id == self.end_of_turn:
-            text = text.lstrip().removeprefix(self.text((self.end_of_turn,)))
+        if last_action_id in self.stop_ids:
+            text = text.lstrip().removeprefix(self.text((last_action_id,)))
         return self.encode(text)
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
@@ -337,6 +338,14 @@ class Chat:
                 marks.update(one for one in pieces if re.search(r"\w", one) and re.search(r"[^\w\s]", one))
         return marks
 
+    def _end_of_calls(self) -> int | None:
+        """The special token that the template puts after calls of tools, where it shows them; GPT-OSS's is one of its own."""
+        try:
+            first = self.encode(self.after_response([CALLING, {"role": "user", "content": "x"}], 0))[:1]
+        except Exception:  # templates raise what they like
+            return None
+        return first[0] if self._specials.fullmatch(self._text(first)) else None
+
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""
         dummy = [Message(Role.USER, "x"), Message(Role.ASSISTANT, _ASSISTANT), Message(Role.USER, _USER)]
@@ -352,6 +361,12 @@ class Chat:
         return between, after
 
 
+CALLING = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"type": "function", "id": "call00000", "function": {"name": "look", "arguments": {"at": "x"}}}],
+}
+"""A message with a call of a tool."""
 _HARMLESS_TOOL = {
     "type": "function",
     "function": {"name": "x", "description": "x", "parameters": {"type": "object", "properties": {}}},

@@ -11,6 +11,7 @@ from cod_lightning.contexts.base import Answer, ContextMechanism, TokenView
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.own_loop import OwnLoop, own_loop
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, note_fault
+from cod_lightning.rollout.asked import ToolDialogue, opened
 from cod_lightning.rollout.boundaries import (
     FAULTS,
     blame,
@@ -59,7 +60,7 @@ async def run_solve_episode(
             see_known(system, sampler.chat, setting.mechanism, "prepare()")
             if loop := own_loop(env):
                 return await solving.left_to(loop, system, identity)
-            dialogue = sampler.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+            dialogue = opened(sampler, identity, system, observation, crossing(EnvironmentFailure, lambda: env.tools))
             try:
                 return await solving.played(dialogue, rules)
             finally:
@@ -133,6 +134,8 @@ class _Solving:
                 full = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, said)
                 return crossing(EnvironmentFailure, full)
             action, reply = dialogue.response, None
+            if isinstance(dialogue, ToolDialogue):
+                action = dialogue.calls_of(structs.replace(turn, response=action))
             if self.hooked:
                 inside, action, reply = _intervened(mechanism, self.inside, action, self.chat)
                 self._carry(inside)
@@ -152,6 +155,9 @@ class _Solving:
             if self.hooked:
                 self._carry(_went_on(dialogue, mechanism, self.inside, rules, observation))
                 self.hooked = num_replies < MOST_INTERVENTIONS
+            elif isinstance(dialogue, ToolDialogue):
+                results = crossing(EnvironmentFailure, lambda: [checked_text(text, env) for text in env.results])
+                dialogue.say(observation, results)
             else:
                 dialogue.say(observation)
 
@@ -223,11 +229,10 @@ def hooked(mechanism: ContextMechanism) -> bool:
 
 
 def check_hooks(env: TextEnv, mechanism: ContextMechanism) -> None:
-    """Raise `ConfigError` for a mechanism that acts within tasks whose turns are a program's own."""
-    if own_loop(env) and hooked(mechanism):
-        expected = (
-            f"a mechanism that does nothing within a task, since {type(env).__name__} leaves its turns to a program"
-        )
+    """Raise `ConfigError` for a mechanism that acts within tasks whose turns are a program's own, or calls of tools."""
+    turns = "leaves its turns to a program" if own_loop(env) else "takes calls of tools" if env.tools else ""
+    if turns and hooked(mechanism):
+        expected = f"a mechanism that does nothing within a task, since {type(env).__name__} {turns}"
         raise ConfigError("data.context", type(mechanism).__name__, expected, "HintContext is one.")
 
 
