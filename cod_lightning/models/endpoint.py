@@ -54,5 +54,4 @@ class EndpointPolicy(Policy):
         return read_tokenizer(self.tokenizer_path, "model.policy.tokenizer_path")
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> EndpointModel:
-        """A stand-in that Lightning and the engine can hold."""
         return EndpointModel(tokenizer)

@@ -56,7 +56,6 @@ class Growth(PackSource):
         return self.num_rollouts // self.rollouts_per_stage
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
-        """The `count` packs after the first `first`, within the bounds of the stage."""
         size, turns = self._bound(self.num_tasks), self._bound(self.max_turns)
         return [PackChoice(index, num_tasks=size, max_turns=turns) for index in range(first, first + count)]
 
@@ -64,7 +63,6 @@ class Growth(PackSource):
         self.num_rollouts += 1
 
     def metrics(self) -> Mapping[str, float]:
-        """The bounds of the next rollout."""
         bounds = {"num_tasks": self._bound(self.num_tasks), "max_turns": self._bound(self.max_turns)}
         return {name: bound for name, bound in bounds.items() if bound is not None}
 

@@ -96,7 +96,6 @@ class Revisits(PackSource):
             )
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
-        """Packs that come back, and new ones after them."""
         wanted = min(round(self.share * count), count - 1, len(self.kept)) if first == self.num_seen else 0
         new = [PackChoice(index) for index in range(first + wanted, first + count)]
         if wanted < 1:
