@@ -66,7 +66,7 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console) -> int:
     store = ContextStore(options.state)
     try:
         store.claim(_identity(cli, options))
-        agent = Agent(setting, store, on_episode=lambda e: _tell(console, store, e))
+        agent = Agent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
         num_tasks = max(1, done + options.num_tasks)
         pack = setting.env.sample_pack(split=options.split, index=options.stream, num_tasks=num_tasks)
@@ -128,7 +128,7 @@ def _identity(cli: Any, options: Any) -> dict[str, str]:
     }
 
 
-def _tell(console: Console, store: ContextStore, episode: Episode) -> None:
+def _print_episode(console: Console, store: ContextStore, episode: Episode) -> None:
     if episode.kind is EpisodeKind.UPDATE:
         lines = episode.context_after.strip().splitlines() or ["(empty)"]
         kept = "" if episode.success else f" kept the old one: {episode.status}"
