@@ -14,7 +14,7 @@ from rich.text import Text
 from cod_lightning.commands.deploy import setting_of
 from cod_lightning.commands.from_run import SamplingCLI, built
 from cod_lightning.commands.lightning_cli import quieten
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.evaluation.evolution import Evolution, Round
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.terminal import Screen
@@ -48,8 +48,7 @@ class EvolveCLI(SamplingCLI):
         if (Path(config.out) / _FILE).exists():
             raise ConfigError("--out", config.out, f"a folder without {_FILE}", "Name another one.")
         for key, least in (("rounds", 0), ("num_packs", 1), ("round_packs", 1)):
-            if config[key] < least:
-                raise ConfigError(f"--{key}", config[key], f"at least {least}", "Leave it out for the default.")
+            check_at_least(f"--{key}", config[key], least, "Leave it out for the default.")
         super().before_instantiate_classes()
 
 
