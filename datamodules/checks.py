@@ -6,7 +6,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.rollout.asked import num_first_tokens
 from cod_lightning.rollout.boundaries import see_known
@@ -49,8 +49,7 @@ def check_reuse(passes: int, resample: int) -> None:
     if passes < 1:
         expected = "at least 1, since a rollout is trained on"
         raise ConfigError("data.passes_per_rollout", passes, expected, "1 looks at every token once.")
-    if resample < 0:
-        raise ConfigError("data.resample_packs", resample, "at least 0", "0 keeps packs without signal.")
+    check_at_least("data.resample_packs", resample, 0, "0 keeps packs without signal.")
 
 
 def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:

@@ -23,9 +23,7 @@ from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.evaluation.suite_player import SuitePlayer, at_endpoint
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import Batch, CreditTable
-from cod_lightning.objective.credited import Credited
-from cod_lightning.objective.returns import Returns
+from cod_lightning.objective.batch import Batch
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import gathered, num_ranks, rank, share
 from cod_lightning.rewards import Reward, rewards_of
@@ -166,11 +164,11 @@ class RolloutDataModule(ItemDataModule):
             packs=TrainingPacks(source or Uniform(), env, pack_size, seed),
             play=partial(self.groups, "train", num_siblings=group_size, branching=branching),
             runner=self.runner,
-            advantages=self._advantages,
+            advantages=lambda table: self._attached.lightning_module.advantages(table, reweighted=False),
             score=self._scored,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
-            replay=None if replay is None else ReplayBuffer(replay, self._returns, seed),
+            replay=replay and ReplayBuffer(replay, lambda table: self._attached.lightning_module.credit(table), seed),
             another_follows=self._another_follows if max_staleness else None,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
@@ -367,15 +365,9 @@ class RolloutDataModule(ItemDataModule):
             frozen=played,
         )
 
-    def _advantages(self, table: CreditTable) -> Credited:
-        return self._attached.lightning_module.advantages(table, reweighted=False)
-
     def _scored(self, batch: Batch, groups: Mapping[int, Group]) -> Batch:
         prompts = OraclePrompts(groups, self._setting(self.temperature))
         return self._attached.lightning_module.score(batch, prompts)
-
-    def _returns(self, table: CreditTable) -> Returns:
-        return self._attached.lightning_module.credit(table)
 
     def _another_follows(self) -> bool:
         """Whether the run will ask for a rollout after the one that it takes now, as far as the Trainer's limits tell."""

@@ -24,7 +24,7 @@ from cod_lightning.adapters import adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
-from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.errors import EngineFailure, check_at_least
 from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.one_by_one import OneByOne
 from cod_lightning.forward.packed import PackedForward, Rows, packs, width_class
@@ -76,8 +76,7 @@ class TransformersEngine(Engine):
 
     def __init__(self, max_dialogues: int = 512, prefill_tokens: int = 8192) -> None:
         for key, value in {"max_dialogues": max_dialogues, "prefill_tokens": prefill_tokens}.items():
-            if value < 1:
-                raise ConfigError(f"data.engine.{key}", value, "at least 1", "Leave it out for the default.")
+            check_at_least(f"data.engine.{key}", value, 1, "Leave it out for the default.")
         self.max_dialogues = max_dialogues
         self.prefill_tokens = prefill_tokens
         self._forward: PackedForward | OneByOne | None = None

@@ -50,7 +50,6 @@ class ByteChat(Chat):
         return self.encode(f"{ended}<|user|>{self.neutral(user_text)}<|end|><|assistant|>")
 
     def _template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
-        """As `opening`; tools and calls as JSON in the text of a message."""
         listed = [{"role": "system", "content": f"Tools: {json.dumps(tools)}"}] if tools else []
         parts = [
             f"<|{one['role'] if one['role'] in ('system', 'assistant') else 'user'}|>"

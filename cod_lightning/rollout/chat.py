@@ -344,7 +344,7 @@ class Chat:
             first = self.encode(self.after_response([CALLING, {"role": "user", "content": "x"}], 0))[:1]
         except Exception:  # templates raise what they like
             return None
-        return first[0] if self._specials.fullmatch(self._text(first)) else None
+        return first[0] if self._specials.fullmatch(self.text(first)) else None
 
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""
