@@ -258,9 +258,6 @@ class Alchemy(TaskWorld[AlchemyTask]):
         check_share("data.env.length_penalty", self.length_penalty, "0.1 is the reference's.")
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        if not self.limited:
-            multiplier = {"multiplier_min": self.multiplier[0], "multiplier_max": self.multiplier[1]}
-            check_unused(Alchemy, "with materials=unlimited", **multiplier, end_when_dead=self.end_when_dead)
         ranges = self.ranges
         for key, (low, high), least, most in (
             ("tiers", ranges.tiers, 2, 4 if self.limited else 5),
@@ -275,6 +272,9 @@ class Alchemy(TaskWorld[AlchemyTask]):
         for key, value in (("max_tier_gap", ranges.max_tier_gap), ("noise_chain_depth", ranges.noise_chain_depth)):
             if not 1 <= value <= 5:
                 raise ConfigError(f"data.env.{key}", value, "1 to 5", "2 is the default.")
+        if not self.limited:
+            multiplier = {"multiplier_min": self.multiplier[0], "multiplier_max": self.multiplier[1]}
+            check_unused(Alchemy, "with materials=unlimited", **multiplier, end_when_dead=self.end_when_dead)
 
 
 _EXAMPLE = AlchemyTask(
