@@ -28,8 +28,10 @@ def evaluate(
     checkpoints: Sequence[str] = (),
     note: str = "",
 ) -> None:
-    """Play every suite with the trained weights (then with each further checkpoint's), by the world's references and, where
-    there was one, with the warm start's weights; print the table and the note. All ranks play; rank 0 writes and prints.
+    """Play every suite with the trained weights (then with each further checkpoint's), by the world's references, by
+    `data.baseline` and, where there was one, with the warm start's weights; print the table and the note.
+
+    All ranks play; rank 0 writes and prints.
     """
     if not data.suites:
         return
@@ -38,7 +40,7 @@ def evaluate(
         trainer.test(module, data, verbose=False)
     for checkpoint in checkpoints:
         trainer.test(module, data, ckpt_path=checkpoint, verbose=False)
-    _pass(trainer, module, data, REFERENCES)
+    _pass(trainer, module, data, (ConditionKind.ENDPOINT, *REFERENCES))
     if warm_start is not None:
         trained = copy.deepcopy(trained_weights(module.model))
         # with an adapter the base is still there, and an adapter of zeros adds nothing to it
@@ -55,7 +57,8 @@ def evaluate(
         path, console = Path(trainer.default_root_dir) / "evaluation.json", Screen()
         print_table(_of(read_results(path), evaluation), console, note=note)
         console.print(f"Written to {path}")
-        for line in (data.engine.report(), *(part.report() for part in data.rewards.values())):
+        baseline = "" if data.baseline is None else data.baseline.report()
+        for line in (data.engine.report(), baseline, *(part.report() for part in data.rewards.values())):
             if line:
                 console.print(Text(line))
     evaluation.played.clear()

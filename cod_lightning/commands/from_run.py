@@ -1,5 +1,6 @@
 """What the commands share that work with a run's policy outside of training: its config, its model, its weights."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,20 @@ class FromRunCLI(TrainCLI):
         policy = self.model.policy
         if self.config.ckpt_path is None or not policy.has_weights or policy.waits_for_warm_start:
             super().after_instantiate_classes()
+
+
+class SamplingCLI(FromRunCLI):
+    """`FromRunCLI` for commands that sample from the policy."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        super().add_arguments_to_parser(parser)
+        parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
+
+    def before_instantiate_classes(self) -> None:
+        temperature = self.config.sampling_temperature
+        if not 0 <= temperature < math.inf:
+            raise ConfigError("--sampling_temperature", temperature, "at least 0, and finite", "0 is greedy.")
+        super().before_instantiate_classes()
 
 
 def built(cli: type[FromRunCLI], argv: Sequence[str]) -> Any:

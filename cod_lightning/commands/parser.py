@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import inspect
 import re
 import sys
 import traceback
@@ -114,10 +113,9 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     if named := re.search(r"given class_path '([^']+)'", message):
         module, _, name = named[1].rpartition(".")
         with contextlib.suppress(TypeError, ValueError):
-            declared = inspect.signature(getattr(sys.modules.get(module), name, None)).parameters  # pyright: ignore
-            within = wrong.partition(".")[0] if "." in wrong else ""
-            inner = inspect.signature(declared[within].annotation).parameters if within in declared else ()
-            known = [*declared, *(f"{within}.{name}" for name in inner)]
+            described = ArgumentParser()
+            described.add_class_arguments(getattr(sys.modules.get(module), name, None))  # pyright: ignore
+            known = [action.dest for action in described._actions]
     at = line_of(wrong if not key or wrong.startswith(f"{key}.") else f"{key}.{wrong}")
     return f"{_nearest(wrong, known)}{f'It stands in {at}. ' if at else ''}{listed}"
 

@@ -131,8 +131,8 @@ class Game(RolloutMonitor, TextPolicy):
         console: Console,
         seed: int = 0,
     ) -> None:
-        self.env, self.pack, self.policy, self.mechanism, self.console = env, pack, policy, mechanism, console
-        self.seed = seed
+        self.env, self.pack, self.policy, self.mechanism = env, pack, policy, mechanism
+        self.console, self.seed = console, seed
         self.solved: list[Episode] = []
         self._error = ""
 
@@ -144,11 +144,11 @@ class Game(RolloutMonitor, TextPolicy):
         if self._error:
             stopped = "EOFError" in self._error
             self.console.print("\nStopped." if stopped else f"\nThe lifecycle failed: {self._error}")
-        self._report()
+        if self.solved:
+            self.console.print(rewards(self.solved))
         return self.solved
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Show the environment's words, and ask the player."""
         if len(messages) == 2:
             self.console.print(Rule(f"task {len(self.solved) + 1} of {len(self.pack)}"))
             if not self.solved:
@@ -157,11 +157,9 @@ class Game(RolloutMonitor, TextPolicy):
         return self.policy.act(messages, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Ask the player for the next context."""
         return self.policy.note(messages, rng)
 
     def episode(self, episode: Episode) -> None:
-        """Show what came of it."""
         self._error = self._error or episode.error
         if episode.reward is None:
             return
@@ -173,10 +171,6 @@ class Game(RolloutMonitor, TextPolicy):
 
     def _panel(self, title: str, text: str, colour: str = "dim") -> None:
         self.console.print(panel(title, text, colour))
-
-    def _report(self) -> None:
-        if self.solved:
-            self.console.print(rewards(self.solved))
 
 
 def panel(title: str, text: str, colour: str = "dim") -> Panel:

@@ -17,7 +17,7 @@ from cod_lightning.commands.config_files import split_choices, temporary_config
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sweep_job import LAUNCHERS, check_launcher, launch, still_runs
 from cod_lightning.commands.sweep_plan import Job, plan, warm_starts
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import locked
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
 
@@ -107,8 +107,7 @@ def _parse(argv: Sequence[str]) -> Any:
 def _at_once(options: Any) -> int:
     """Jobs at a time: threads of all of them together fit the machine."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if options.threads < 1:
-        raise ConfigError("--threads", options.threads, "at least 1", "1 is the default.")
+    check_at_least("--threads", options.threads, 1, "1 is the default.")
     most = max(1, cores // options.threads)
     if options.jobs is not None and options.launcher != "joblib":
         expected = f"left out with --launcher {options.launcher}"

@@ -70,12 +70,6 @@ class TrainCLI(CodCLI):
             config.ckpt_path = self.checkpoints[0]
         super().before_instantiate_classes()
 
-    def before_test(self) -> None:
-        """Results of several checkpoints are kept apart from the first on."""
-        if self.checkpoints:
-            callbacks: list[Any] = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-            next(c for c in callbacks if isinstance(c, Evaluation)).by_checkpoint = True
-
     def after_instantiate_classes(self) -> None:
         """Start from the warm start's weights."""
         config, policy, data = self._own(), self.model.policy, self.datamodule
@@ -100,7 +94,7 @@ class TrainCLI(CodCLI):
             find_config(config.warm_start, key="warm_start")
             if not policy.waits_for_warm_start:
                 data.check_with(policy)
-                self.model.check_scorers(data.chat.tokenizer.get_vocab())
+                self.model.check_scorers(data)
                 data.check_suites()
             self.warm_start_folder = warm_start.ensure_warm_start(
                 config.warm_start, *self._began_with(), self._check_warm_start
@@ -161,7 +155,8 @@ class TrainCLI(CodCLI):
         watching: list[Callback] = [MismatchGuard(), Staleness(), Progress(), PositionCurve(), Sample(), budget]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
         looking: list[Callback] = [StepProfile()] if self._own().profile and self.subcommand == "fit" else []
-        return [*timed, *watching, Transcripts(), LifecycleTable(), Evaluation(), *looking]
+        evaluation = Evaluation(by_checkpoint=bool(self.checkpoints))
+        return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation, *looking]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then write the report."""

@@ -62,7 +62,8 @@ def check_num_tasks(key: str, value: int, *, least: int = 1) -> None:
 
 
 def check_unused(world: type, where: str, **values: Any) -> None:
-    """Raise for a parameter of the world's class that has no effect there, unless it is the default."""
+    """Raise for a parameter, of a world's class or of what declares its parameters, that has no effect there, unless it is the
+    default."""
     declared = inspect.signature(world).parameters
     for key, value in values.items():
         if value != (default := declared[key].default):

@@ -101,7 +101,7 @@ def attention_of(config: PreTrainedConfig) -> str:
     return "sdpa" if kind is None or kind._supports_sdpa else "eager"
 
 
-def _hub_has_a_name() -> bool:
+def hub_has_a_name() -> bool:
     """Whether the hub's address can be found; a proxy finds it itself."""
     if getproxies():
         return True
@@ -116,7 +116,7 @@ def _named(key: str, path: str) -> Iterator[None]:
     """Raise `DataError` with key and value where nothing can be read."""
     offline = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = offline or not (
-        Path(path).is_dir() or _hub_has_a_name()
+        Path(path).is_dir() or hub_has_a_name()
     )  # half a minute of retries otherwise
     try:
         yield

@@ -14,7 +14,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError, DataError, check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.models.induction import ROPE_THETA, begin_with_induction, check_induction
 
@@ -66,8 +66,7 @@ class TinyPolicy(Policy):
         sizes = {"num_layers": num_layers, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
         sizes |= {"hidden_size": hidden_size, "intermediate_size": intermediate_size, "window": window}
         for name, size in sizes.items():
-            if size < 1:
-                raise ConfigError(f"model.policy.{name}", size, "at least 1", "Set it to 1 or more.")
+            check_at_least(f"model.policy.{name}", size, 1, "Set it to 1 or more.")
         if hidden_size % num_heads or (hidden_size // num_heads) % 2:
             nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
             expected = f"an even multiple of num_heads={num_heads}"
