@@ -66,9 +66,6 @@ class GridParameters(Unchanging):
         check_choice("data.env.field", self.field, ("hills", "lanes"))
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
-        if self.lanes:
-            scale = {"scale_min": self.scale_min, "scale_max": self.scale_max}
-            check_unused(GridParameters, "with field=lanes", hills=self.hills, **scale)
         check_span("side_min", self.side_min, "side_max", self.side_max, 3, MOST_SIDE, "8 to 12 are the paper's.")
         low, high = self.scale_min, self.scale_max
         check_span("scale_min", low, "scale_max", high, 0.01, 10, "0.15 to 0.45 are the paper's.")

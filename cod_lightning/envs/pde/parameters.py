@@ -75,9 +75,6 @@ class PDEParameters(Unchanging):
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
         check_choice("data.env.family", self.family, tuple(FAMILIES))
         check_turns(self.max_turns, "6 is the reference's.")
-        if compact:
-            unused = {"kappa_threshold": self.kappa_threshold, "show_samples": self.show_samples}
-            check_unused(PDEParameters, "with protocol=compact", family=self.family, **unused)
         fewest = 2 if compact else 3
         if self.max_turns < fewest:
             need = "measure and answer" if compact else "measure, fit and finalise"
