@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import CodLightningError
 from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, goes_on, spoken, style_of
 from cod_lightning.rollout.dialogue import Dialogue, Sampler
 from cod_lightning.rollout.sampled import close, sampled_turn
@@ -60,9 +60,9 @@ class Recorder:
         async def answered() -> Reply:
             try:
                 self._ask(messages, tools)
-            except ConfigError:
+            except CodLightningError:
                 raise
-            except (TemplateError, TypeError, ValueError) as error:
+            except Exception as error:  # templates and what they are given raise what they like
                 raise BadRequest(f"the policy's chat template does not take these messages: {error}") from None
             turn = await self._sampled(request.most_tokens)
             style, dialogue = style_of(self.sampler.chat), self._dialogue
