@@ -25,6 +25,7 @@ import yaml
 
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
+from cod_lightning.trusted import read_config
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
 _FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots")
@@ -102,10 +103,10 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
 
 def _content(path: Path, key: str, name: object) -> Any:
     try:
-        text = path.read_text()
-        _check_nodes(yaml.compose(text, yaml.SafeLoader))
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        content = read_config(path)
+        _check_nodes(yaml.compose(path.read_text(), yaml.SafeLoader))
+        return content
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(key, name, "a YAML file", f"Correct it: {reason}.") from error
 

@@ -15,7 +15,7 @@ from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
-from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from
+from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 
@@ -116,7 +116,13 @@ def with_the_runs_config(argv: Sequence[str]) -> list[str]:
     if choices := split_choices(spelled_out(argv))[0]:
         expected = f"no other choice than those of {folder / 'config.yaml'}, with which the policy was trained"
         raise ConfigError("command line", choices[0], expected, "Leave it out, or name a --config beside it.")
-    kept = yaml.safe_load((folder / "config.yaml").read_text())
+    try:
+        kept = read_config(folder / "config.yaml")
+        if not isinstance(kept, dict):
+            raise ValueError("it has no keys")
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        expected = f"a run whose config.yaml can be read ({' '.join(str(error).split())[:200]})"
+        raise ConfigError("--ckpt_path", path, expected, "Add --config FILE.") from error
     content = {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
     return ["--config", str(temporary_config(f"{folder.name}.yaml", content)), *argv]
 

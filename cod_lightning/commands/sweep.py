@@ -7,9 +7,11 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -159,10 +161,17 @@ def _check(jobs: Sequence[Job]) -> None:
     if not cells:
         return
     print(f"checking {len(cells)} cells", flush=True)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_with_the_sweep) as pool:
         for job, reason in zip(cells, pool.map(build_error, [job.config for job in cells]), strict=True):
             if reason is not None:
                 raise ConfigError("sweep", job.record.label, "a cell that can be built", reason)
+
+
+def _end_with_the_sweep() -> None:
+    """End this process once the sweep is gone, however that ended: a pool's process would wait for it for ever."""
+    parent = parent_process()
+    assert parent is not None, "this is no process of a pool"
+    threading.Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
 def build_error(config: dict[str, Any]) -> str | None:

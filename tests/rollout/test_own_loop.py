@@ -176,7 +176,10 @@ BAD = [
     (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', 400, "n has to be 1"),
     (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400, ""),
     (b'{"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "["}}]}]}', 400, "object"),
-    (b'{"messages": [{"role": "user", "content": "' + b"x" * 17 * 2**20 + b'"}]}', 413, ""),
+    (b'{"messages": [{"role": "user", "content": "' + b"x" * 3 * 2**20 + b'"}]}', 413, ""),
+    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"function": "x"}]}', 400, "template"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"function": null}]}', 400, "template"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"a": ' + b"[" * 800 + b"]" * 800 + b"}]}", 400, "template"),
 ]  # fmt: skip
 
 
@@ -222,6 +225,26 @@ line.sendall(("POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\nAuthorizatio
               + "\\r\\nContent-Length: 100\\r\\n\\r\\n{").encode())
 line.settimeout(20)
 assert b" 408 " in line.recv(1000)
+answer("w0")
+""")
+    assert first(played(tmp_path, source)[0]).error == ""
+
+
+@pytest.mark.slow
+def test_a_body_is_not_decompressed_and_connections_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(endpoint, "MOST_CONNECTIONS", 4)
+    source = once("""
+import gzip, socket
+port = int(task["base_url"].rpartition(":")[2].partition("/")[0])
+body = gzip.compress(json.dumps({"messages": [user("x")]}).encode())
+head = "POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\nContent-Encoding: gzip\\r\\nAuthorization: Bearer "
+head += f"{task['api_key']}\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n"
+line = socket.create_connection(("127.0.0.1", port))
+line.sendall(head.encode() + body)
+assert b" 400 " in line.recv(1000)
+lines = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
+lines[-1].settimeout(20)
+assert lines[-1].recv(10) == b""
 answer("w0")
 """)
     assert first(played(tmp_path, source)[0]).error == ""
