@@ -128,9 +128,9 @@ class GRPOModule(PolicyModule):
     def setup(self, stage: str) -> None:
         """Refuse options without meaning beside those of the data."""
         if stage == "fit":
-            check_combination(self, self.trainer.datamodule)  # pyright: ignore
+            check_combination(self, self._data)
             if self.scorers:
-                self.check_scorers(self.trainer.datamodule)  # pyright: ignore
+                self.check_scorers(self._data)
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
@@ -169,16 +169,14 @@ class GRPOModule(PolicyModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Dropout goes by run, update and rank, so that a run that was interrupted draws what it would have drawn."""
-        seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
-        torch.manual_seed(derive_seed("update", seed, self.global_step, self.global_rank))
+        torch.manual_seed(derive_seed("update", self._data.seed, self.global_step, self.global_rank))
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
         if self.mismatch is not None and self.updates_since_sync == 0:
             # the weights are still those that sampled: later updates of this rollout need their log-probs, too
             forward = partial(self._forward, self._model)
-            amend: Any = self.trainer.datamodule.amend  # pyright: ignore[reportAttributeAccessIssue]
-            amend(lambda rows: replace(rows, old_logprobs=self._scored_rows(rows, forward)))
+            self._data.amend(lambda rows: replace(rows, old_logprobs=self._scored_rows(rows, forward)))
         advantages = self.advantages(batch.credit)
         update = plan_update(
             batch,
@@ -346,7 +344,7 @@ class GRPOModule(PolicyModule):
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
             self.latest |= {name: value / tokens for name, value in totals.terms.items()}
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
-                self.latest |= apart.figures(ahead=self.trainer.datamodule.max_staleness > 0)  # pyright: ignore
+                self.latest |= apart.figures(ahead=self._data.max_staleness > 0)
                 if self.mismatch is not None:
                     self.latest["mismatch_corrected"] = apart.num_corrected / tokens
         named = {f"train/{name}": value for name, value in {**values, **self.latest}.items()}

@@ -11,6 +11,8 @@ import traceback
 import warnings
 from pathlib import Path
 
+import torch
+
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = [sys.executable, "-m", "cod_lightning"]
 
@@ -66,6 +68,7 @@ def _become(arguments, cwd, path, added, out, err):
         sys.argv = [str(ROOT / "cod_lightning" / "__main__.py")]
         from cod_lightning.cli import main
 
+        torch.set_num_threads(torch.get_num_threads())  # renews the pool, in which two threads of a fork would race
         status = main(arguments)
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)

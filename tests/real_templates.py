@@ -101,7 +101,7 @@ IN_LETTERS = {"llama2": ("[INST]", "[/INST]", "<<SYS>>"), "vicuna": ("USER:", "A
 
 def family_tokenizer(family: str, normaliser: normalizers.Normalizer | None = None) -> PreTrainedTokenizerFast:
     """A byte-level tokenizer with a family's template and tokens; `normaliser` also acts on text in which tokens are looked for."""
-    template, special, added = EIGHT[family]
+    template, special, added = (EIGHT | TOOLS)[family]
     backend = Tokenizer(
         models.BPE(vocab={letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[])
     )
@@ -136,3 +136,81 @@ QWEN3_TOOLS = (
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' }}{%- endif %}"
 )
 """Qwen3's with tools, thinking off."""
+
+
+LLAMA3_TOOLS = (
+    "{{- '<|start_header_id|>system<|end_header_id|>\\n\\n' }}{%- if messages[0].role == 'system' %}"
+    "{{- messages[0].content | trim }}{%- set messages = messages[1:] %}{%- endif %}{{- '<|eot_id|>' }}"
+    "{%- for message in messages %}{%- if message.role == 'user' and loop.first and tools %}"
+    "{{- '<|start_header_id|>user<|end_header_id|>\\n\\nAnswer with JSON for a function call:\\n' }}"
+    "{%- for tool in tools %}{{- (tool | tojson) + '\\n\\n' }}{%- endfor %}{{- message.content | trim + '<|eot_id|>' }}"
+    "{%- elif message.role == 'tool' %}{{- '<|start_header_id|>ipython<|end_header_id|>\\n\\n' }}"
+    "{{- message.content | tojson }}{{- '<|eot_id|>' }}"
+    "{%- elif message.tool_calls %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}"
+    "{%- for call in message.tool_calls %}{%- if not loop.first %}{{- '; ' }}{%- endif %}"
+    "{{- '{\"name\": \"' + call.function.name + '\", \"parameters\": ' }}{{- call.function.arguments | tojson }}{{- '}' }}"
+    "{%- endfor %}{{- '<|eot_id|>' }}"
+    "{%- else %}{{- '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' + (message.content | trim) + '<|eot_id|>' }}"
+    "{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"
+)
+"""Llama 3.1's with tools in the first user message, several calls with semicolons."""
+MISTRAL_TOOLS = (
+    "{{- '<s>' }}{%- for message in messages %}{%- if message.role == 'system' %}"
+    "{{- '[SYSTEM_PROMPT]' + message.content + '[/SYSTEM_PROMPT]' }}{%- if tools %}"
+    "{{- '[AVAILABLE_TOOLS]' + (tools | tojson) + '[/AVAILABLE_TOOLS]' }}{%- endif %}"
+    "{%- elif message.role == 'user' %}{%- if tools and loop.first %}"
+    "{{- '[AVAILABLE_TOOLS]' + (tools | tojson) + '[/AVAILABLE_TOOLS]' }}{%- endif %}"
+    "{{- '[INST]' + message.content + '[/INST]' }}"
+    "{%- elif message.role == 'tool' %}{%- if message.tool_call_id | length != 9 %}"
+    "{{- raise_exception('tool call IDs have 9 letters') }}{%- endif %}"
+    '{{- \'[TOOL_RESULTS]{"content": \' + (message.content | tojson) + \', "call_id": "\' + message.tool_call_id '
+    "+ '\"}[/TOOL_RESULTS]' }}"
+    "{%- elif message.tool_calls %}{{- '[TOOL_CALLS][' }}{%- for call in message.tool_calls %}{{- (call.function | tojson)[:-1] }}"
+    "{{- ', \"id\": \"' + call.id + '\"}' }}{%- if not loop.last %}{{- ', ' }}{%- endif %}{%- endfor %}{{- ']</s>' }}"
+    "{%- else %}{{- message.content + '</s>' }}{%- endif %}{%- endfor %}"
+)
+"""Mistral's of v7 with tools; ids of calls have nine letters."""
+GPT_OSS_TOOLS = (
+    "{%- for message in messages %}{%- if message.role == 'system' %}{{- '<|start|>developer<|message|>' + message.content }}"
+    "{%- for tool in tools or [] %}{{- '\\n// ' + tool.function.description + '\\ntype ' + tool.function.name + ' = '"
+    " + (tool.function.parameters | tojson) }}{%- endfor %}{{- '<|end|>' }}"
+    "{%- elif message.role == 'user' %}{%- if loop.first and tools %}{{- '<|start|>developer<|message|>' }}"
+    "{%- for tool in tools %}{{- 'type ' + tool.function.name + '\\n' }}{%- endfor %}{{- '<|end|>' }}{%- endif %}"
+    "{{- '<|start|>user<|message|>' + message.content + '<|end|>' }}"
+    "{%- elif message.role == 'tool' %}{{- '<|start|>functions.' + (message.name or 'x') }}"
+    "{{- ' to=assistant<|channel|>commentary<|message|>' }}"
+    "{{- (message.content | tojson) + '<|end|>' }}"
+    "{%- elif message.tool_calls %}{%- for call in message.tool_calls %}"
+    "{{- '<|start|>assistant to=functions.' + call.function.name }}"
+    "{{- '<|channel|>commentary json<|message|>' + (call.function.arguments | tojson) + '<|call|>' }}{%- endfor %}"
+    "{%- else %}{{- '<|start|>assistant<|channel|>final<|message|>' + message.content + '<|end|>' }}{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|start|>assistant' }}{%- endif %}"
+)
+"""GPT-OSS's with tools; a call ends with a token of its own."""
+TOOLS = {
+    "qwen": (QWEN3_TOOLS, ("<|im_start|>", "<|im_end|>"), ("<tool_call>", "</tool_call>", "<think>", "</think>")),
+    "llama": (LLAMA3_TOOLS, ("<|start_header_id|>", "<|end_header_id|>", "<|python_tag|>", "<|eot_id|>"), ()),
+    "mistral": (
+        MISTRAL_TOOLS,
+        (
+            *(
+                "<s>",
+                "[INST]",
+                "[/INST]",
+                "[SYSTEM_PROMPT]",
+                "[/SYSTEM_PROMPT]",
+                "[AVAILABLE_TOOLS]",
+                "[/AVAILABLE_TOOLS]",
+            ),
+            *("[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "</s>"),
+        ),
+        (),
+    ),
+    "gpt_oss": (
+        GPT_OSS_TOOLS,
+        ("<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>", "<|return|>"),
+        (),
+    ),
+}
+"""Of each family with tools, as in `EIGHT`."""

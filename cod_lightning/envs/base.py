@@ -104,6 +104,20 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     def status(self) -> EpisodeStatus:
         """COMPLETED, MALFORMED or TRUNCATED, once the current task has ended."""
 
+    @property
+    def tools(self) -> Sequence[dict[str, Any]]:
+        """Schemas of the calls that a response may make, as chat templates list them; the same for all tasks of a pack.
+
+        Where there are any, the policy's template lists them and says how they are called; the calls of a response then reach
+        `step` as JSON, one `{"name": ..., "arguments": {...}}` a line, between answer tags.
+        """
+        return ()
+
+    @property
+    def results(self) -> Sequence[str]:
+        """What each call of the latest answer has shown, in order, where the task goes on; calls beyond were not carried out."""
+        return ()
+
     @abstractmethod
     def step(self, action: str) -> Stepped:
         """Read the answer, carry it out, and show what came of it."""

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.envs.base import Stepped, TextEnv
@@ -87,6 +88,14 @@ class ProcessWorld(WrappedWorld):
         assert status is not None, "the task goes on"
         return status
 
+    @property
+    def tools(self) -> Sequence[dict[str, Any]]:
+        return self.latest.tools
+
+    @property
+    def results(self) -> Sequence[str]:
+        return self.latest.results
+
     max_turns = delegated("latest.max_turns")
     reward_range = delegated("latest.reward_range")
 
@@ -95,7 +104,6 @@ class ProcessWorld(WrappedWorld):
         return self._run("reset", seed=seed, options=options)
 
     def step(self, action: str) -> Stepped:
-        """In a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
         return self._run("step", action=action)
 
     def close(self) -> None:

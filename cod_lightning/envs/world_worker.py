@@ -69,6 +69,8 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     state: bytes = b""
     """The world after, pickled."""
     rules: str = ""
+    tools: tuple[dict[str, Any], ...] = ()
+    results: tuple[str, ...] = ()
     success: bool = False
     status: EpisodeStatus | None = None
     """None while the task goes on."""
@@ -168,6 +170,8 @@ def answer(call: Call) -> CallResult:
             result=tuple(result),
             state=pickle.dumps(env, pickle.HIGHEST_PROTOCOL),
             rules=_plain(env.rules),
+            tools=tuple(env.tools),
+            results=tuple(map(_plain, env.results)),
             success=bool(env.success),
             status=EpisodeStatus(env.status) if over else None,
             max_turns=int(env.max_turns),

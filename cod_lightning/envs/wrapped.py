@@ -2,6 +2,7 @@
 
 import copy
 from abc import abstractmethod
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -41,6 +42,14 @@ class DelegatingWorld(TextEnv):
     @np_random.setter
     def np_random(self, value: Any) -> None:
         self.inside.np_random = value
+
+    @property
+    def tools(self) -> Sequence[dict[str, Any]]:
+        return self.inside.tools
+
+    @property
+    def results(self) -> Sequence[str]:
+        return self.inside.results
 
     max_turns = delegated("inside.max_turns")
     reward_range = delegated("inside.reward_range")

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls, ToolStyle
-from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.chat import CALLING, Chat
 from cod_lightning.types import Message, Role, StopReason, Turn
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -129,10 +129,9 @@ def spoken(messages: Sequence[dict[str, Any]]) -> list[Message]:
 
 def style_of(chat: Chat) -> ToolStyle:
     """How the policy's chat template spells calls of tools, read from what it makes of one; Qwen's where it shows none."""
-    call = {"type": "function", "id": "call00000", "function": {"name": "look", "arguments": {"at": "x"}}}
     dialogue = [
         {"role": "user", "content": "x"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
+        CALLING,
         {"role": "tool", "content": "x", "tool_call_id": "call00000"},
     ]
     try:

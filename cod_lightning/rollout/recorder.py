@@ -8,11 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from jinja2 import TemplateError
-
-from cod_lightning.errors import ConfigError
-from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, goes_on, spoken, style_of
-from cod_lightning.rollout.dialogue import Dialogue, Sampler
+from cod_lightning.errors import CodLightningError
+from cod_lightning.rollout.asked import AskedDialogue
+from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, style_of
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.sampled import close, sampled_turn
 from cod_lightning.types import Message, Role, StopReason, Turn
 
@@ -46,11 +45,7 @@ class Recorder:
         """Whether the policy's window is full, and whether all turns were asked for."""
         self.ended = asyncio.Event()
         """Set when the task can go on no more."""
-        self._dialogue: Dialogue | None = None
-        self._said: list[dict[str, Any]] = []
-        """The latest request, and its answer."""
-        self._tools: Sequence[Any] = ()
-        self._prompt = ""
+        self._dialogue: AskedDialogue | None = None
         self._turn, self._waiting, self._running = asyncio.Lock(), 0, set[asyncio.Task[Any]]()
 
     async def chat(self, request: ChatRequest) -> Reply:
@@ -60,16 +55,16 @@ class Recorder:
         async def answered() -> Reply:
             try:
                 self._ask(messages, tools)
-            except ConfigError:
+            except CodLightningError:
                 raise
-            except (TemplateError, TypeError, ValueError) as error:
+            except Exception as error:  # templates and what they are given raise what they like
                 raise BadRequest(f"the policy's chat template does not take these messages: {error}") from None
             turn = await self._sampled(request.most_tokens)
             style, dialogue = style_of(self.sampler.chat), self._dialogue
             assert dialogue is not None
             prompt_tokens = len(dialogue.ids) - len(turn.action_ids)
             reply = Reply.of(turn, len(self.turns) - 1, request, style, prompt_tokens)
-            self._said = [*messages, reply.listed]
+            dialogue.said = [*messages, reply.listed]
             return reply
 
         return await self._in_turn(answered)
@@ -85,10 +80,12 @@ class Recorder:
             extends = before is not None and list(ids[: len(before.ids)]) == list(before.ids)
             new = tuple(ids[len(before.ids) :]) if before is not None and extends else tuple(ids)
             text = self.sampler.chat.decode(new)
-            self._put(
-                [*(before.messages if before and extends else ()), Message(Role.USER, text)], new, extends=extends
-            )
-            self._said = []
+            listed = [*(before.messages if before and extends else ()), Message(Role.USER, text)]
+            if self._dialogue is None:
+                self._dialogue = AskedDialogue(self.sampler, self.identity, listed, new)
+            else:
+                self._dialogue.put(listed, new, extends=extends)
+            self._dialogue.said = ()
             return await self._sampled(most_tokens)
 
         return await self._in_turn(answered)
@@ -141,39 +138,10 @@ class Recorder:
 
     def _ask(self, messages: list[dict[str, Any]], tools: Sequence[Any]) -> None:
         """Put the request to the policy: after what was said, or as a dialogue of its own."""
-        chat, before = self.sampler.chat, self._dialogue
-        if before is not None and self._said and tools == self._tools and goes_on(self._said, messages):
-            later = messages[len(self._said) :]
-            try:
-                text = chat.after_response(messages, len(self._said) - 1)
-            except (TemplateError, TypeError, ValueError):  # it is rendered again
-                text = ""
-            if text and chat.rewrite_history:
-                kept = f"{self._prompt}{before.messages[-1].content}{text}"
-                self._prompt = chat.asked(messages, tools)
-                text = text if kept == self._prompt else ""
-            if text:
-                new = spoken(later)
-                for one in new:
-                    self.see(one.content)
-                self._put([*before.messages, *new], chat.ids_after(text, before.ids[-1]), extends=True)
-                return
-        self._prompt, self._tools = chat.asked(messages, tools), tools
-        for tool in tools[:1]:
-            name = str(tool.get("function", {}).get("name", ""))
-            if name not in self._prompt:
-                raise ValueError("it shows no tools; choose a policy whose template does")
-        listed = spoken(messages)
-        for one in listed:
-            if one.role is not Role.ASSISTANT:
-                self.see(one.content)
-        self._put(listed, chat.encode(self._prompt), extends=False)
-
-    def _put(self, messages: Sequence[Message], ids: tuple[int, ...], *, extends: bool) -> None:
         if self._dialogue is None:
-            self._dialogue = Dialogue(self.sampler, self.identity, messages, ids)
+            self._dialogue = AskedDialogue.begun(self.sampler, self.identity, messages, tools, self.see)
         else:
-            self._dialogue.put(messages, ids, extends=extends)
+            self._dialogue.ask(messages, tools, self.see)
 
     async def _sampled(self, most_tokens: int | None) -> Turn:
         """The next turn. Raises `Closed` where the window is full, and what the engine raises."""

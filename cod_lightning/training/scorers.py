@@ -265,12 +265,12 @@ class VLLMScorer(Scorer):
         return scores.to(rows.behaviour_logprobs).masked_fill(~rows.action_mask, 0.0)
 
     async def _all(self, ids: Sequence[list[int]]) -> list[list[float] | None]:
-        line, bounds, url = await self._connections.line(self.url), self._bounds(), f"{self.url}/v1/completions"
+        pool, bounds, url = await self._connections.pool(self.url), self._bounds(), f"{self.url}/v1/completions"
 
         async def one(row: list[int]) -> list[float] | None:
-            async with line.slots:
+            async with pool.slots:
                 try:
-                    answer = await ask(line.http, "POST", url, self._content(_SCORED | {"prompt": row}), bounds)
+                    answer = await ask(pool.http, "POST", url, self._content(_SCORED | {"prompt": row}), bounds)
                     return _prompt_logprobs(json.loads(answer), row)
                 except Exception:  # whatever an answer does to the code that reads it costs its row
                     return None

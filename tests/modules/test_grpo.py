@@ -396,9 +396,7 @@ def test_a_checkpoint_keeps_what_the_engine_has_not_seen_and_the_figures_that_no
 
 def test_dropout_is_drawn_by_run_update_and_rank(monkeypatch):
     def drawn(seed, step, rank):
-        fake = SimpleNamespace(
-            trainer=SimpleNamespace(datamodule=SimpleNamespace(seed=seed)), global_step=step, global_rank=rank
-        )
+        fake = SimpleNamespace(_data=SimpleNamespace(seed=seed), global_step=step, global_rank=rank)
         with torch.random.fork_rng(devices=[]):
             GRPOModule.on_train_batch_start(fake, None, 0)
             return float(torch.rand(()))

@@ -1,4 +1,4 @@
-"""How an agent makes calls in text: tool calls, or code; either way the first error stops the rest of the turn."""
+"""How an agent makes calls: as tool calls, or in code; either way the first error stops the rest of the turn."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
 
 MOST_CALLS = 20
 MOST_SHOWN = 8_000
-FORMS = ("code", *STYLES)
+FORMS = ("code", "tools", *STYLES)
 
 
 class Actions(ABC):
@@ -23,7 +23,9 @@ class Actions(ABC):
     about: str
     """What a turn is."""
     example: str
-    """A response, as the rules show it."""
+    """A response, as the rules show it; empty where the template says how calls are made."""
+    results: Sequence[str] = ()
+    """What each of the latest calls has shown, where they are calls of tools that the template lists."""
 
     @abstractmethod
     def read(self, response: str) -> tuple[str, str]:
@@ -39,12 +41,15 @@ class Actions(ABC):
 
 
 class ToolCalls(Actions):
-    """Calls in a style: `json` between answer tags, others as the family spells them."""
+    """Calls in a style: `json` between answer tags, others as the family spells them; `tools` are listed by the template."""
 
     def __init__(self, style: str) -> None:
+        self.listed = style == "tools"
+        style = "json" if self.listed else style
         self.style, self.tagged = STYLES[style], style == "json"
-        self.about = f"calls as JSON: {self.style.whole}"
-        self.example = self.spelled([AppCall("user.docs", {"app": "mail"}), AppCall("user.passwords", {})])
+        self.about = "calls of tools" if self.listed else f"calls as JSON: {self.style.whole}"
+        asked = [AppCall("user.docs", {"app": "mail"}), AppCall("user.passwords", {})]
+        self.example = "" if self.listed else self.spelled(asked)
 
     def read(self, response: str) -> tuple[str, str]:
         text, complaint = answer_of(response) if self.tagged else (response, "")
@@ -52,6 +57,7 @@ class ToolCalls(Actions):
         return text, complaint or ("" if text else f"there is no call; expected {self.style.whole}")
 
     def run(self, text: str, server: AppServer) -> str:
+        self.results = ()
         try:
             calls = self.style.calls(text) if len(text) <= MOST_LETTERS else []
         except BadCalls:
@@ -63,9 +69,11 @@ class ToolCalls(Actions):
             try:
                 shown.append(json.dumps(server.call(call.name, call.arguments)))
             except ApiError as error:
-                return "\n".join([*shown, str(error)])
+                shown.append(str(error))
+                break
             if server.finished:
                 break
+        self.results = shown if self.listed else ()
         return "\n".join(shown)
 
     def spelled(self, calls: Sequence[AppCall]) -> str:
@@ -102,11 +110,11 @@ class CodeActions(Actions):
 _UNSHOWN = re.compile(r"[^ -~\n]|[<>|]")
 
 
-def clean(text: str) -> str:
+def clean(text: str, most: int = MOST_SHOWN) -> str:
     """Plain ASCII without tags, shortened: what a policy wrote into the apps comes back from them.
 
     >>> clean("<|end|> caf\\u00e9")
     '??end?? caf?'
     """
-    kept = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}\n..."
+    kept = text if len(text) <= most else f"{text[:most]}\n..."
     return _UNSHOWN.sub("?", kept)

@@ -102,6 +102,15 @@ class Parameter:
         """Whether it has no default."""
         return self.default is inspect.Parameter.empty
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        kind = self.kind.removeprefix("list of ")
+        one: dict[str, Any] = {"type": _SCHEMA_TYPES.get(kind, "string")}
+        if kind not in _SCHEMA_TYPES:
+            one["description"] = kind
+        return {"type": "array", "items": one} if kind != self.kind else one
+
     def described(self) -> str:
         """`count: whole number = 1`."""
         return f"{self.name}: {self.kind}" + ("" if self.required else f" = {self.default!r}")
@@ -121,6 +130,9 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("true or false", lambda value: isinstance(value, bool)),
     float: ("number", lambda value: _whole(value) or (isinstance(value, float) and math.isfinite(value))),
 }
+
+
+_SCHEMA_TYPES = {"text": "string", "whole number": "integer", "number": "number", "true or false": "boolean"}
 
 
 def _kind(hint: Any) -> tuple[str, Callable[[Any], bool]]:
@@ -163,6 +175,15 @@ class Endpoint:
         shown += ["token: text"] if self.private else []
         paged = " A page of at most 10 items." if self.paged else ""
         return f"{self.app}.{self.name}({', '.join(shown)}) {self.about}{paged}"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Of its arguments, as JSON Schema."""
+        properties = {parameter.name: parameter.schema for parameter in self.parameters}
+        properties |= {"page": {"type": "integer"}} if self.paged else {}
+        properties |= {"token": {"type": "string"}} if self.private else {}
+        required = [parameter.name for parameter in self.parameters if parameter.required]
+        return {"type": "object", "properties": properties, "required": [*required, *["token"] * self.private]}
 
     def checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments, if they are those that are documented. Raises a 422."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from cod_lightning import __version__
 from cod_lightning.envs.apps.agent import AppCall
-from cod_lightning.envs.apps.api import Endpoint, Parameter
+from cod_lightning.envs.apps.api import Endpoint
 from cod_lightning.envs.apps.tasks import AppsTask
 from cod_lightning.envs.apps.tool_calls import STYLES
 from cod_lightning.envs.apps.world import Apps
@@ -24,7 +24,6 @@ from cod_lightning.types import Pack, Split
 VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
 """Of the protocol, newest first."""
 MOST_LETTERS = 100_000
-_TYPES = {"text": "string", "whole number": "integer", "number": "number", "true or false": "boolean"}
 
 
 class McpError(Exception):
@@ -132,29 +131,7 @@ def _shown(text: str, *, error: bool) -> dict[str, Any]:
 
 def _tool(endpoint: Endpoint, name: str) -> dict[str, Any]:
     """One tool, under a name of letters and underscores, as all clients take it."""
-    properties = {parameter.name: _schema(parameter) for parameter in endpoint.parameters}
-    if endpoint.paged:
-        properties["page"] = {"type": "integer"}
-    if endpoint.private:
-        properties["token"] = {"type": "string"}
-    required = [parameter.name for parameter in endpoint.parameters if parameter.required]
-    return {
-        "name": f"{endpoint.app}_{name}",
-        "description": endpoint.about,
-        "inputSchema": {
-            "type": "object",
-            "properties": properties,
-            "required": [*required, *["token"] * endpoint.private],
-        },
-    }
-
-
-def _schema(parameter: Parameter) -> dict[str, Any]:
-    kind = parameter.kind.removeprefix("list of ")
-    one: dict[str, Any] = {"type": _TYPES.get(kind, "string")}
-    if kind not in _TYPES:
-        one["description"] = kind
-    return {"type": "array", "items": one} if kind != parameter.kind else one
+    return {"name": f"{endpoint.app}_{name}", "description": endpoint.about, "inputSchema": endpoint.schema}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -33,7 +33,11 @@ class NaturalApps(WorldWording):
             "rather not. Calls are counted, those of user.apps, user.docs and user.done aside, and so are turns. user.done() ends "
             "the task, user.done(answer=...) where a question was asked.\n\n"
             f"You have {max_turns} turns. A turn is {how}. The first error stops the rest of the turn.\n\n"
-            f"Answer with brief reasoning, then what you do in this form, once:\n{example}"
+            + (
+                f"Answer with brief reasoning, then what you do in this form, once:\n{example}"
+                if example
+                else "Tools that user.docs documents can be called by their names, too."
+            )
         )
 
     def opening(self, task: AppsTask) -> str:

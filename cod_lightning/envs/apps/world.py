@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.apps import compact
-from cod_lightning.envs.apps.actions import FORMS, Actions, CodeActions, ToolCalls, clean
+from cod_lightning.envs.apps.actions import FORMS, MOST_SHOWN, Actions, CodeActions, ToolCalls, clean
 from cod_lightning.envs.apps.checks import Check, checks
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, HiddenFacts, draw_facts
 from cod_lightning.envs.apps.policies import AppsPlay
@@ -22,7 +22,7 @@ from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_tas
 from cod_lightning.envs.apps.user import ScriptedVoice, Voice
 from cod_lightning.envs.apps.wording import NaturalApps
 from cod_lightning.envs.base import Stepped
-from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns
+from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
@@ -43,8 +43,9 @@ class Apps(TaskWorld[AppsTask]):
     how mails are signed, how long meetings take). Informed play always finds its task solvable within its calls and turns.
 
     Args:
-        actions: Code in a sandbox, calls as JSON lines between answer tags, or tool calls as the chat templates of Qwen, Llama,
-            Mistral or GPT-OSS spell them.
+        actions: Code in a sandbox; calls of tools that the policy's own chat template lists, reads and answers in the tool's role
+            (tools); or calls in text and answers as the user's: JSON lines between answer tags, or as the templates of Qwen,
+            Llama, Mistral or GPT-OSS spell them.
         quirks: Quirks of the site that are unusual, 0 to 5.
         max_turns: Turns per task.
         spare_calls: Calls beyond those that informed play takes; what has to be found out costs some.
@@ -66,7 +67,7 @@ class Apps(TaskWorld[AppsTask]):
 
     def __init__(
         self,
-        actions: Literal["code", "json", "qwen", "llama", "mistral", "gpt_oss"] = "code",
+        actions: Literal["code", "tools", "json", "qwen", "llama", "mistral", "gpt_oss"] = "code",
         quirks: int = 2,
         max_turns: int = 16,
         spare_calls: int = 2,
@@ -113,6 +114,30 @@ class Apps(TaskWorld[AppsTask]):
             return "apps"
         apps = ", ".join(app.name for app in self.site.apps)
         return self.wording.rules(self._actions.about, self._actions.example, apps, self.max_turns, self.patience)
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """The calls of `user`, which document all others."""
+        if self.form != "tools":
+            return []
+        (user,) = (app for app in self.site.apps if app.name == "user")
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": f"user.{name}",
+                    "description": endpoint.about,
+                    "parameters": endpoint.schema,
+                },
+            }
+            for name, endpoint in user.endpoints.items()
+        ]
+
+    @property
+    def results(self) -> list[str]:
+        """What each call has shown; the last one with the state of the task."""
+        shown = [clean(one, MOST_SHOWN // len(self._actions.results)) for one in self._actions.results]
+        return [*shown[:-1], f"{shown[-1]}\n{self._state()}"] if shown else []
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         """One site and one person of the split, and N tasks."""
@@ -194,7 +219,11 @@ class Apps(TaskWorld[AppsTask]):
             return self.wording.observation(self._task, self._words)
         assert self._server is not None
         before = clean(self._shown or "(nothing was shown)") if self._turn else self.wording.opening(self._task)
-        return f"{before}\n{self.wording.state(self._server.budget - self._server.calls, self._turn, self.max_turns)}"
+        return f"{before}\n{self._state()}"
+
+    def _state(self) -> str:
+        assert self._server is not None
+        return self.wording.state(self._server.budget - self._server.calls, self._turn, self.max_turns)
 
     def step(self, action: str) -> Stepped:
         assert self._task is not None, "call reset() first"
@@ -301,10 +330,12 @@ class Apps(TaskWorld[AppsTask]):
         check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
         check_turns(self.max_turns, "16 is the default.")
         check_in("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
-        for key, value, default in (("actions", self.form, "code"), ("quirks", self.quirks, 2)):
-            if self.compact and value != default:
-                expected = "nothing with protocol=compact, whose words are neither calls nor about a site"
-                raise ConfigError(f"data.env.{key}", value, expected, "Leave it out, or set protocol: natural.")
+        if self.compact:
+            calls = {"actions": self.form, "quirks": self.quirks, "spare_calls": self.spare_calls}
+            person = {"patience": self.patience, "question_cost": self.question_cost, "feedback": self.feedback}
+            check_unused(Apps, "with protocol=compact", **calls, **person, difficulties=self.difficulties)
+        else:
+            check_unused(Apps, "with protocol=natural", slots=self.slots, misses=self.misses)
         check_in("data.env.spare_calls", self.spare_calls, 0, 1_000, "2 is the default.")
         check_in("data.env.patience", self.patience, 1, 100, "2 is the default; some tasks take a question.")
         check_in("data.env.misses", self.misses, 0, 100, "1 is the default.")

@@ -1,0 +1,187 @@
+"""A dialogue in messages as chat templates take them: tools are listed by the template, their calls and results have its own form.
+
+Messages that go on from the latest ones extend the ids: the response stays as it was sampled, and only what the template puts
+after it is added. Any others, or a template that rewrites history, begin a new segment.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Self
+
+from jinja2 import TemplateError
+
+from cod_lightning.envs.apps.tool_calls import STYLES
+from cod_lightning.errors import EnvironmentFailure
+from cod_lightning.rollout.chat import CALLING, Chat
+from cod_lightning.rollout.chat_request import ChatRequest, Reply, goes_on, spoken, style_of
+from cod_lightning.rollout.dialogue import Dialogue, Sampler
+from cod_lightning.types import Message, Role, Turn
+
+NOT_RENDERED = (TemplateError, TypeError, ValueError)
+"""What a template raises that does not take the messages."""
+_UNDONE = "not carried out"
+_FORM = '<answer>\n{"name": NAME, "arguments": {...}}\n</answer>'
+
+
+class AskedDialogue(Dialogue):
+    """A dialogue that is asked chat requests."""
+
+    said: Sequence[dict[str, Any]] = ()
+    """The latest request, and its answer."""
+    tools: Sequence[Any] = ()
+    _text = ""
+    """The latest prompt, where it was rendered whole."""
+
+    @classmethod
+    def begun(
+        cls,
+        sampler: Sampler,
+        identity: str,
+        messages: Sequence[dict[str, Any]],
+        tools: Sequence[Any],
+        see: Callable[[str], None],
+    ) -> Self:
+        """The dialogue with its first request. Raises what `ask` raises."""
+        text, listed = _whole(sampler.chat, messages, tools, see)
+        made = cls(sampler, identity, listed, sampler.chat.encode(text))
+        made.said, made.tools, made._text = messages, tools, text
+        return made
+
+    def ask(self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], see: Callable[[str], None]) -> None:
+        """Put the request: after what was said, or as a new prompt. Raises one of `NOT_RENDERED`, and `ForgedRole`.
+
+        Args:
+            messages: As chat templates take them.
+            tools: Their schemas.
+            see: Called with every new text of the prompt that is not the policy's.
+        """
+        chat = self.sampler.chat
+        if self.said and tools == self.tools and goes_on(self.said, messages):
+            try:
+                text = chat.after_response(messages, len(self.said) - 1)
+            except NOT_RENDERED:  # it is rendered again
+                text = ""
+            if text and chat.rewrite_history:
+                kept = f"{self._text}{self.messages[-1].content}{text}"
+                self._text = chat.asked(messages, tools)
+                text = text if kept == self._text else ""
+            if text:
+                new = spoken(messages[len(self.said) :])
+                for one in new:
+                    see(one.content)
+                self.put([*self.messages, *new], chat.ids_after(text, self._ids[-1]), extends=True)
+                self.said = messages
+                return
+        self._text, listed = _whole(chat, messages, tools, see)
+        self.put(listed, chat.encode(self._text), extends=False)
+        self.said, self.tools = messages, tools
+
+
+def _whole(
+    chat: Chat, messages: Sequence[dict[str, Any]], tools: Sequence[Any], see: Callable[[str], None]
+) -> tuple[str, list[Message]]:
+    """A prompt as the template renders it, and its messages for who has no template."""
+    text, listed = chat.asked(messages, tools), spoken(messages)
+    for tool in tools[:1]:
+        if str(tool.get("function", {}).get("name", "")) not in text:
+            raise ValueError("it shows no tools; choose a policy whose template does")
+    for one in listed:
+        if one.role is not Role.ASSISTANT:
+            see(one.content)
+    return text, listed
+
+
+class ToolDialogue(AskedDialogue):
+    """The dialogue of a solve episode in an environment with tools, whose results have the role of a tool."""
+
+    _reply: Reply
+
+    def calls_of(self, turn: Turn) -> str:
+        """What the environment is to carry out: the response's calls as lines of JSON, or the response where it has none."""
+        request = ChatRequest(messages=[], tools=list(self.tools))
+        self._reply = Reply.of(turn, self._num_turns - 1, request, style_of(self.sampler.chat), 0)
+        self.said = [*self.said, self._reply.listed]
+        return in_lines(self._reply) if self._reply.calls else turn.response
+
+    def say(self, text: str, results: Sequence[str] = ()) -> None:
+        """Append what each call showed, or the user's next message. Raises `ForgedRole`, and `EnvironmentFailure`."""
+        new: list[dict[str, Any]] = [{"role": "user", "content": text}]
+        if results and (calls := self._reply.listed.get("tool_calls", ())):
+            shown = [*results, *[_UNDONE] * len(calls)]
+            new = [
+                {"role": "tool", "tool_call_id": call["id"], "name": call["function"]["name"], "content": one}
+                for call, one in zip(calls, shown, strict=False)
+            ]
+        try:
+            self.ask([*self.said, *new], self.tools, _unseen)
+        except NOT_RENDERED as error:
+            why = f"the policy's chat template does not take what its calls have shown: {error}"
+            raise EnvironmentFailure(why) from error
+
+
+def in_lines(reply: Reply) -> str:
+    """The calls of a reply as environments take them, in which nothing that was written can end the answer."""
+    lines = STYLES["json"].spelled(reply.calls).replace("<", r"\u003c")
+    return f"<answer>\n{lines}\n</answer>"
+
+
+def _unseen(text: str) -> None:
+    """Nothing: the episode has seen it."""
+
+
+def opened(sampler: Sampler, identity: str, system: str, observation: str, tools: Sequence[Any]) -> Dialogue:
+    """A solve episode's dialogue. Raises `ForgedRole`, and `EnvironmentFailure`."""
+    if not tools:
+        return sampler.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+    messages = first_messages(sampler.chat, system, observation, tools, by_template=sampler.engine.has_weights)
+    if not sampler.engine.has_weights or not shows_tools(sampler.chat):
+        return sampler.open(identity, messages)
+    try:
+        return ToolDialogue.begun(sampler, identity, _listed(messages), tools, _unseen)
+    except NOT_RENDERED as error:
+        raise EnvironmentFailure(f"the policy's chat template does not take the tools: {error}") from error
+
+
+def num_first_tokens(chat: Chat, system: str, observation: str, tools: Sequence[Any]) -> int:
+    """Of a first prompt of a policy with weights. Raises what `opened` raises."""
+    messages = first_messages(chat, system, observation, tools, by_template=True)
+    if not tools or not shows_tools(chat):
+        return len(chat.opening(messages))
+    try:
+        return len(chat.encode(chat.asked(_listed(messages), tools)))
+    except NOT_RENDERED as error:
+        raise EnvironmentFailure(f"the policy's chat template does not take the tools: {error}") from error
+
+
+def first_messages(
+    chat: Chat, system: str, observation: str, tools: Sequence[Any], *, by_template: bool
+) -> tuple[Message, ...]:
+    """System text and observation; where no template lists the tools, the system text does."""
+    if tools and not (by_template and shows_tools(chat)):
+        listed = "\n".join(json.dumps(tool["function"]) for tool in tools)
+        system = f"{system}\n\nTools:\n{listed}\n\nCall them in this form, {STYLES['json'].whole}:\n{_FORM}"
+    return chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
+
+
+def shows_tools(chat: Chat) -> bool:
+    """Whether the chat's template lists tools and shows what they answer."""
+    return _shows_tools(chat)
+
+
+@lru_cache(maxsize=8)
+def _shows_tools(chat: Chat) -> bool:
+    tool = {"type": "function", "function": {"name": "look", "description": "x", "parameters": {"type": "object"}}}
+    dialogue = [
+        {"role": "user", "content": "x"},
+        CALLING,
+        {"role": "tool", "content": "seen", "name": "look", "tool_call_id": "call00000"},
+    ]
+    try:
+        return "look" in chat.asked(dialogue[:1], [tool]) and "seen" in chat.asked(dialogue, [tool])
+    except Exception:  # templates raise what they like
+        return False
+
+
+def _listed(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    return [{"role": one.role.value, "content": one.content} for one in messages]
