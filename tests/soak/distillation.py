@@ -34,7 +34,7 @@ class Study:
 
 def specialist(world: str, other: str) -> tuple[str, ...]:
     """The mixture's policy and vocabulary, whose packs come from one of its worlds but for one in a billion."""
-    return ("--config", "experiment/mixture", "--data.env.init_args.weights", json.dumps({world: 1.0, other: 1e-9}))
+    return ("--config", "experiment/specialists", "--data.env.init_args.weights", json.dumps({world: 1.0, other: 1e-9}))
 
 
 STUDIES: dict[str, Study] = {
@@ -44,7 +44,7 @@ STUDIES: dict[str, Study] = {
         "all three together have sampled three times as many.",
         ("lake", "alchemy"),
         {
-            "mixture, by reward": ("--config", "experiment/mixture"),
+            "mixture, by reward": ("--config", "experiment/specialists"),
             SPECIALISTS["lake"]: specialist("lake", "alchemy"),
             SPECIALISTS["alchemy"]: specialist("alchemy", "lake"),
             STUDENT: ("--config", "experiment/distill_mixture"),
