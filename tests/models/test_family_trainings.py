@@ -18,7 +18,7 @@ SETTINGS = (
     | {
         "trainer.limit_val_batches": 0,
         "data.rollouts_per_epoch": 1,
-        "data.group_size": 4,
+        "data.group_size": 8,
         "data.suites": "null",
         "data.rewards.noisy.init_args.false_positive": 0.5,  # a random model solves nothing, and there would be nothing to learn
         "model.optimizer": "adamw",
