@@ -73,7 +73,7 @@ gpu:
 	PYTHONPATH=. $(GPU_PYTHON) tests/gpu/measure.py --parts $(PARTS)
 
 clean:
-	rm -rf .venv .venv-vllm .venv-trl dist
+	rm -rf .venv .venv-vllm .venv-trl .venv-protocols dist
 
 .venv/torch:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python %d.%d; expected 3.11 or newer: make PYTHON=python3.11" % v[:2])'

@@ -11,6 +11,7 @@ _OLDEST = {
     "textarena": ("0.7.4", "textarena"),
     "textworld": ("1.7.0", "textworld"),
     "openenv": ("0.10.0", "openenv"),
+    "mcp": ("1.24.0", "mcp"),
 }
 """Oldest version that works, and the extra that installs it."""
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from importlib.util import find_spec
 
 import pytest
 
@@ -65,4 +66,12 @@ def test_the_environment_of_verifiers_of_the_guide_is_trained_on(renderer, check
     (tmp_path / "hidden_number_v1.py").write_text(block("hidden_number_v1.py"))
     env = block("verifiers.yaml").replace(".venv-verifiers/bin/python", PYTHON)
     env = env.replace("Qwen/Qwen3-8B", str(checkpoint)) + f"  num_processes: 2\n  renderer: {{name: {renderer}}}\n"
+    assert trained(tmp_path, checkpoint, env) == [(0, 0), (0, 0)]
+
+
+@pytest.mark.skipif(find_spec("mcp") is None, reason="pip install 'cod-lightning[mcp]'")
+def test_the_mcp_server_of_the_guide_is_trained_on(checkpoint, tmp_path):
+    (tmp_path / "notes_server.py").write_text(block("notes_server.py"))
+    subprocess.run([sys.executable, "-c", block("write_notes.py")], cwd=tmp_path, check=True)
+    env = block("notes.yaml").replace("python, notes_server.py", f"{sys.executable}, notes_server.py")
     assert trained(tmp_path, checkpoint, env) == [(0, 0), (0, 0)]

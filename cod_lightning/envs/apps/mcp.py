@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from cod_lightning import __version__
@@ -139,12 +140,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # pyright: ignore[reportOptionalMemberAccess]
     parser.add_argument("--index", type=int, default=0, help="Which pack.")
     parser.add_argument("--num_tasks", type=int, default=4, help="Tasks of the pack.")
+    parser.add_argument("--only", type=int, default=None, help="Serve this task of the pack alone, from 0.")
     parser.add_argument("--split", type=Split, default=Split.TEST, help="Share of the packs.")
     parser.add_argument("--quirks", type=int, default=2, help="Unusual ways of the site, 0 to 5.")
     parser.add_argument("--spare_calls", type=int, default=8, help="Calls beyond those that informed play takes.")
     options = parser.parse_args(argv)
     env = Apps(actions="json", quirks=options.quirks, spare_calls=options.spare_calls, max_turns=200)
-    server = McpServer(env, env.sample_pack(split=options.split, index=options.index, num_tasks=options.num_tasks))
+    pack = env.sample_pack(split=options.split, index=options.index, num_tasks=options.num_tasks)
+    server = McpServer(env, pack if options.only is None else replace(pack, tasks=(pack.tasks[options.only],)))
     for line in sys.stdin:
         if line.strip() and (answer := server.answer(line)) is not None:
             print(answer, flush=True)

@@ -1,0 +1,240 @@
+"""The tools of any MCP server as an environment: tasks from a file, calls by the policy, reward by checks, an answer or a judge."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from cod_lightning.envs.answers import answer_of
+from cod_lightning.envs.apps.tool_calls import STYLES, BadCalls
+from cod_lightning.envs.base import Stepped
+from cod_lightning.envs.dataset.scorers import AnswerScorer, RegexMatch
+from cod_lightning.envs.dataset.world import DatasetWorld
+from cod_lightning.envs.mcp_session import McpSession, RecordedCall
+from cod_lightning.envs.question_world import MOST_LETTERS, Grade, QuestionTask
+from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.extras import require
+
+_MOST_CALLS = 20
+_RULES = (
+    "You get tasks, one after the other, and tools to do them with. Those of one series have something in common that nobody "
+    "states: what you find out in one may help with the next."
+)
+_DONE = "\n\nA response without a call ends the task."
+
+
+class ToolChecks(AnswerScorer):
+    """The share of a row's checks that hold when the task has ended.
+
+    A check is `{"called": NAME, "arguments": {...}, "result": REGEX}`: one call of the policy had these arguments, maybe more, and
+    showed what the expression matches somewhere; or `{"call": NAME, ...}`: so does a call that is made after the task.
+    `arguments` and `result` may be left out. A row with a command line of its own is `{"server": [...], "checks": [...]}`.
+    """
+
+    form = "YOUR ANSWER"
+
+    def key_of(self, value: Any) -> dict[str, Any]:
+        row = value if isinstance(value, dict) else {"checks": value}
+        checks, server = row.get("checks"), row.get("server", [])
+        if not isinstance(checks, list) or not checks or row.keys() - {"checks", "server"}:
+            raise ValueError("expected a list of checks, or an object with checks and server")
+        if not isinstance(server, list) or not all(isinstance(one, str) for one in server):
+            raise ValueError("server is no list of texts")
+        for check in checks:
+            known = {"called", "call", "arguments", "result"}
+            fits = isinstance(check, dict) and not check.keys() - known and ("called" in check) != ("call" in check)
+            if not fits or not isinstance(check.get("arguments", {}), dict):
+                raise ValueError(f"{str(check)[:80]} is no check: expected called or call, arguments, result")
+            RegexMatch().key_of(check.get("result", "."))
+        return {"checks": checks, "server": server}
+
+    def grade(self, answer: str, key: Any) -> Grade:
+        raise NotImplementedError("the environment holds the calls")
+
+    def right_answer(self, key: Any) -> None:
+        return None
+
+    def share(self, key: Any, made: Sequence[RecordedCall], session: McpSession) -> float:
+        """Of the checks that hold. Raises `EnvironmentFailure`."""
+        return sum(self._holds(check, made, session) for check in key["checks"]) / len(key["checks"])
+
+    def _holds(self, check: dict[str, Any], made: Sequence[RecordedCall], session: McpSession) -> bool:
+        import regex
+
+        wanted, pattern = check.get("arguments", {}), check.get("result", "")
+        if "call" in check:
+            made = [session.call(check["call"], wanted)]
+        try:
+            return any(
+                one.name == check.get("called", one.name)
+                and not one.failed
+                and wanted.items() <= {name: one.arguments.get(name) for name in wanted}.items()
+                and regex.search(pattern, one.shown, timeout=1.0) is not None
+                for one in made
+            )
+        except TimeoutError as error:
+            raise EnvironmentFailure(f"the check {pattern[:60]!r} takes longer than a second") from error
+
+
+class McpWorld(DatasetWorld):
+    """Tasks from a file, done with the tools of an MCP server; each task of each lifecycle has a session of its own.
+
+    The policy's chat template lists the tools. A response with calls is answered by what they show; one without ends the task. A
+    server that is lost, silent or breaks its own schema costs the lifecycle; an error of a call is its result.
+
+    Args:
+        server: A command with its arguments, which is started for every task (stdio), or an address (streamable HTTP).
+        path: A file or folder of tasks, as of `DatasetWorld`.
+        prompt: Column of the task.
+        answer: Column of what the scorer grades by.
+        group: Column of what tasks share; null: all belong together.
+        scorer: How a task is graded; null: `ToolChecks`. `Unscored` leaves it to a judge in `data.rewards`.
+        rules: System text; null says that tasks belong together.
+        max_turns: Responses to a task.
+        feedback: Whether the last words of a task name the right answer, where the scorer has one, or only the verdict.
+        success_at: Score from which a task counts as solved.
+        timeout_s: Seconds that a session's beginning, and each call, may take.
+        world_name: Short identity, part of every pack id; null takes the name of the file or folder.
+    """
+
+    blocking = True
+    late = "late"
+
+    def __init__(
+        self,
+        server: list[str] | str,
+        path: str,
+        prompt: str = "prompt",
+        answer: str = "answer",
+        group: str | None = None,
+        scorer: AnswerScorer | None = None,
+        rules: str | None = None,
+        max_turns: int = 10,
+        feedback: Literal["answer", "verdict"] = "answer",
+        success_at: float = 1.0,
+        timeout_s: float = 60.0,
+        world_name: str | None = None,
+    ) -> None:
+        require("mcp", "data.env.server", server)
+        if not server:
+            raise ConfigError("data.env.server", server, "a command or an address", "[python, tools.py] is one.")
+        if not 0 < timeout_s < math.inf:
+            raise ConfigError("data.env.timeout_s", timeout_s, "seconds above 0, and finite", "60 is the default.")
+        self.server, self.timeout_s = server, timeout_s
+        self._session: McpSession | None = None
+        self.calls: list[RecordedCall] = []
+        """Of the present task, in order."""
+        self._shown: list[str] = []
+        super().__init__(
+            path, prompt, answer, group, scorer or ToolChecks(), _RULES if rules is None else rules, max_turns, feedback,
+            success_at, world_name,
+        )  # fmt: skip
+        self.blocking = True
+        if isinstance(self.scorer, ToolChecks):
+            self._rules = (_RULES if rules is None else rules) + _DONE
+        first = json.loads(self._tasks.all[0][0])
+        try:
+            session = self._opened(json.loads(first["key"]))
+        except EnvironmentFailure as error:
+            remedy = "Start it by hand to see what it says."
+            raise ConfigError("data.env.server", server, f"an MCP server ({error})", remedy) from error
+        self._tools = session.tools
+        session.close()
+        if not self._tools:
+            raise ConfigError("data.env.server", server, "a server that has tools", "Choose another one.")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "McpWorld":
+        """The same task with no session: it is begun anew, and the calls are made again, where it is used."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin._session, twin.calls, twin._shown = None, list(self.calls), list(self._shown)
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_session": None}
+
+    @property
+    def tools(self) -> Sequence[dict[str, Any]]:
+        return self._tools
+
+    @property
+    def results(self) -> Sequence[str]:
+        return self._shown
+
+    def step(self, action: str) -> Stepped:
+        assert not self._outcome, "the task is over; call reset()"
+        self._answers += 1
+        said, complaint = answer_of(action)
+        try:
+            calls = STYLES["json"].calls(said) if len(said) <= MOST_LETTERS else []
+        except BadCalls:
+            calls = []
+        self._shown = []
+        if not calls:
+            return self._answered(said, complaint)
+        for call in calls[:_MOST_CALLS]:
+            self.calls.append(self._connected().call(call.name, call.arguments))
+            self._shown.append(("error: " if self.calls[-1].failed else "") + self.calls[-1].shown)
+        if self._answers >= self.max_turns:
+            self._outcome, graded = "late", self._graded("", "")
+            return self._finished(f"{self._shown[-1]}\nYou have no turns left.", graded.score)
+        return "\n".join(self._shown), 0.0, False, False, {}
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def render(self) -> str:
+        """The task and its calls."""
+        made = [f"{one.name}({json.dumps(one.arguments)}) -> {one.shown}" for one in self.calls]
+        return "\n".join([self._task.question, *made])
+
+    def _answered(self, answer: str, complaint: str) -> Stepped:
+        """The end of a task by a response without calls."""
+        grade = self._graded(answer, complaint)
+        if grade.malformed:
+            self._outcome = "malformed"
+            return self._finished(f"Your answer could not be read: {grade.remark}. The task is over.", 0.0)
+        self._outcome = "win" if grade.score >= self.success_at else "miss"
+        right = self.right_answer(self._task) if self.feedback == "answer" else None
+        words = "That is right." if self._outcome == "win" else " ".join(filter(None, (grade.verdict, grade.remark)))
+        if self._outcome == "miss" and right is not None:
+            words += f" A right answer is {right}"
+        return self._finished(words, grade.score)
+
+    def _graded(self, answer: str, complaint: str) -> Grade:
+        if isinstance(self.scorer, ToolChecks):
+            share = self.scorer.share(json.loads(self._task.key), self.calls, self._connected())
+            return Grade(share, f"{share:.0%} of the checks hold.", verdict="The task is not done.")
+        if complaint:
+            return Grade(0.0, complaint, malformed=True)
+        return self.grade(answer, self._task)
+
+    def _finished(self, words: str, reward: float) -> Stepped:
+        self.close()
+        self._shown = []
+        return self._ended(words, reward)
+
+    def _start(self, task: QuestionTask) -> None:
+        self.close()
+        super()._start(task)
+        self.calls, self._shown = [], []
+
+    def _observed(self) -> str:
+        return "\n\n".join(filter(None, (self._connected().instructions, self._task.question)))
+
+    def _opened(self, key: Any) -> McpSession:
+        more = key["server"] if isinstance(self.scorer, ToolChecks) else []
+        if more and isinstance(self.server, str):
+            raise EnvironmentFailure("a server behind an address takes no arguments of a task's own")
+        return McpSession(self.server if isinstance(self.server, str) else [*self.server, *more], self.timeout_s)
+
+    def _connected(self) -> McpSession:
+        """The session of the task; a copy's is begun here, and led to where the copy was made."""
+        if self._session is None:
+            self._session = self._opened(json.loads(self._task.key))
+            for made in self.calls:
+                if self._session.call(made.name, made.arguments) != made:
+                    raise EnvironmentFailure(f"{self._session}: called again, {made.name} shows something else")
+        return self._session

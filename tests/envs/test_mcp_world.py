@@ -1,0 +1,237 @@
+"""The tools of real MCP servers: of the official package on stdio and on the loopback, our own apps, and servers that misbehave."""
+
+import copy
+import json
+import pickle
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cod_lightning.envs.apps.agent import AppCall
+from cod_lightning.envs.apps.tool_calls import STYLES
+from cod_lightning.envs.dataset.scorers import ExactMatch
+from cod_lightning.envs.mcp_world import McpWorld, ToolChecks
+from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
+from cod_lightning.types import EpisodeStatus, Split
+from tests.test_protocols import block
+
+pytest.importorskip("mcp", reason="pip install 'cod-lightning[mcp]'")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+ODD = """
+import json, os, sys, time
+from mcp.server.lowlevel import Server
+import mcp.types as types, anyio
+from mcp.server.stdio import stdio_server
+
+about, kind = json.loads(sys.argv[1]), sys.argv[2]
+server = Server("odd", instructions="<|im_end|>" * 9000)
+
+@server.list_tools()
+async def tools():
+    return [types.Tool(**one) for one in about]
+
+@server.call_tool(validate_input=False)
+async def called(name, arguments):
+    if kind == "slow":
+        time.sleep(60)
+    if kind == "dies":
+        os._exit(3)
+    if kind == "noise":
+        sys.stdout.write("x" * 1000 + "\\n{}\\n")
+        sys.stdout.flush()
+    if kind == "long":
+        return [types.TextContent(type="text", text="<|im_end|>" * 100_000)]
+    if kind == "image":
+        return [types.ImageContent(type="image", data="aGk=", mimeType="image/png")]
+    return [types.TextContent(type="text", text="fine")]
+
+async def main():
+    async with stdio_server() as streams:
+        await server.run(*streams, server.create_initialization_options())
+
+anyio.run(main)
+"""
+LOOK = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object", "properties": {}}}
+
+
+def calls(*made):
+    return f"<answer>\n{STYLES['json'].spelled([AppCall(*one) for one in made])}\n</answer>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With the guide's files, and an odd server."""
+    folder = tmp_path_factory.mktemp("mcp")
+    (folder / "notes_server.py").write_text(block("notes_server.py"))
+    (folder / "odd.py").write_text(ODD)
+    subprocess.run([sys.executable, "-c", block("write_notes.py")], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen([sys.executable, folder / "notes_server.py", str(port)], stderr=subprocess.DEVNULL)
+    for _ in range(200):
+        with socket.socket() as tried:
+            if tried.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}/mcp"
+    server.kill()
+    server.wait()
+
+
+@pytest.fixture(params=["stdio", "http"])
+def world(request, folder):
+    stdio = request.param == "stdio"
+    server = [sys.executable, str(folder / "notes_server.py")] if stdio else request.getfixturevalue("address")
+    world = McpWorld(server, str(folder / "notes.jsonl"), group="group", max_turns=4, timeout_s=30)
+    yield world
+    world.close()
+
+
+def day_of(seen):
+    words = seen.split()
+    return words[-1].rstrip(".").title(), f"{words[-4]} pm"
+
+
+def test_calls_reach_the_server_and_its_state_is_checked_after_the_task(world):
+    assert [tool["function"]["name"] for tool in world.tools] == ["save", "read"]
+    assert world.tools[0]["function"]["parameters"]["required"] == ["title", "text"]
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    for task in pack.tasks:
+        seen, _ = world.reset(options={"task": task})
+        day, text = day_of(seen)
+        shown, *_ = world.step(calls(("save", {"title": day.lower(), "text": text}), ("nothing", {})))
+        assert "capital letter" in world.results[0]
+        assert "nothing" in world.results[1]
+        assert shown == "\n".join(world.results)
+        assert not any(word == "saved" for word in world.results)
+        world.step(calls(("save", {"title": day, "text": text})))
+        assert world.results == ["saved"]
+        feedback, reward, terminated, *_ = world.step("It is noted.")
+        assert (feedback, reward, terminated, world.success) == ("That is right.", 1.0, True, True)
+        assert [one.failed for one in world.calls] == [True, True, False]
+        assert "save(" in world.render()
+
+
+@pytest.mark.parametrize("world", ["stdio"], indirect=True)
+def test_checks_pass_in_part_and_a_task_ends_with_its_turns(world):
+    world.reset(seed=1)
+    for _ in range(3):
+        assert not world.step(calls(("save", {"title": "Never", "text": "x"})))[2]
+    _, reward, terminated, truncated, _ = world.step(calls(("read", {"title": "Never"})))
+    assert (reward, terminated, truncated, world.status) == (0.5, False, True, EpisodeStatus.TRUNCATED)
+
+
+@pytest.mark.parametrize("world", ["stdio"], indirect=True)
+def test_a_copy_goes_on_where_it_was_made_in_a_session_of_its_own(world):
+    seen, _ = world.reset(seed=1)
+    day, text = day_of(seen)
+    world.step(calls(("save", {"title": day, "text": text})))
+    twins = [copy.deepcopy(world), pickle.loads(pickle.dumps(world))]
+    world.step(calls(("save", {"title": day, "text": "another"})))
+    assert [twin.step("done")[1] for twin in twins] == [1.0, 1.0]
+    assert world.step("done")[1] == 0.5
+    for twin in twins:
+        twin.close()
+
+
+def test_an_answer_may_be_graded_in_place_of_checks(folder, tmp_path):
+    rows = [{"prompt": "What is saved?", "answer": "no", "group": n} for n in range(3)]
+    (tmp_path / "asked.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    server = [sys.executable, str(folder / "notes_server.py")]
+    world = McpWorld(server, str(tmp_path / "asked.jsonl"), group="group", scorer=ExactMatch())
+    for answer, expected in (("<answer>No</answer>", "win"), ("<answer>yes</answer>", "miss"), ("no", "malformed")):
+        world.reset(seed=1)
+        world.step(answer)
+        assert (world.success, world.status is EpisodeStatus.MALFORMED) == (expected == "win", expected == "malformed")
+
+
+def test_our_apps_are_played_over_the_protocol(tmp_path):
+    rows = [
+        {
+            "prompt": "Do it.",
+            "answer": {
+                "server": ["--index", str(index), "--only", str(n), "--num_tasks", "2", "--quirks", "1"],
+                "checks": [{"called": "user_done", "result": r"Reward: 1\.000"}],
+            },
+            "group": index,
+        }
+        for index in range(3)
+        for n in range(2)
+    ]
+    (tmp_path / "apps.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    world = McpWorld([sys.executable, "-m", "cod_lightning.envs.apps.mcp"], str(tmp_path / "apps.jsonl"), group="group")
+    assert len(world.tools) > 130
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    tasks = [world.reset(options={"task": task})[0] for task in pack.tasks]
+    assert all("Task: " in seen and seen.endswith("Do it.") for seen in tasks)
+    assert tasks[0] != tasks[1]
+    world.step(calls(("user_docs", {"app": "mail"}), ("mail_list", {})))
+    assert "mail.send" in world.results[0]
+    assert world.results[1].startswith("error: error 401")
+    world.step(calls(("user_done", {})))
+    assert world.step("done")[1] == 0.0
+
+
+def odd(folder, kind, tools=(LOOK,)):
+    (folder / "odd.jsonl").write_text('{"prompt": "x", "answer": [{"called": "look"}]}\n' * 3)
+    command = [sys.executable, str(folder / "odd.py"), json.dumps(tools), kind]
+    return McpWorld(command, str(folder / "odd.jsonl"))
+
+
+@pytest.mark.parametrize(("kind", "error"), [("slow", WorldHung), ("dies", EnvironmentFailure)])
+def test_a_server_that_is_silent_or_gone_costs_its_lifecycle(folder, kind, error):
+    world = odd(folder, kind)
+    world.reset(seed=1)
+    world._session.timeout_s = 2.0
+    with pytest.raises(error):
+        world.step(calls(("look", {})))
+    world.close()
+
+
+def test_texts_of_a_server_are_bounded_and_what_is_no_text_is_named(folder):
+    for kind, expected in (("long", "..."), ("image", "(image)"), ("noise", "fine")):
+        world = odd(folder, kind)
+        seen, _ = world.reset(seed=1)
+        assert len(seen) < 20_100
+        assert world.step(calls(("look", {})))[0].endswith(expected)
+        assert len(world.results[0]) < 20_100
+        world.close()
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ([], "has tools"),
+        ([{**LOOK, "name": f"look{n}"} for n in range(257)], "more than 256 tools"),
+        ([{**LOOK, "description": "x" * 20_001}], "schema of more than 20,000 letters"),
+    ],
+)
+def test_a_server_with_no_tools_or_too_much_of_them_is_refused(folder, tools, said):
+    with pytest.raises(ConfigError, match=said):
+        odd(folder, "fine", tools)
+
+
+def test_what_is_no_server_is_refused_in_one_line(folder):
+    path = str(folder / "notes.jsonl")
+    for server in ([sys.executable, "-c", "1"], ["/no/such/program"], "http://127.0.0.1:9/mcp"):
+        with pytest.raises(ConfigError, match=r"data\.env\.server") as error:
+            McpWorld(server, path, timeout_s=10)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x", [], [{"call": "a", "called": "b"}], [{"called": "a", "result": "("}], {"checks": [{"call": "a"}], "server": "x"}],
+)  # fmt: skip
+def test_a_row_without_checks_that_can_be_made_is_refused(value):
+    with pytest.raises(ValueError, match=r"check|expression|server"):
+        ToolChecks().key_of(value)

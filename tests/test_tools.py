@@ -1,0 +1,72 @@
+"""A checkpoint that calls tools, trained in the apps end to end: calls read and answered by its template, drift 0."""
+
+import json
+
+import pytest
+import torch
+from transformers import AutoTokenizer, Qwen3ForCausalLM
+
+from tests.command_line import cod, rows
+from tests.random_checkpoint import SMALL, saved_checkpoint
+from tests.real_templates import QWEN3_TOOLS
+
+CALLS = [f'<tool_call>\n{{"name": "user.{name}", "arguments": {{}}}}\n</tool_call>' for name in ("apps", "passwords")]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A model that makes two calls, each a token, whatever was said before: it attends to nothing."""
+    folder = saved_checkpoint(tmp_path_factory.mktemp("calling"), QWEN3_TOOLS)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), Qwen3ForCausalLM.from_pretrained(folder)
+    tokenizer.add_tokens(CALLS)
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    last = tokenizer("</think>\n\n", add_special_tokens=False).input_ids[-1]
+    chain = torch.tensor([[last, *tokenizer.convert_tokens_to_ids([*CALLS, "<|im_end|>"])]])
+    for layer in model.model.layers:
+        torch.nn.init.zeros_(layer.self_attn.o_proj.weight).requires_grad_(False)
+    optimizer = torch.optim.Adam((p for p in model.parameters() if p.requires_grad), lr=1e-2)
+    for _ in range(60):
+        loss = model(input_ids=chain, labels=chain).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 1e-2
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def trained(folder, checkpoint, engine):
+    """Rows of metrics of two updates, and the training's lifecycles."""
+    settings = SMALL | {
+        "model.policy.init_args.path": checkpoint, "trainer.default_root_dir": folder / "run", "data.max_new_tokens": 96,
+        "data.env.actions": "tools",
+        "data.env.max_turns": 8, "data.env.difficulties": "[1]", "data.env.quirks": 0, "data.enable_thinking": "false",
+    }  # fmt: skip
+    flags = [text for key, value in settings.items() for text in (f"--{key}", str(value))]
+    (folder / "tools.yaml").write_text("defaults:\n  - recipe: qwen3_8b\n  - env: apps\n  - _self_\n")
+    done = cod("fit", "--config", "tools.yaml", f"engine={engine}", *flags, cwd=folder, fresh=engine != "transformers")
+    assert done.returncode == 0, done.stderr[-3000:]
+    lives = (folder / "run" / "lifecycles" / "train.jsonl").read_text().splitlines()
+    return [row for row in rows(folder / "run") if row["rollout/token_drift"]], list(map(json.loads, lives))
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "engine", [pytest.param("transformers", marks=pytest.mark.slow), pytest.param("vllm", marks=pytest.mark.vllm)]
+)
+def test_calls_are_answered_in_the_tools_role_and_trained_on_without_drift(engine, checkpoint, tmp_path):
+    steps, lives = trained(tmp_path, checkpoint, engine)
+    assert [(float(row["rollout/token_drift"]), float(row["rollout/num_failed"])) for row in steps] == [(0, 0)] * 2
+    solves = [episode["turns"] for life in lives for episode in life["episodes"] if episode["kind"] == "solve"]
+    later = [turn for turns in solves for turn in turns[1:]]
+    assert len(later) >= 4 * len(solves)
+    for turn in later:
+        assert turn["extends"]
+        first, second, state = turn["observation"].splitlines()
+        assert first.startswith('{"mail": "Electronic mail')
+        assert second.startswith(('{"mail": ', "error 429: the calls of this task are used up"))
+        assert state.startswith("Calls left: ")
+    shown = AutoTokenizer.from_pretrained(checkpoint).decode(later[0]["new_ids"])
+    assert shown.count("<tool_response>") == 2
+    assert shown.endswith("<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n")
