@@ -22,7 +22,7 @@ STRATEGIES = ("lightning.pytorch.strategies", "torch.distributed.fsdp")
 _TRUSTED = ContextVar("trusted", default=True)
 _ADDRESSES = ("base_url", "url", "urls")
 _HERE = ("127.0.0.1", "localhost", "::1")
-_PROGRAMS = ("CodeTests", "ProgramWorld", "VerifiersWorld")
+_PROGRAMS = ("CodeTests", "McpWorld", "ProgramWorld", "VerifiersWorld")
 """Classes that run what the config names, or what a dataset or a policy wrote."""
 _MOST_BYTES, _MOST_NODES = 2**22, 100_000
 """Of a config; nodes are counted with its aliases written out."""
