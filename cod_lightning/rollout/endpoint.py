@@ -27,7 +27,7 @@ from cod_lightning.types import StopReason
 MOST_BYTES = 2 * 2**20
 """Of a request's body; one that is compressed is read as it is, and is no JSON."""
 MOST_CONNECTIONS = 512
-"""At a time; further ones are closed at once, for each takes a file of this process."""
+"""At a time, and as many as come at one moment; further ones are closed at once, for each takes a file of this process."""
 BODY_S = 30.0
 """Within which it has to arrive."""
 _CLOSE_S = 0.5
