@@ -60,6 +60,10 @@ class InventedWording(Unchanging, WorldWording):
     def feedback(self, outcome: str, facts: Sequence[Fact], complaint: str) -> str:
         """Words after the task; outcome is win, lost, late or malformed."""
 
+    def foreseen(self, response: str, facts: Sequence[Fact]) -> bool:
+        """Whether the response announced what its action showed; feedback says no more about it."""
+        return False
+
     @abstractmethod
     def respond(self, here: str, meant: str | None, action: str) -> str:
         """A well-formed response, which means to bring about that result, or tries what the action does."""
@@ -86,9 +90,10 @@ class InventedWording(Unchanging, WorldWording):
 
 
 class CompactInvented(InventedWording):
-    """`use fip dax want zub at wug`, then `wug blip fip at wug`, and at the end `win wug blip fip wug zub dax`.
+    """`use fip use dax want zub at wug`, then `wug blip fip at wug`, and at the end `wug blip fip over`.
 
-    An answer is a fact, `<answer> wug zub dax </answer>`, or a try, `<answer> wug ? fip </answer>`.
+    An answer is a fact, `<answer> wug zub dax </answer>`, or a try, `<answer> wug use fip </answer>`. A fact that an answer announced
+    is not in the feedback, so that what is noted is the old note and the feedback's facts behind it.
     """
 
     rules = "domain"
@@ -97,7 +102,7 @@ class CompactInvented(InventedWording):
     _marks = frozenset(("use", "want", "at"))
 
     def opening(self, part: Part) -> str:
-        return f"use {' '.join(part.menu)} want {part.want} at {part.start}"
+        return f"{' '.join(f'use {action}' for action in part.menu)} want {part.want} at {part.start}"
 
     def later(self, part: Part, here: str, used: int) -> str:
         return f"at {here}"
@@ -109,10 +114,13 @@ class CompactInvented(InventedWording):
         return self.facts(facts) or self.nothing
 
     def feedback(self, outcome: str, facts: Sequence[Fact], complaint: str) -> str:
-        return f"{outcome} {self.facts(dict.fromkeys(facts))}".strip()
+        return f"{self.facts(dict.fromkeys(facts))} over".strip()
+
+    def foreseen(self, response: str, facts: Sequence[Fact]) -> bool:
+        return answer_of(response)[0] in map(" ".join, facts)
 
     def respond(self, here: str, meant: str | None, action: str) -> str:
-        return f"<answer> {here} {meant or '?'} {action} </answer>"
+        return f"<answer> {here} {meant or 'use'} {action} </answer>"
 
     def parse(self, text: str) -> list[Fact]:
         found: list[Fact] = []
@@ -133,13 +141,13 @@ class CompactInvented(InventedWording):
             here = here or words[words.index("at") + 1]
             if "use" in words:
                 use, want = words.index("use"), words.index("want")
-                return TaskView(here, words[want + 1], tuple(words[use + 1 : want]), used)
+                return TaskView(here, words[want + 1], tuple(words[use + 1 : want : 2]), used)
             used += 1
         raise AssertionError("the dialogue has no task")
 
     def words(self) -> tuple[str, ...]:
         grammar = (self.rules, self.nothing, "use", "want", "at", "<answer>", "</answer>")
-        return (*grammar, "win", "lost", "late", "malformed", *POOL)
+        return (*grammar, "over", *POOL)
 
 
 class NaturalInvented(InventedWording):

@@ -123,8 +123,8 @@ def test_a_redrawn_table_keeps_every_name_in_its_role(seed):
     assert (other.states, other.actions, other.results) == (rule.states, rule.actions, rule.results)
 
 
-def test_half_of_the_pool_is_held_out_and_no_name_is_twice_in_it():
-    assert len(set(POOL)) == len(POOL) == 2 * len(WORDS["seen"])
+def test_an_eighth_of_the_pool_is_held_out_and_no_name_is_twice_in_it():
+    assert len(set(POOL)) == len(POOL) == 8 * len(WORDS["unseen"]) == len({*WORDS["seen"], *WORDS["unseen"]})
     assert not set(WORDS["seen"]) & set(WORDS["unseen"])
     used = Counter(name for seed in range(300) for name in rule_and_task("machine-3-3-4", seed)[0].actions)
     assert len(used) > 500
