@@ -30,30 +30,36 @@ from cod_lightning.markdown import table
 
 KINDS = yaml.safe_load(Path("configs/env/invented.yaml").read_text())["init_args"]["kinds"]
 SUITES = {
-    "own": "new packs",
-    "words": "new words",
-    "sizes": "new sizes",
-    "order": "family order",
-    "threshold": "family threshold",
-    "offset": "family offset",
+    "own": "new packs of the kinds trained on",
+    "words": "the same kinds in new words",
+    "sixteen": "all sixteen kinds in new words",
+    "sizes": "new sizes in new words",
+    "order": "family order in new words",
+    "threshold": "family threshold in new words",
+    "offset": "family offset in new words",
 }
-WARM = ("warm_start_t0.3", "warm_start")
+NAMES = {
+    "trained": "**trained**",
+    "blanked_context": "context blanked",
+    "warm_start_t0.3": "warm start, T=0.3",
+    "warm_start": "warm start, T=1",
+    "scripted": "scripted player",
+}
 Curve = Sequence[float]
 Cells = dict[str, dict[str, dict[str, dict[str, Curve]]]]
-"""Number of kinds, updates of the warm start -> seed -> suite -> condition -> success by position."""
+"""Number of kinds -> seed -> suite -> condition -> success by position."""
 
 
-def fit(count: int, updates: int, seed: int, runs: Path) -> None:
+def fit(count: int, seed: int, runs: Path) -> None:
     """Train and evaluate one cell, from where it was stopped."""
-    folder = runs / f"{count}-{updates}-{seed}"
+    folder = runs / f"{count}-{seed}"
     if (folder / "run" / "evaluation.json").is_file():
         return
     folder.mkdir(parents=True, exist_ok=True)
     env = {"env": {"init_args": {"kinds": KINDS[:count]}}}
     warm, config = folder / "warm_start.yaml", folder / "config.yaml"
-    more = {"num_updates": updates, "num_packs": 4 * updates}
     written = {
-        warm: {"defaults": ["/warm_start/invented@_global_", "_self_"], "data": env | more},
+        warm: {"defaults": ["/warm_start/invented@_global_", "_self_"], "data": env},
         config: {
             "defaults": ["/experiment/invented@_global_", "_self_"],
             "warm_start": str(warm),
@@ -69,21 +75,20 @@ def fit(count: int, updates: int, seed: int, runs: Path) -> None:
     subprocess.run(command, check=True)
 
 
-def measured(runs: Path, counts: Sequence[int], updates: Sequence[int], seeds: Sequence[int]) -> Cells:
+def measured(runs: Path, counts: Sequence[int], seeds: Sequence[int]) -> Cells:
     """The curves of every finished cell."""
     found: Cells = {}
-    for demonstrated, count in product(updates, counts):
-        for seed in seeds:
-            file = runs / f"{count}-{demonstrated}-{seed}" / "run" / "evaluation.json"
-            if file.is_file():
-                suites = json.loads(file.read_text())["suites"]
-                found.setdefault(f"{count}, {demonstrated}", {})[str(seed)] = {
-                    name: {
-                        condition: [point["success"] for point in curve]
-                        for condition, curve in {"trained": suite["positions"], **suite["controls"]}.items()
-                    }
-                    for name, suite in suites.items()
+    for count, seed in product(counts, seeds):
+        file = runs / f"{count}-{seed}" / "run" / "evaluation.json"
+        if file.is_file():
+            suites = json.loads(file.read_text())["suites"]
+            found.setdefault(str(count), {})[str(seed)] = {
+                name: {
+                    condition: [point["success"] for point in curve]
+                    for condition, curve in {"trained": suite["positions"], **suite["controls"]}.items()
                 }
+                for name, suite in suites.items()
+            }
     return found
 
 
@@ -115,15 +120,15 @@ def page(results: Cells, command: str) -> str:
     for suite, title in SUITES.items():
         rows: list[list[str]] = []
         for count, seeds in results.items():
-            for condition in ("trained", "blanked_context", *WARM):
+            for condition in NAMES:
                 at = [over_seeds(seeds, suite, condition, lambda curve, n=n: curve[n]) for n in range(4)]
                 more = [over_seeds(seeds, suite, condition, one) for one in (gain, normalised)]
                 rows.append([count, NAMES[condition], *at, *more])
-        head = ["kinds, updates", "policy", "0", "1", "2", "3", "gain", "normalised"]
+        head = ["kinds", "policy", "0", "1", "2", "3", "gain", "normalised"]
         lines += [f"## {title.capitalize()}", "", table(head, rows), ""]
     seeds_of = ", ".join(f"{count}: {len(seeds)}" for count, seeds in results.items())
     lines += [
-        f"Seeds by kinds and updates: {seeds_of}.",
+        f"Seeds by number of kinds: {seeds_of}.",
         "",
         *SEEN.strip().splitlines(),
         "",
@@ -133,12 +138,6 @@ def page(results: Cells, command: str) -> str:
     return "\n".join(lines)
 
 
-NAMES = {
-    "trained": "**trained**",
-    "blanked_context": "context blanked",
-    "warm_start_t0.3": "warm start, T=0.3",
-    "warm_start": "warm start, T=1",
-}
 ABOUT = """
 The rows say on how many of the sixteen kinds of `env/invented` a policy was trained, and with how many updates of its warm start.
 Each was warm-started on four demonstrated packs an update, then trained in six rollouts of 128 lifecycles; it has 0.76 million
@@ -165,20 +164,37 @@ credit; uninformative writers; a curriculum; families crossed, one trained on an
 
 
 def plot(results: Cells, file: Path) -> None:
-    """Success by position in every suite, the context shown and hidden; means over seeds."""
-    figure, every = plt.subplots(2, 3, figsize=(9, 5), sharex=True, sharey=True, layout="constrained")
-    for axes, (suite, title) in zip(every.flat, SUITES.items(), strict=True):
-        for cell, seeds in results.items():
-            shown, hidden = (
-                np.mean([one[suite][condition] for one in seeds.values()], axis=0)
-                for condition in ("trained", "blanked_context")
+    """Gain against the number of kinds trained on, in every suite; means over seeds with 95 % intervals, and every seed."""
+    figure, every = plt.subplots(2, 4, figsize=(12, 5.5), sharex=True, sharey=True, layout="constrained")
+    shown = ("trained", "blanked_context", "warm_start_t0.3", "scripted")
+    for axes, (suite, title) in zip(every.flat, SUITES.items(), strict=False):
+        for i, condition in enumerate(shown):
+            gains = {
+                int(count): np.array([gain(one[suite][condition]) for one in seeds.values()])
+                for count, seeds in results.items()
+            }
+            at = np.array(list(gains)) * 2 ** (0.08 * (i - 1.5))
+            estimates = [seed_estimate(values) for values in gains.values()]
+            spans = [(one.mean - one.low, one.high - one.mean) if one.ci95 else (0.0, 0.0) for one in estimates]
+            axes.errorbar(
+                at,
+                [one.mean for one in estimates],
+                yerr=np.array(spans).T,
+                marker="o",
+                capsize=3,
+                linestyle=":" if condition == "scripted" else "-",
+                label=NAMES[condition].strip("*"),
+                color=f"C{i}",
             )
-            (line,) = axes.plot(shown, marker="o", label=f"{cell} updates")
-            axes.plot(hidden, linestyle=":", color=line.get_color(), label="context blanked")
-        axes.set(title=title, ylim=(0, 1), xticks=range(4))
-    every[0, 0].legend(fontsize="small")
-    figure.supxlabel("position")
-    figure.supylabel("success")
+            for x, values in zip(at, gains.values(), strict=True):
+                axes.plot([x] * len(values), values, ".", color=f"C{i}", alpha=0.5)
+        axes.axhline(0, color="grey", linewidth=0.5)
+        axes.set_xscale("log", base=2)
+        axes.set(title=title, xticks=list(map(int, results)), xticklabels=list(results))
+    every[1, 3].axis("off")
+    every[1, 3].legend(*every[0, 0].get_legend_handles_labels(), loc="center")
+    figure.supxlabel("kinds trained on")
+    figure.supylabel("success in tasks 1 to 3 less success in task 0")
     figure.savefig(file)
 
 
@@ -187,15 +203,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=Path, default=Path("runs/generalisation"))
     parser.add_argument("--kinds", type=int, nargs="+", default=[1, 2, 4, 8, 16])
-    parser.add_argument("--updates", type=int, nargs="+", default=[800, 3200])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--page_only", action="store_true")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     if not args.page_only:
-        for seed, updates, count in product(args.seeds, args.updates, args.kinds):
-            fit(count, updates, seed, args.runs)
-    results = measured(args.runs, args.kinds, args.updates, args.seeds)
+        for seed, count in product(args.seeds, args.kinds):
+            fit(count, seed, args.runs)
+    results = measured(args.runs, args.kinds, args.seeds)
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(
         page(results, "PYTHONPATH=. python tests/soak/generalisation.py --out docs/results/generalisation.json")

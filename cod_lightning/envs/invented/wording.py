@@ -65,8 +65,8 @@ class InventedWording(Unchanging, WorldWording):
         return False
 
     @abstractmethod
-    def respond(self, here: str, meant: str | None, action: str) -> str:
-        """A well-formed response, which means to bring about that result, or tries what the action does."""
+    def respond(self, here: str, meant: str, action: str, *, known: bool = True) -> str:
+        """A well-formed response, which means to bring about that result, known to come or only hoped for."""
 
     @abstractmethod
     def parse(self, text: str) -> list[Fact]:
@@ -78,12 +78,12 @@ class InventedWording(Unchanging, WorldWording):
 
     @staticmethod
     def action_of(response: str, menu: Sequence[str]) -> tuple[str, str]:
-        """(an action of the menu, "") or ("", which rule was broken): the last of one to three words between the tags."""
+        """(an action of the menu, "") or ("", which rule was broken): the last of one to four words between the tags."""
         answer, complaint = answer_of(response)
         if complaint:
             return "", complaint
         words = answer[:200].split()
-        if not 1 <= len(words) <= 3:
+        if not 1 <= len(words) <= 4:
             return "", f"the answer has {len(words) or 'no'} words; expected a name"
         action = words[-1].lower()
         return (action, "") if action in menu else ("", "the answer is not a name that can be used here")
@@ -92,8 +92,9 @@ class InventedWording(Unchanging, WorldWording):
 class CompactInvented(InventedWording):
     """`use fip use dax want zub at wug`, then `wug blip fip at wug`, and at the end `wug blip fip over`.
 
-    An answer is a fact, `<answer> wug zub dax </answer>`, or a try, `<answer> wug use fip </answer>`. A fact that an answer announced
-    is not in the feedback, so that what is noted is the old note and the feedback's facts behind it.
+    An answer begins as a fact does, so that looking that up finds the action, `<answer> wug zub dax </answer>`; one that is not
+    known is tried, `<answer> wug zub use fip </answer>`. Feedback leaves out what an answer announced, so that a note is the old
+    one with the feedback's facts behind it.
     """
 
     rules = "domain"
@@ -119,8 +120,8 @@ class CompactInvented(InventedWording):
     def foreseen(self, response: str, facts: Sequence[Fact]) -> bool:
         return answer_of(response)[0] in map(" ".join, facts)
 
-    def respond(self, here: str, meant: str | None, action: str) -> str:
-        return f"<answer> {here} {meant or 'use'} {action} </answer>"
+    def respond(self, here: str, meant: str, action: str, *, known: bool = True) -> str:
+        return f"<answer> {here} {meant} {'' if known else 'use '}{action} </answer>"
 
     def parse(self, text: str) -> list[Fact]:
         found: list[Fact] = []
@@ -189,9 +190,9 @@ class NaturalInvented(InventedWording):
             return f"Your answer could not be read: {complaint}. Expected one <answer>name</answer>. The task is over."
         return f"{self.facts(facts)}\n{self._endings[outcome]}"
 
-    def respond(self, here: str, meant: str | None, action: str) -> str:
+    def respond(self, here: str, meant: str, action: str, *, known: bool = True) -> str:
         thought = (
-            f"At {here} I expect {meant} of {action}." if meant else f"I do not know yet what {action} gives here."
+            f"At {here} I expect {meant} of {action}." if known else f"I do not know yet what {action} gives here."
         )
         return f"{thought} <answer>{action}</answer>"
 

@@ -160,7 +160,9 @@ class Invented(TaskWorld[InventedTask]):
     def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[InventedPlay, Facts]:
         first = self._spec(pack.tasks[0])
         turns = {rule: part.turns for rule, part in zip(first.rules, first.parts, strict=True)}
-        return InventedPlay(self.wording, turns), tuple(fact for rule in first.rules for fact in rule.facts)
+        return InventedPlay(self.wording, turns, infers=not teaches), tuple(
+            fact for rule in first.rules for fact in rule.facts
+        )
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         needed: dict[Fact, None] = {}

@@ -53,16 +53,24 @@ def spec(pack) -> InventedTask:
 def test_the_wanted_result_wins_and_the_feedback_lists_what_was_seen():
     env, first = started((COLOURS,), (BLUE_TASK,))
     assert (env.rules, first) == ("domain", f"use {LEFT} use {RIGHT} want {BLUE} at {BOX}")
-    assert env.step(f"<answer> {BOX} use {LEFT} </answer>") == (f"{BOX} {RED} {LEFT} at {BOX}", 0.0, False, False, {})
+    assert env.step(f"<answer> {BOX} {BLUE} use {LEFT} </answer>") == (
+        f"{BOX} {RED} {LEFT} at {BOX}",
+        0.0,
+        False,
+        False,
+        {},
+    )
     ended = env.step(f"<answer>{RIGHT}</answer>")
     assert ended == (f"{BOX} {RED} {LEFT} {BOX} {BLUE} {RIGHT} over", 1.0, True, False, {})
     assert (env.success, env.status) == (True, EpisodeStatus.COMPLETED)
 
 
-@pytest.mark.parametrize(("announced", "listed"), [(BLUE, f"{BOX} {RED} {LEFT} over"), (RED, None), ("use", None)])
+@pytest.mark.parametrize(
+    ("announced", "listed"), [(BLUE, f"{BOX} {RED} {LEFT} over"), (RED, None), (f"{BLUE} use", None)]
+)
 def test_compact_feedback_leaves_out_what_an_answer_announced(announced, listed):
     env, _ = started((COLOURS,), (BLUE_TASK,))
-    env.step(f"<answer> {BOX} use {LEFT} </answer>")
+    env.step(f"<answer> {BOX} {BLUE} use {LEFT} </answer>")
     feedback = env.step(f"<answer> {BOX} {announced} {RIGHT} </answer>")[0]
     assert feedback == (listed or f"{BOX} {RED} {LEFT} {BOX} {BLUE} {RIGHT} over")
 
@@ -76,7 +84,7 @@ def test_without_turns_left_the_task_is_late():
 
 @pytest.mark.parametrize("protocol", ["compact", "natural"])
 @pytest.mark.parametrize(
-    "action", ["", "{0}", "<answer></answer>", "<answer>{1}</answer>", "<answer>a b c {0}</answer>"]
+    "action", ["", "{0}", "<answer></answer>", "<answer>{1}</answer>", "<answer>a b c d {0}</answer>"]
 )
 def test_only_a_name_on_offer_is_an_answer(action, protocol):
     env, _ = started((COLOURS,), (BLUE_TASK,), protocol)
