@@ -91,8 +91,8 @@ class Locks(Family):
 
 
 class Threshold(Family):
-    """Each thing has a hidden level; actions are levels in the order in which they are shown, three of them for a task; too low, too
-    high and right have names of their own. Sizes: things, levels."""
+    """Each thing has a hidden level; actions are levels in the order in which they are shown, three of them for a task; too low,
+    too high and right have names of their own. Sizes: things, levels."""
 
     name = "threshold"
     sizes = ((2, 5), (2, 6), (2, 7), (3, 5), (3, 6))

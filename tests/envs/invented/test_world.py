@@ -188,6 +188,22 @@ def test_a_teachers_note_follows_the_record_as_far_as_the_dial_says(accuracy, ke
     assert right / stated == pytest.approx(kept, abs=0.2)
 
 
+def test_a_demonstration_looks_up_what_is_stated_and_infers_nothing():
+    env = Invented(["lookup-4-2"], protocol="compact", teacher=TeacherDials(follow=1.0))
+    pack = env.sample_pack(split=Split.TRAIN, index=0, num_tasks=1)
+    teacher, part = env.demonstrator(pack), spec(pack).parts[0]
+    facts, first = {fact[2]: fact for fact in spec(pack).rules[0].facts}, part.menu[0]
+
+    def answered(*noted):
+        context = env.wording.facts(facts[action] for action in noted)
+        dialogue = [Message(Role.SYSTEM, f"domain {context}".strip()), Message(Role.USER, env.wording.opening(part))]
+        return teacher.act(dialogue, random.Random(0))
+
+    right, wrong = ([a for a in part.menu if (facts[a][1] == part.want) == good] for good in (True, False))
+    assert answered(*wrong) == answered() == f"<answer> {part.start} {part.want} use {first} </answer>"
+    assert answered(wrong[0], right[0]) == f"<answer> {part.start} {part.want} {right[0]} </answer>"
+
+
 def test_a_demonstrated_context_holds_facts_of_the_pack_or_none():
     env = Invented(
         ["graph"], protocol="compact", teacher=TeacherDials(context_accuracy=1.0, context_true=0.8, context_junk=0.0)
