@@ -84,6 +84,7 @@ class DemonstrationDataModule(ItemDataModule):
 
     def _batches(self) -> Iterator[Batch]:
         kept: dict[int, Group] = {}
+        once = self.num_packs >= self.num_updates * self.packs_per_update
         order: list[int] = []
         shuffler = random.Random(derive_seed("demonstration order", self.seed))
         for _ in range(self.num_updates):
@@ -92,7 +93,7 @@ class DemonstrationDataModule(ItemDataModule):
                 shuffler.shuffle(order)
             chosen = share([order.pop() for _ in range(self.packs_per_update)])
             kept |= {index: self._demonstrate(index) for index in chosen if index not in kept}
-            groups = [kept[index] for index in chosen]
+            groups = [kept.pop(index) if once else kept[index] for index in chosen]
             places = {group.pack.id: g for g, group in enumerate(groups)}
             yield collate(segments_of(groups), credit_table(groups), places, pad_id=self.chat.pad_id)
 
