@@ -91,6 +91,10 @@ PLAYED = {
     "class_path": "cod_lightning.envs.programs.ProgramWorld",
     "init_args": {"command": ["sh", "-c", "touch proof"], "path": "rows.jsonl"},
 }
+SERVED_TOOLS = {
+    "class_path": "cod_lightning.envs.mcp_world.McpWorld",
+    "init_args": {"server": ["sh", "-c", "touch proof"], "path": "rows.jsonl"},
+}
 LEAST: dict = {
     "model": {"policy": {"class_path": "cod_lightning.models.TinyPolicy"}},
     "data": {
@@ -124,6 +128,7 @@ def served(**options):
         ({"env": TESTED}, "data.env.init_args.scorer.class_path", "nothing that runs programs"),
         ({"env": VERIFIED}, "data.env.class_path", "nothing that runs programs"),
         ({"env": PLAYED}, "data.env.class_path", "nothing that runs programs"),
+        ({"env": SERVED_TOOLS}, "data.env.class_path", "nothing that runs programs"),
     ],
 )
 def test_a_foreign_run_sends_no_key_away_and_runs_no_program(
