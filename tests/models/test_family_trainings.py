@@ -60,4 +60,4 @@ def test_the_table_of_the_guide_lists_these_families():
     ]
     listed = {name: served.strip() for names, _, served in rows_of for name in re.findall(r"`(\w+)`", names)}
     assert set(listed) == set(FAMILIES)
-    assert {name for name, served in listed.items() if served == "served"} == {*OWN_CODE, *THEIR_CODE}
+    assert {name for name, served in listed.items() if served == "served"} <= {*OWN_CODE, *THEIR_CODE}
