@@ -17,12 +17,14 @@ class Evaluation(Callback):
 
     One object lives through several passes (the trained policy, then the references, then the warm start), so that they can
     be paired.
+
+    Args:
+        by_checkpoint: Whether several checkpoints are tested, and each gets results of its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, by_checkpoint: bool = False) -> None:
         self.played: list[PlayedCondition] = []
-        self.by_checkpoint = False
-        """Whether several checkpoints are tested, and each gets results of its own."""
+        self.by_checkpoint = by_checkpoint
 
     def on_test_batch_end(
         self,

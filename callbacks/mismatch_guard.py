@@ -7,7 +7,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from cod_lightning.errors import ConfigError, EngineMismatch
+from cod_lightning.errors import ConfigError, EngineMismatch, check_at_least
 
 _KL = "train/mismatch_kl"
 
@@ -28,8 +28,7 @@ class MismatchGuard(Callback):
             raise ConfigError(
                 "MismatchGuard.warn_at", warn_at, f"above 0 and at most stop_at={stop_at}", "Try 0.02, 0.2."
             )
-        if patience < 1:
-            raise ConfigError("MismatchGuard.patience", patience, "at least 1", "3 is the default.")
+        check_at_least("MismatchGuard.patience", patience, 1, "3 is the default.")
         self.warn_at, self.stop_at, self.patience = warn_at, stop_at, patience
         self.num_in_a_row = 0
         self.warned = False

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from callbacks.runner import RolloutCallback, lifecycles_file
 from cod_lightning.engines.base import digest
-from cod_lightning.errors import FAULT_LOG, ConfigError, DataError
+from cod_lightning.errors import FAULT_LOG, DataError, check_at_least
 from cod_lightning.markdown import visible
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout import policy_logprobs, transcript
@@ -45,8 +45,7 @@ class Transcripts(RolloutCallback):
 
     def __init__(self, train_per_rollout: int = 4, test_packs: int = 64) -> None:
         for key, value in {"train_per_rollout": train_per_rollout, "test_packs": test_packs}.items():
-            if value < 0:
-                raise ConfigError(f"Transcripts.{key}", value, "at least 0", "0 keeps none.")
+            check_at_least(f"Transcripts.{key}", value, 0, "0 keeps none.")
         self.train_per_rollout, self.test_packs = train_per_rollout, test_packs
         self._begun: set[str] = set()
         """Labels whose file this object has written to."""

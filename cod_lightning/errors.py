@@ -151,6 +151,12 @@ class Stopped(SystemExit):
         """The run's last line: how to go on, where that is known."""
 
 
+def check_at_least(key: str, value: float, least: float, remedy: str) -> None:
+    """Raise `ConfigError` for a smaller value; NaN is one."""
+    if not value >= least:
+        raise ConfigError(key, value, f"at least {least}", remedy)
+
+
 def did_you_mean(wrong: str, names: Sequence[str], cutoff: float = 0.6) -> str:
     """The sentence that names the nearest of the names, with a space behind it; empty where none is near.
 

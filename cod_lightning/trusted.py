@@ -1,11 +1,15 @@
-"""What a config of foreign origin may name: no class of others, since Python runs its module then, no address, no programs."""
+"""What a config of foreign origin may be: no larger than a config is; no class of others, since Python runs its module then, no
+address, no programs."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import yaml
 from jsonargparse import set_parsing_settings
 from jsonargparse._common import parsing_settings
 
@@ -18,8 +22,10 @@ STRATEGIES = ("lightning.pytorch.strategies", "torch.distributed.fsdp")
 _TRUSTED = ContextVar("trusted", default=True)
 _ADDRESSES = ("base_url", "url", "urls")
 _HERE = ("127.0.0.1", "localhost", "::1")
-_PROGRAMS = ("CodeTests",)
-"""Classes that run what a dataset or a policy wrote."""
+_PROGRAMS = ("CodeTests", "McpWorld", "ProgramWorld", "VerifiersWorld")
+"""Classes that run what the config names, or what a dataset or a policy wrote."""
+_MOST_BYTES, _MOST_NODES = 2**22, 100_000
+"""Of a config; nodes are counted with its aliases written out."""
 
 
 @contextmanager
@@ -33,6 +39,36 @@ def only_from(packages: Sequence[str], *, trust: bool) -> Iterator[None]:
     finally:
         parsing_settings.update(before)
         _TRUSTED.reset(token)
+
+
+def read_config(path: Path) -> Any:
+    """What a YAML file holds. Raises `OSError`, `RecursionError`, `yaml.YAMLError` and, for one that is too large, `ValueError`."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+    loader = yaml.SafeLoader(content.decode())
+    try:
+        node = loader.get_single_node()
+        check_size(node)
+        return None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def check_size(node: Any) -> None:
+    """Raise `ValueError` for what becomes too large where its aliases are written out, or holds itself."""
+    sizes: dict[int, float] = {}
+
+    def size(one: Any) -> float:
+        if (key := id(one)) not in sizes:
+            sizes[key] = math.inf  # until it is known: what holds itself never ends
+            inner = [part for pair in one.value for part in pair] if isinstance(one, yaml.MappingNode) else one.value
+            sizes[key] = 1 if isinstance(one, yaml.ScalarNode) else 1 + sum(map(size, inner))
+        return sizes[key]
+
+    if node is not None and size(node) > _MOST_NODES:
+        raise ValueError(f"it has more than {_MOST_NODES:,} values where its aliases are written out")
 
 
 def check_harmless(content: Any, key: str = "") -> None:
@@ -50,7 +86,7 @@ def check_harmless(content: Any, key: str = "") -> None:
         if name in _ADDRESSES and not _leads_here(content):
             _refuse(key, content, "no address of another machine, where a key and texts would go")
         if name == "class_path" and content.rpartition(".")[2] in _PROGRAMS:
-            _refuse(key, content, "nothing that runs programs of a dataset or a policy")
+            _refuse(key, content, "nothing that runs programs")
         if key.endswith(".local.arguments"):
             _refuse(key, content, "no arguments for a server, of which some run programs")
 

@@ -77,7 +77,7 @@ class StopReason(StrEnum):
     """Why the engine stopped sampling."""
 
     STOP = "stop"
-    """A stop token was sampled; it is the last action token."""
+    """A stop token was sampled, or the last token of a string that ends a turn; it is the last action token."""
     LENGTH = "length"
     """`max_new_tokens` were sampled without a stop token."""
     WINDOW = "window"

@@ -6,7 +6,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.rollout.asked import num_first_tokens
 from cod_lightning.rollout.boundaries import see_known
@@ -49,8 +49,7 @@ def check_reuse(passes: int, resample: int) -> None:
     if passes < 1:
         expected = "at least 1, since a rollout is trained on"
         raise ConfigError("data.passes_per_rollout", passes, expected, "1 looks at every token once.")
-    if resample < 0:
-        raise ConfigError("data.resample_packs", resample, "at least 0", "0 keeps packs without signal.")
+    check_at_least("data.resample_packs", resample, 0, "0 keeps packs without signal.")
 
 
 def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:
@@ -85,6 +84,23 @@ def check_sampling(temperature: float, top_p: float) -> None:
     for key, value in (("temperature", temperature), ("top_p", top_p)):
         if value != 1:
             raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")
+
+
+def check_turns(stop_strings: tuple[str, ...], budget: int | None, most: int, chat: Chat, engine: Engine) -> None:
+    """What ends a turn, and a thought, can be written by the policy and seen by the engine."""
+    for text in stop_strings:
+        if not text or chat.unknown_word(text):
+            expected = "texts that the policy can write, none of them empty"
+            raise ConfigError("data.stop_strings", repr(text), expected, "Leave it out.")
+    if budget is None:
+        return
+    if not 1 <= budget < most:
+        expected = f"at least 1 and below data.max_new_tokens={most}, so that an answer can follow"
+        raise ConfigError("data.thinking_budget", budget, expected, f"Half of it, {max(1, most // 2)}, is one.")
+    if not chat.enable_thinking or not engine.has_weights:
+        expected = "null without data.enable_thinking, and for a model behind an endpoint"
+        raise ConfigError("data.thinking_budget", budget, expected, "Leave it out, or set data.enable_thinking=true.")
+    _ = chat.thoughts
 
 
 def check_first_prompt(

@@ -14,7 +14,7 @@ from typing import Any
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import share
@@ -64,8 +64,7 @@ class DemonstrationDataModule(ItemDataModule):
             ("packs_per_update", packs_per_update),
             ("pack_size", pack_size),
         ):
-            if value < 1:
-                raise ConfigError(f"data.{key}", value, "at least 1", "Leave it out for the default.")
+            check_at_least(f"data.{key}", value, 1, "Leave it out for the default.")
         if num_packs < packs_per_update:
             raise ConfigError(
                 "data.num_packs", num_packs, f"at least data.packs_per_update={packs_per_update}", "Raise it."
@@ -85,6 +84,7 @@ class DemonstrationDataModule(ItemDataModule):
 
     def _batches(self) -> Iterator[Batch]:
         kept: dict[int, Group] = {}
+        once = self.num_packs >= self.num_updates * self.packs_per_update
         order: list[int] = []
         shuffler = random.Random(derive_seed("demonstration order", self.seed))
         for _ in range(self.num_updates):
@@ -93,7 +93,7 @@ class DemonstrationDataModule(ItemDataModule):
                 shuffler.shuffle(order)
             chosen = share([order.pop() for _ in range(self.packs_per_update)])
             kept |= {index: self._demonstrate(index) for index in chosen if index not in kept}
-            groups = [kept[index] for index in chosen]
+            groups = [kept.pop(index) if once else kept[index] for index in chosen]
             places = {group.pack.id: g for g, group in enumerate(groups)}
             yield collate(segments_of(groups), credit_table(groups), places, pad_id=self.chat.pad_id)
 

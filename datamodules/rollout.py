@@ -1,7 +1,7 @@
 """The online data of CoD-Train, for Lightning: what `TrainingRollouts`, validation and suites play, as loaders."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,17 +13,17 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
+from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
 from cod_lightning.evaluation.conditions import Condition, conditions
+from cod_lightning.evaluation.provided_contexts import OraclePrompts, check_oracle
 from cod_lightning.evaluation.readiness import ready
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
-from cod_lightning.evaluation.suite_player import SuitePlayer
+from cod_lightning.evaluation.suite_player import SuitePlayer, at_endpoint
 from cod_lightning.models.base import Policy
-from cod_lightning.objective.batch import Batch, CreditTable
-from cod_lightning.objective.credited import Credited
-from cod_lightning.objective.returns import Returns
+from cod_lightning.objective.batch import Batch
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import gathered, num_ranks, rank, share
 from cod_lightning.rewards import Reward, rewards_of
@@ -50,6 +50,7 @@ from datamodules.checks import (
     check_sampling,
     check_sizes,
     check_staleness,
+    check_turns,
 )
 from datamodules.items import ItemDataModule
 
@@ -84,7 +85,10 @@ class RolloutDataModule(ItemDataModule):
             rows; false keeps all as it was said. Null follows it while thinking is on.
         chat_template_kwargs: Further variables for the chat template.
         system_prompt: Words of your own before every system message, those of updates included.
+        stop_strings: Texts that end a turn as soon as they are written; the text itself is a part of the response.
+        thinking_budget: Tokens after which a thought that is still open is closed by `</think>`, which is not trained on.
         suites: What `test`, and the end of `fit`, evaluates.
+        baseline: A model behind a chat endpoint that plays the suites, too; null: none.
         rewards: Further parts of an episode's reward, by name (docs/guides/rewards.md); null leaves it the world's own.
         frozen: What plays one kind of episodes in place of the trained policy (`training.frozen.FrozenRole`); null: nothing.
         deadlines: How long turns, episodes and packs may take, and when the run counts as stalled.
@@ -118,7 +122,10 @@ class RolloutDataModule(ItemDataModule):
         rewrite_history: bool | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
         system_prompt: str = "",
+        stop_strings: list[str] | None = None,
+        thinking_budget: int | None = None,
         suites: list[Suite] | None = None,
+        baseline: Engine | None = None,
         rewards: dict[str, Reward] | None = None,
         frozen: FrozenRole | None = None,
         deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
@@ -143,7 +150,11 @@ class RolloutDataModule(ItemDataModule):
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
-        self.suites = tuple(suites or ())
+        self.stop_strings, self.thinking_budget = tuple(stop_strings or ()), thinking_budget
+        self.suites, self.baseline = tuple(suites or ()), baseline
+        if baseline is not None and baseline.has_weights:
+            expected = "an engine whose model is somewhere else, such as cod_lightning.engines.openai.OpenAIEngine"
+            raise ConfigError("data.baseline", type(baseline).__name__, expected, "data.engine is the policy's own.")
         self.rewards, self.frozen = rewards_of(rewards), frozen
         self.deadlines, self.seed = deadlines, seed
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
@@ -153,11 +164,11 @@ class RolloutDataModule(ItemDataModule):
             packs=TrainingPacks(source or Uniform(), env, pack_size, seed),
             play=partial(self.groups, "train", num_siblings=group_size, branching=branching),
             runner=self.runner,
-            advantages=self._advantages,
-            score=lambda batch: self._attached.lightning_module.score(batch),
+            advantages=lambda table: self._attached.lightning_module.advantages(table, reweighted=False),
+            score=self._scored,
             pad_id=lambda: self.chat.pad_id,
             dump=context.dump,
-            replay=None if replay is None else ReplayBuffer(replay, self._returns, seed),
+            replay=replay and ReplayBuffer(replay, lambda table: self._attached.lightning_module.credit(table), seed),
             another_follows=self._another_follows if max_staleness else None,
             packs_per_rollout=packs_per_rollout,
             updates_per_rollout=updates_per_rollout,
@@ -199,6 +210,10 @@ class RolloutDataModule(ItemDataModule):
             tokenizer = policy.tokenizer(self.env.words() + self.context.words())
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
+            check_turns(self.stop_strings, self.thinking_budget, self.max_new_tokens, chat, self.engine)
+            if self.thinking_budget is not None and own_loop(self.env):
+                expected = "null, since the environment leaves its turns to a program of its own"
+                raise ConfigError("data.thinking_budget", self.thinking_budget, expected, "Leave it out.")
             first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             for part in self.rewards.values():
@@ -215,6 +230,12 @@ class RolloutDataModule(ItemDataModule):
             )
             remedy = "Use test, validate, predict or deploy; or choose engine=transformers and a policy with weights."
             raise ConfigError("data.engine", type(self.engine).__name__, expected, remedy)
+
+    def check_oracle(self, key: str) -> None:
+        """Refuse, for this key, an environment whose oracle writes no context for a teacher to see."""
+        first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
+        remedy = "Choose a scorer that sees what the policy sees."
+        check_oracle(self.env, first, self.context, key, "PrivilegedScorer", remedy)
 
     def check_suites(self) -> None:
         """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""
@@ -285,7 +306,10 @@ class RolloutDataModule(ItemDataModule):
         """One loader for each condition of each suite that the current policy plays; its item is a `PlayedCondition`."""
 
         def played(suite: Suite, condition: Condition) -> Iterator[PlayedCondition]:
-            yield self._suite_player.play(suite, condition, self._setting(condition.temperature, suite))
+            setting = self._setting(condition.temperature, suite)
+            if condition.kind is ConditionKind.ENDPOINT and self.baseline is not None:
+                setting = at_endpoint(setting, self.baseline)
+            yield self._suite_player.play(suite, condition, setting)
 
         return [SizedItems(partial(played, *chosen), 1) for chosen in self.test_conditions()]
 
@@ -299,7 +323,7 @@ class RolloutDataModule(ItemDataModule):
         return [
             (suite, condition)
             for suite in self.suites
-            for condition in conditions(suite)
+            for condition in conditions(suite, endpoint=self.baseline is not None)
             if condition.kind in self.test_kinds
         ]
 
@@ -341,11 +365,9 @@ class RolloutDataModule(ItemDataModule):
             frozen=played,
         )
 
-    def _advantages(self, table: CreditTable) -> Credited:
-        return self._attached.lightning_module.advantages(table, reweighted=False)
-
-    def _returns(self, table: CreditTable) -> Returns:
-        return self._attached.lightning_module.credit(table)
+    def _scored(self, batch: Batch, groups: Mapping[int, Group]) -> Batch:
+        prompts = OraclePrompts(groups, self._setting(self.temperature))
+        return self._attached.lightning_module.score(batch, prompts)
 
     def _another_follows(self) -> bool:
         """Whether the run will ask for a rollout after the one that it takes now, as far as the Trainer's limits tell."""
@@ -365,6 +387,8 @@ class RolloutDataModule(ItemDataModule):
             top_p=self.top_p if suite is None else suite.top_p,
             top_k=0 if suite is None else suite.top_k,
             min_p=0.0 if suite is None else suite.min_p,
+            stop_strings=self.stop_strings,
+            thinking_budget=self.thinking_budget,
             seed=self.seed,
             policy_version=self.engine.policy_version,
             num_ids=_num_ids(self._attached.lightning_module),

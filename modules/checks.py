@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.objective.anchors import next_solve
 from cod_lightning.objective.baselines import Accepted, AsymRE
 from cod_lightning.objective.batch import kind_id
@@ -31,16 +31,13 @@ def check_numbers(
     """Raise `ConfigError` for optimizer settings out of range."""
     if not all(0 <= beta < 1 for beta in betas):
         raise ConfigError("model.betas", betas, "two numbers from 0 to below 1", "[0.9, 0.999] is the default.")
-    if not weight_decay >= 0:
-        raise ConfigError("model.weight_decay", weight_decay, "at least 0", "0 is the default.")
-    if warmup_updates < 0:
-        raise ConfigError("model.warmup_updates", warmup_updates, "at least 0", "0 is the default.")
+    check_at_least("model.weight_decay", weight_decay, 0, "0 is the default.")
+    check_at_least("model.warmup_updates", warmup_updates, 0, "0 is the default.")
     if not 0 <= final_lr_fraction <= 1:
         raise ConfigError("model.final_lr_fraction", final_lr_fraction, "in [0, 1]", "1 keeps the rate constant.")
     if not lr > 0:
         raise ConfigError("model.lr", lr, "a number above 0", "The paper's is 1e-6, a tiny policy's about 1e-3.")
-    if token_budget < 1:
-        raise ConfigError("model.token_budget", token_budget, "at least 1", "16384 is the default.")
+    check_at_least("model.token_budget", token_budget, 1, "16384 is the default.")
     if gradient_clip_val is not None and not gradient_clip_val > 0:
         raise ConfigError("model.gradient_clip_val", gradient_clip_val, "above 0, or null", "1.0 is the default.")
 

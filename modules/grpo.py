@@ -5,6 +5,7 @@ advantage can be recomputed from a transcript.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,7 +34,7 @@ from cod_lightning.objective.reweight import AdaptiveRED
 from cod_lightning.objective.terms import REFERENCE, LossTerm, TermInputs
 from cod_lightning.ranks import gathered, rank
 from cod_lightning.seeds import derive_seed
-from cod_lightning.training.scorers import Scorer, check_missing, scoring
+from cod_lightning.training.scorers import Prompt, Scorer, check_missing, scoring
 from cod_lightning.training.update import Totals, Update, UpdateStats, added, padded, plan_update, split_by_token_budget
 from cod_lightning.types import Group
 from modules.checks import check_combination, check_kinds, check_numbers, check_terms
@@ -127,9 +128,9 @@ class GRPOModule(PolicyModule):
     def setup(self, stage: str) -> None:
         """Refuse options without meaning beside those of the data."""
         if stage == "fit":
-            check_combination(self, self.trainer.datamodule)  # pyright: ignore
+            check_combination(self, self._data)
             if self.scorers:
-                self.check_scorers(self.trainer.datamodule.chat.tokenizer.get_vocab())  # pyright: ignore
+                self.check_scorers(self._data)
 
     def configure_model(self) -> None:
         """Build the policy once the DataModule has its tokenizer."""
@@ -168,16 +169,14 @@ class GRPOModule(PolicyModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Dropout goes by run, update and rank, so that a run that was interrupted draws what it would have drawn."""
-        seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
-        torch.manual_seed(derive_seed("update", seed, self.global_step, self.global_rank))
+        torch.manual_seed(derive_seed("update", self._data.seed, self.global_step, self.global_rank))
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """One optimizer update from one share of a rollout."""
         if self.mismatch is not None and self.updates_since_sync == 0:
             # the weights are still those that sampled: later updates of this rollout need their log-probs, too
             forward = partial(self._forward, self._model)
-            amend: Any = self.trainer.datamodule.amend  # pyright: ignore[reportAttributeAccessIssue]
-            amend(lambda rows: replace(rows, old_logprobs=self._scored_rows(rows, forward)))
+            self._data.amend(lambda rows: replace(rows, old_logprobs=self._scored_rows(rows, forward)))
         advantages = self.advantages(batch.credit)
         update = plan_update(
             batch,
@@ -261,8 +260,8 @@ class GRPOModule(PolicyModule):
         """Log-probabilities and entropies of action tokens."""
         return self._scored(model, part, entropy_gradient=any(term.entropy_gradient for term in self.terms))
 
-    def score(self, batch: Batch) -> Batch:
-        """The rows of a rollout with the log-probs of all models that the terms need."""
+    def score(self, batch: Batch, prompt: Prompt) -> Batch:
+        """The rows of a rollout with the log-probs of all models that the terms need; `prompt` is for those that see more."""
         scores: dict[str, Tensor] = {}
         for name in self.needs:
             with scoring(name):
@@ -270,16 +269,22 @@ class GRPOModule(PolicyModule):
                     with self._initial_policy() as initial:
                         scores[name] = self._scored_rows(batch, partial(self._forward, initial))
                 else:
-                    scores[name] = self._scored_rows(batch, partial(self.scorers[name].score, forward=self._forward))
+                    rows, known = self.scorers[name].rows(batch, prompt)
+                    found = self._scored_rows(rows, partial(self.scorers[name].score, forward=self._forward))
+                    scores[name] = torch.zeros_like(batch.behaviour_logprobs)
+                    scores[name][batch.action_mask] = found[rows.action_mask]
+                    scores[name][~known] = math.nan
             known = batch.action_mask & scores[name].isfinite()
             counts = gathered((int(batch.action_mask.sum() - known.sum()), int(batch.action_mask.sum())))
             check_missing(name, sum(missing for missing, _ in counts), sum(tokens for _, tokens in counts))
         return replace(batch, scores=scores) if scores else batch
 
-    def check_scorers(self, vocabulary: dict[str, int]) -> None:
-        """Raise `ConfigError` for a scorer that cannot score tokens of this vocabulary."""
+    def check_scorers(self, data: Any) -> None:
+        """Raise `ConfigError` for a scorer that cannot score tokens of the vocabulary of this DataModule, or lacks an oracle."""
         for name, scorer in self.scorers.items():
-            scorer.check(f"model.scorers.{name}", vocabulary)
+            scorer.check(f"model.scorers.{name}", data.chat.tokenizer.get_vocab())
+            if scorer.needs_oracle:
+                data.check_oracle(f"model.scorers.{name}")
 
     @torch.no_grad()
     def _scored_rows(self, batch: Batch, score: Callable[[Batch], Tensor]) -> Float[Tensor, "B T"]:
@@ -297,8 +302,8 @@ class GRPOModule(PolicyModule):
             found[rows, : part.token_ids.shape[1]] = score(part.to(self.device)).to(found)
         return found
 
-    def _forward(self, model: PreTrainedModel, part: Batch) -> Float[Tensor, "B T"]:
-        return self._logprobs(model, part)[0]
+    def _forward(self, model: PreTrainedModel | None, part: Batch) -> Float[Tensor, "B T"]:
+        return self._logprobs(self._model if model is None else model, part)[0]
 
     @contextmanager
     def _initial_policy(self) -> Iterator[PreTrainedModel]:
@@ -339,7 +344,7 @@ class GRPOModule(PolicyModule):
             self.latest |= {"clip_fraction": float(metrics.num_clipped) / tokens, "entropy": totals.entropy / tokens}
             self.latest |= {name: value / tokens for name, value in totals.terms.items()}
             if (apart := totals.mismatch) is not None and (on_policy or batch.old_logprobs is not None):
-                self.latest |= apart.figures(ahead=self.trainer.datamodule.max_staleness > 0)  # pyright: ignore
+                self.latest |= apart.figures(ahead=self._data.max_staleness > 0)
                 if self.mismatch is not None:
                     self.latest["mismatch_corrected"] = apart.num_corrected / tokens
         named = {f"train/{name}": value for name, value in {**values, **self.latest}.items()}

@@ -108,11 +108,10 @@ class PolicyModule(L.LightningModule):
         kind: Any = AdamW
         trained = [parameter for parameter in self._model.parameters() if parameter.requires_grad]
         if self.optimizer_name == "adamw_stochastic":
-            seed = self.trainer.datamodule.seed  # pyright: ignore[reportAttributeAccessIssue]
+            seed = self._data.seed
             kind = partial(StochasticAdamW, seed=seed)
-            if num_ranks() == 1 and not isinstance(
-                self._model, FSDPModule
-            ):  # FSDP2 sums in float32, DDP in the weights' own
+            # FSDP2 sums in float32, DDP in the weights' own
+            if num_ranks() == 1 and not isinstance(self._model, FSDPModule):
                 for parameter in trained:
                     parameter.grad_dtype = torch.float32  # micro-batches add up without rounding
         elif self.optimizer_name != "adamw":
@@ -162,9 +161,15 @@ class PolicyModule(L.LightningModule):
             return synced_weights(self._model, adapter=adapter)
         return self.whole_weights()
 
+    @property
+    def _data(self) -> Any:
+        """The DataModule: the seed, the tokenizer and the rows of the run."""
+        return self.trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
+
     def _made(self) -> PreTrainedModel:
         """The policy's model, plain; the DataModule has its tokenizer."""
-        model = self.policy.model(self.trainer.datamodule.chat.tokenizer)  # pyright: ignore[reportAttributeAccessIssue]
+        model = self.policy.model(self._data.chat.tokenizer)
+        _leave_out_dropout(model)
         use_grouped_attention(model)
         if self.trainer.strategy.root_device.type == "cpu":  # GPUs have kernels of their own for it
             use_rms_norm(model)
@@ -242,6 +247,16 @@ class PolicyModule(L.LightningModule):
             return float(whole.clip_grad_norm_(bound))
         norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), bound)
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+
+
+def _leave_out_dropout(model: nn.Module) -> None:
+    """Where a checkpoint's config has some (OPT, GPT-2): the policy that is trained is the one that the engine samples from."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
 
 
 def _derived_buffers(model: nn.Module) -> list[tuple[Any, str, Tensor]]:

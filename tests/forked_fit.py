@@ -25,10 +25,12 @@ NUM_UPDATES = 8
 
 
 def with_a_teacher(folder: Path) -> list[str]:
-    """Arguments for reverse KL to the policy in that folder, which a `CheckpointScorer` reads."""
-    term = {"class_path": "cod_lightning.objective.terms.KL", "init_args": {"coefficient": 0.5, "to": "teacher"}}
-    scorer = {"class_path": "cod_lightning.training.scorers.CheckpointScorer", "init_args": {"path": str(folder)}}
-    return ["--model.terms", json.dumps([term]), "--model.scorers", json.dumps({"teacher": scorer})]
+    """Arguments for reverse KL to the policy in that folder, which a `CheckpointScorer` reads, and to the policy that sees more."""
+    kl, scorers = "cod_lightning.objective.terms.KL", "cod_lightning.training.scorers"
+    terms = [{"class_path": kl, "init_args": {"coefficient": 0.25, "to": to}} for to in ("teacher", "privileged")]
+    teacher = {"class_path": f"{scorers}.CheckpointScorer", "init_args": {"path": str(folder)}}
+    both = {"teacher": teacher, "privileged": {"class_path": f"{scorers}.PrivilegedScorer"}}
+    return ["--model.terms", json.dumps(terms), "--model.scorers", json.dumps(both)]
 
 
 def start(folder: Path, *more: str, before: Callable[[], None] = lambda: None) -> int:

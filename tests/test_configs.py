@@ -204,4 +204,4 @@ def test_a_strategy_can_be_chosen_and_is_what_its_file_says(path, tmp_path, monk
 def test_a_group_choice_replaces_the_world(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cli = build("quickstart", "env=frozen_lake_easy", "context=hint")
-    assert (cli.datamodule.env.size_min, cli.datamodule.env.size_max) == (4, 5)
+    assert (cli.datamodule.env.parameters.size_min, cli.datamodule.env.parameters.size_max) == (4, 5)

@@ -8,8 +8,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs import code_labels
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
-from cod_lightning.envs.frozen_lake import world as lake_world
 from cod_lightning.models import PretrainedPolicy
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -52,7 +52,7 @@ class Keep(L.Callback):
 def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_probs(checkpoint, tmp_path, monkeypatch):
     world = FrozenLakeObscure(size_min=4, size_max=4, max_turns=3, max_shortest_path=3, length_penalty=0.1)
     # a random model never answers in form, so give it a world that lets every turn pass
-    monkeypatch.setattr(lake_world, "code_of", lambda response, noun, num: (1 + len(response) % num, ""))
+    monkeypatch.setattr(code_labels, "code_of", lambda response, noun, num: (1 + len(response) % num, ""))
     data = RolloutDataModule(
         world,
         HintContext(response_limit=None),

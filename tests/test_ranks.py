@@ -98,7 +98,8 @@ def two(request, teacher, tmp_path_factory):
 
 
 def test_two_ranks_log_what_one_does(one, two):
-    assert any(float(row["train/divergence_teacher"] or 0) > 0 for row in rows(one))
+    for teacher_of in ("teacher", "privileged"):
+        assert any(float(row[f"train/divergence_{teacher_of}"] or 0) > 0 for row in rows(one))
     for ours, theirs in zip(rows(one), rows(two[1]), strict=True):
         assert ours.keys() == theirs.keys()
         for name, value in ours.items():

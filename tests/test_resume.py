@@ -111,7 +111,8 @@ def test_killed_in_the_middle_of_a_rollout_the_log_probs_of_a_teacher_go_on_too(
     assert fit(folder, *EVERY, *teacher, before=killed_after(3)) == -signal.SIGKILL
     assert fit(folder, *EVERY, *teacher, "--ckpt_path", "last", before=lambda: noting_scores(folder)) == 0, said(folder)
     assert_the_same(folder, straight)
-    assert any(float(row["train/divergence_teacher"] or 0) > 0 for row in metrics(folder))
+    for teacher_of in ("teacher", "privileged"):
+        assert any(float(row[f"train/divergence_{teacher_of}"] or 0) > 0 for row in metrics(folder))
     assert folder.with_suffix(".scored").read_text() == "xx", (
         "updates 3 and 4 had one rollout, which was scored before the kill"
     )

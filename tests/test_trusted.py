@@ -83,6 +83,18 @@ CODE = "cod_lightning.envs.dataset.scorers.CodeTests"
 TESTED = {"class_path": "cod_lightning.envs.dataset.DatasetWorld", "init_args": {"path": "rows.jsonl", "scorer": CODE}}
 SERVER = {"class_path": "cod_lightning.engines.vllm_server.engine.VLLMServerEngine"}
 
+VERIFIED = {
+    "class_path": "cod_lightning.envs.programs.VerifiersWorld",
+    "init_args": {"env": {"taskset": {"id": "x"}}, "tokenizer": "x", "python": "sh"},
+}
+PLAYED = {
+    "class_path": "cod_lightning.envs.programs.ProgramWorld",
+    "init_args": {"command": ["sh", "-c", "touch proof"], "path": "rows.jsonl"},
+}
+SERVED_TOOLS = {
+    "class_path": "cod_lightning.envs.mcp_world.McpWorld",
+    "init_args": {"server": ["sh", "-c", "touch proof"], "path": "rows.jsonl"},
+}
 LEAST: dict = {
     "model": {"policy": {"class_path": "cod_lightning.models.TinyPolicy"}},
     "data": {
@@ -114,6 +126,9 @@ def served(**options):
         (served(urls=["http://evil.example"]), "data.engine.init_args.urls", "no address of another machine"),
         (served(local={"arguments": ["--trust-remote-code"]}), "data.engine.init_args.local.arguments", "no arguments"),
         ({"env": TESTED}, "data.env.init_args.scorer.class_path", "nothing that runs programs"),
+        ({"env": VERIFIED}, "data.env.class_path", "nothing that runs programs"),
+        ({"env": PLAYED}, "data.env.class_path", "nothing that runs programs"),
+        ({"env": SERVED_TOOLS}, "data.env.class_path", "nothing that runs programs"),
     ],
 )
 def test_a_foreign_run_sends_no_key_away_and_runs_no_program(
@@ -145,3 +160,29 @@ def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_
     (foreign / "config.yaml").write_text(yaml.safe_dump(content))
     argv = expand(with_the_runs_config(["--ckpt_path", str(foreign / "checkpoints" / "last.ckpt")])).argv
     assert yaml.safe_load(Path(argv[argv.index("--config") + 1]).read_text()) == {"warm_start": "${oc.env:SECRET}"}
+
+
+def test_aliases_that_multiply_are_refused_before_anything_walks_through_them(foreign, capsys):
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+    (foreign / "config.yaml").write_text("\n".join(["a0: &a0 [x, x]", *levels]))
+    (foreign / "checkpoints").mkdir()
+    (foreign / "checkpoints" / "last.ckpt").touch()
+    assert main(["report", str(foreign)]) == 0
+    assert "config.yaml cannot be read (ValueError)" in (foreign / "report.html").read_text()
+    capsys.readouterr()
+    assert main(["export", "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), "--out", "out"]) == 2
+    assert "more than 100,000 values where its aliases are written out" in capsys.readouterr().err
+    assert main(["fit", "--config", str(foreign / "config.yaml")]) == 2
+    assert "where its aliases are written out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "written", [b"[1, 2]", b"", b"\xff\xfe", b"[" * 3000, b"a: &a [*a]", b"a: !!python/name:os.system"]
+)
+def test_a_run_whose_config_cannot_be_read_is_refused_in_one_line(foreign, capsys, written):
+    (foreign / "config.yaml").write_bytes(written)
+    (foreign / "checkpoints").mkdir()
+    (foreign / "checkpoints" / "last.ckpt").touch()
+    assert main(["export", "--ckpt_path", str(foreign / "checkpoints" / "last.ckpt"), "--out", "out"]) == 2
+    (said,) = capsys.readouterr().err.strip().splitlines()
+    assert "expected a run whose config.yaml can be read" in said

@@ -41,6 +41,7 @@ FILES = {
     "nowhere_value.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  lr: ${nowhere.at.all}\n",
     "two_documents.yaml": "model: {lr: 1}\n---\nmodel: {lr: 2}\n",
     "raises.py": "raise RuntimeError('no database')\n",
+    "nested_key.yaml": "model:\n  policy:\n    lr: 3\n",
 }
 
 QUICK = """
@@ -164,6 +165,34 @@ context diff --state . --old 1 --new x
 context show --state . --version -1 ## --state
 worlds --x
 completion fish
+play --env apps_compact --env.patience 3 ## patience | 3 | protocol=compact
+play --env apps_compact --env.spare_calls 3
+play --env apps_compact --env.question_cost 0.5
+play --env apps_compact --env.feedback plain
+play --env apps_compact --env.difficulties [1,2] ## difficulties | 1, 2
+play --env apps_json --env.misses 2
+play --env apps_json --env.slots [card] ## slots | card
+play --env grid_compact --env.hills 2 ## hills | 2 | field=lanes
+play --env grid_compact --env.scale_max 0.6
+play --env pde_compact --env.family physical_full_eval_hard
+play --env pde_compact --env.kappa_threshold 50
+play --env pde_compact --env.show_samples false ## show_samples | False
+play --env terminal_compact --env.feedback plain
+play --env alchemy_easy --env.multiplier_max 3
+play --env alchemy_easy --env.end_when_dead false ## end_when_dead | False
+play --env levers --split val
+play --env levers --split TEST
+references --worlds levers --seed 3
+references --config smoke
+check --env levers --seed 3
+validate --config smoke --suites in_domain ## --suites | validate
+predict --config smoke --suites in_domain ## --suites | predict
+sweep --config smoke method=rec,grpo loss=dapo --print_jobs ## method=rec | method=grpo
+sweep --config smoke env.length_penalty=0,0.0 --print_jobs ## length_penalty=0 | length_penalty=0.0
+sweep --config smoke --config quickstart credit=task,episode --print_jobs ## --config | quickstart
+sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
+sweep --config smoke seed_everything=1-3 --print_jobs ## seed_everything | 1-3
+fit --config smoke plan=nosuch
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
@@ -467,6 +496,41 @@ test --config smoke --warm_start null --suites in_domain longer_packs ## longer_
 warm_start --config quickstart
 warm_start --config warm_start/levers --data.packs_per_update 0
 plan --config smoke --gpu_gb nan
+fit --config smoke env=frozen_lake_3x3 ## warm_start/levers | FrozenLakeObscure
+fit --config smoke context=notebook_compact ## warm_start/levers | NotebookContext
+fit --config smoke --warm_start warm_start/alchemy ## warm_start/alchemy | hidden_size=96
+fit --config smoke --config quickstart ## warm_start/frozen_lake_3x3 | hidden_size=96
+fit --config smoke --model.policy.hidden_size 96 ## warm_start/levers | hidden_size=64
+fit --config smoke model.policy.num_layers=3 ## warm_start/levers | num_layers=2
+fit --config smoke --model.policy.intermediate_size 64 ## warm_start/levers | intermediate_size=256
+fit --config smoke env.teacher.note_accuracy=0 ## data.env.teacher | note_accuracy=0.0 | warm_start/levers
+fit --config smoke --warm_start levers ## warm_start | Did you mean warm_start/levers?
+fit --config smoke warm_start=levers ## warm_start | Did you mean warm_start/levers?
+SMOKE env.teacher.note_acuracy=0 ## Did you mean teacher.note_accuracy?
+SMOKE --lr 3 ## --lr | Did you mean model.lr?
+SMOKE max_epochs=3 ## --max_epochs | Did you mean trainer.max_epochs?
+SMOKE --model gpt2 ## model
+SMOKE --model.path Qwen/Qwen3-0.6B ## --model.path
+SMOKE --epochs 3
+SMOKE --gpus 1
+SMOKE --resume runs/smoke
+SMOKE --batch_size 3
+SMOKE --data.batch_size 3
+SMOKE --output_dir x
+SMOKE --trainer.max_time 60
+SMOKE --sampled_token_budget 1M
+SMOKE --data.deadlines.turn_s 5m
+SMOKE --model.final_lr_fraction 2
+SMOKE --config nested_key.yaml ## model.policy | nested_key.yaml:3
+SMOKE source=bandit ## data.source | Bandit
+SMOKE recipe=qwen3 ## model.policy
+SMOKE suite=in_domain
+DEPLOY --split val
+test --ckpt_path damaged.ckpt ## --config
+serve --config smoke ## data.engine
+launch --config smoke --nodes 0
+launch --config smoke --nodes 2 --to nowhere ## nowhere
+evolve --config smoke --warm_start null ## --out | missing
 """
 """Commands that build parsers of Lightning, or more."""
 _SHORT = {

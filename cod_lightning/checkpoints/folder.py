@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cod_lightning.checkpoints.integrity import damage, sync
 
-LAST = "last.ckpt"
+LAST, BEST = "last.ckpt", "best.ckpt"
 UNFINISHED = ".writing"
 """Ends the name of a checkpoint that is being written, or was when the run was killed."""
 _NAME = re.compile(r"update-(\d+)\.ckpt")
@@ -67,15 +67,19 @@ class CheckpointFolder:
             path.rename(self.path / f"replaced-{path.name}{UNFINISHED}")
         self.unfinished(num_updates).replace(path)
         sync(self.path)
-        link = self.path / f"{LAST}{UNFINISHED}"
-        link.unlink(missing_ok=True)
-        link.symlink_to(path.name)
-        if self.last.is_dir() and not self.last.is_symlink():  # a copy that followed the link
-            shutil.rmtree(self.last)
-        link.replace(self.last)
-        sync(self.path)
+        self.link(LAST, path)
         self.clear()
         return path
+
+    def link(self, name: str, to: Path) -> None:
+        """Let this name mean that checkpoint, in one step."""
+        link, place = self.path / f"{name}{UNFINISHED}", self.path / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(to.name)
+        if place.is_dir() and not place.is_symlink():  # a copy that followed the link
+            shutil.rmtree(place)
+        link.replace(place)
+        sync(self.path)
 
     def clear(self) -> None:
         """Remove what was left unfinished, or has been replaced."""

@@ -135,7 +135,7 @@ class ChatClient:
             EndpointFailure: After the tries, or at once where another try cannot help.
             EngineRefused: Where no further request can succeed, or the cost has reached its ceiling; ends the run.
         """
-        line = await self._connections.line(self.check())
+        pool = await self._connections.pool(self.check())
         body = {
             "model": self.model,
             "messages": [_sent(one) for one in messages],
@@ -144,9 +144,9 @@ class ChatClient:
             **self.extra_body,
         }
         content = json.dumps(body).encode()
-        async with line.slots:
+        async with pool.slots:
             try:
-                result = await self._tried(line.http, content, max_tokens, read, ask_again)
+                result = await self._tried(pool.http, content, max_tokens, read, ask_again)
             except EndpointFailure as failure:
                 self._failed(failure)
                 raise

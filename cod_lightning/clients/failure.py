@@ -36,7 +36,7 @@ class EndpointFailure(EngineFailure):
 
     @property
     def row(self) -> str:
-        """What it counts as: one that is silent now and busy then is as silent as one that is always so."""
+        """What it counts as in a row: no answer is one row, whether the endpoint was busy or did not reply."""
         return "denied" if self.kind in _DENIED else "no answer"
 
     def ends_the_run(self, *, ever_served: bool, num_in_a_row: int, max_refusals: int, max_concurrent: int) -> bool:

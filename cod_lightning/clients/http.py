@@ -42,7 +42,7 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class Line:
+class Pool:
     """What one event loop has: connections, and the free places for requests."""
 
     http: "AsyncClient"
@@ -60,24 +60,24 @@ class Connections:
 
     def __init__(self, max_concurrent: int, timeout_s: float) -> None:
         self._max_concurrent, self._timeout_s = max_concurrent, timeout_s
-        self.lines: dict[asyncio.AbstractEventLoop, Line] = {}
+        self.pools: dict[asyncio.AbstractEventLoop, Pool] = {}
         """By event loop, as long as it runs."""
 
-    async def line(self, url: str) -> Line:
+    async def pool(self, url: str) -> Pool:
         loop = asyncio.get_running_loop()
-        if (line := self.lines.get(loop)) is None:
-            line = self.lines[loop] = Line(_client(url, self._timeout_s), asyncio.Semaphore(self._max_concurrent))
-            line.life = self._closing(loop, line)
-            await anext(line.life)
-        return line
+        if (pool := self.pools.get(loop)) is None:
+            pool = self.pools[loop] = Pool(_client(url, self._timeout_s), asyncio.Semaphore(self._max_concurrent))
+            pool.life = self._closing(loop, pool)
+            await anext(pool.life)
+        return pool
 
-    async def _closing(self, loop: asyncio.AbstractEventLoop, line: Line) -> AsyncGenerator[None, None]:
+    async def _closing(self, loop: asyncio.AbstractEventLoop, pool: Pool) -> AsyncGenerator[None, None]:
         """Holds the connections until the loop ends: `asyncio.run` closes the generators that it has seen."""
         try:
             yield
         finally:
-            del self.lines[loop]
-            await line.http.aclose()
+            del self.pools[loop]
+            await pool.http.aclose()
 
 
 async def ask(http: "AsyncClient", method: Method, url: str, content: bytes, bounds: Bounds) -> bytes:

@@ -54,14 +54,9 @@ def _of_config(argv: Sequence[str]) -> list[str]:
         path = find_config(name)
         plain: Any = yaml.safe_load(path.read_text())
         data = (composed(path, []).plain if "defaults" in plain else plain).get("data", {})
-        more = [
-            f"--{key}={json.dumps(data[key])}" for key in ("env", "context") if data.get(key) and not _typed(key, argv)
-        ]
+        typed = {arg.partition("=")[0].removeprefix("--") for arg in argv}
+        more = [f"--{key}={json.dumps(data[key])}" for key in ("env", "context") if data.get(key) and key not in typed]
     return [*more, *argv]
-
-
-def _typed(key: str, argv: Sequence[str]) -> bool:
-    return any(arg.partition("=")[0] in (f"--{key}", key) for arg in argv)
 
 
 def _shown(screen: Screen, title: str, verdicts: Any) -> int:

@@ -1,6 +1,6 @@
 """Config files by name, composed by Hydra where they have a `defaults:` list, then handed to LightningCLI as plain YAML.
 
-    fit --config quickstart env=levers --model.lr 1e-4
+    fit --config quickstart credit=task --model.lr 1e-4
 
 becomes `fit --config /tmp/.../quickstart.yaml --model.lr 1e-4`: composition comes first, typed overrides later, and
 `--print_config` shows (and reloads as) the result.
@@ -25,6 +25,7 @@ import yaml
 
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
+from cod_lightning.trusted import read_config
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
 _FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots")
@@ -40,6 +41,8 @@ CLASS_KEYS = {
     "baseline": "model.baseline",
 }
 """Group -> the key whose class its files choose."""
+_ADDED = ("plan", "source", "replay", "reward", "anchors", "counterfactual")
+"""Groups whose choice is added to a config that has made none: `source=bandit` is Hydra's `+source=bandit`."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,7 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     for folder in config_folders():
         if (path := folder / f"{group}{stem}.yaml").is_file():
             return path
+    names = [one for one in names if one.startswith("warm_start/")] if key.endswith("warm_start") else names
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
     meant = did_you_mean(stem, names, cutoff=0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
@@ -99,10 +103,10 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
 
 def _content(path: Path, key: str, name: object) -> Any:
     try:
-        text = path.read_text()
-        _check_nodes(yaml.compose(text, yaml.SafeLoader))
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        content = read_config(path)
+        _check_nodes(yaml.compose(path.read_text(), yaml.SafeLoader))
+        return content
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(key, name, "a YAML file", f"Correct it: {reason}.") from error
 
@@ -139,7 +143,8 @@ def expand(argv: Sequence[str]) -> Expanded:
             continue
         path = find_config(value or next(rest, ""))
         names.append(path.stem)
-        _typed[str(path)] = path.read_text(errors="replace")
+        if all(path.parent != Path(own.name) for own in _temporary):  # those no person can correct
+            _typed[str(path)] = path.read_text(errors="replace")
         content = _content(path, "--config", path)
         if not isinstance(content, dict):
             raise ConfigError(
@@ -166,7 +171,7 @@ def expand(argv: Sequence[str]) -> Expanded:
 
 def spelled_out(argv: Sequence[str]) -> list[str]:
     """The command line with `GROUP=CHOICE` for what is shipped, and `--KEY=VALUE` for every other key."""
-    groups = {path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()}
+    groups = {path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()} - {"warm_start"}
     of_key = {key: group for group, key in CLASS_KEYS.items()}
     out: list[str] = []
     rest = list(argv)
@@ -221,12 +226,21 @@ def _choice(group: str, value: str, name: str) -> str:
 
 def line_of(key: str) -> str:
     """The file of this command line that sets the key, as `FILE:LINE`; empty where none does."""
-    leaf = re.compile(rf"(?:^|[\s{{,]){re.escape(key.rpartition('.')[2])}\s*:")
     for name, text in reversed(_typed.items()):
-        for number, line in enumerate(text.splitlines(), 1):
-            if leaf.search(line.partition("#")[0]):
-                return f"{name}:{number}"
+        if number := _line(yaml.compose(text, yaml.SafeLoader), key.split(".")):
+            return f"{name}:{number}"
     return ""
+
+
+def _line(node: Any, parts: list[str]) -> int:
+    """Where the mapping has that key, from 1 on; 0 where it has not. `init_args` need not be among its parts."""
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        if key.value == "init_args" != parts[0]:
+            if found := _line(value, parts):
+                return found
+        elif key.value == parts[0]:
+            return _line(value, parts[1:]) if len(parts) > 1 else key.start_mark.line + 1
+    return 0
 
 
 def split_choices(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -337,7 +351,12 @@ def composed(path: Path, overrides: Sequence[str]) -> Composed:
     except RecursionError as error:
         raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
     except (HydraException, OmegaConfBaseException) as error:
-        raise _not_composed(path, " ".join(str(error).split())) from error
+        reason = " ".join(str(error).split())
+        absent = re.search(r"Could not override '(\w+)'\. No match in the defaults list", reason)
+        if absent and absent[1] in _ADDED and f"+{absent[1]}" not in "".join(overrides):
+            more = [f"+{one}" if one.partition("=")[0] == absent[1] else one for one in overrides]
+            return composed(path, more)
+        raise _not_composed(path, reason) from error
     chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
     return Composed(plain, chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
 

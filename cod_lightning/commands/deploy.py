@@ -1,6 +1,5 @@
 """`deploy`: a policy lives on in a world, task after task, and keeps its context in a state folder (CoD-Deploy)."""
 
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,15 +12,16 @@ from rich.console import Console
 from rich.text import Text
 
 from cod_lightning.adapters import synced_weights
-from cod_lightning.commands.from_run import FromRunCLI, built, model_of
+from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
+from cod_lightning.commands.parser import SplitName
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.checks import check_in
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.rollout.deadlines import Watchdog
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.setting import RolloutMonitor, Setting
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split
 from datamodules import RolloutDataModule
@@ -29,26 +29,25 @@ from datamodules import RolloutDataModule
 _COLOURS = {EpisodeStatus.FAILED: "red", EpisodeStatus.MALFORMED: "yellow", EpisodeStatus.TRUNCATED: "yellow"}
 
 
-class DeployCLI(FromRunCLI):
-    """`FromRunCLI`, with what a deployment needs."""
+class DeployCLI(SamplingCLI):
+    """`SamplingCLI`, with what a deployment needs."""
 
     command = "deploy"
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """State, tasks and policy of the deployment."""
         super().add_arguments_to_parser(parser)
         parser.add_argument("--state", type=str | None, default=None, help="Folder of the agent; made if need be.")
         parser.add_argument("--num_tasks", type=int, default=10, help="Tasks to solve now.")
         parser.add_argument("--stream", type=int, default=0, help="Index of the pack that the tasks come from.")
-        parser.add_argument("--split", type=Split, default=Split.TEST, help="Share of the worlds of the pack.")
-        parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
+        parser.add_argument("--split", type=SplitName, default="test", help="Share of the worlds of the pack.")
 
     def before_instantiate_classes(self) -> None:
         """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
         if not self.config.state:
             raise ConfigError("--state", "missing", "a folder for the agent", "Add --state DIR.")
         check_folder(Path(self.config.state), "--state")
-        check_temperature(self.config.sampling_temperature)
+        if (Path(self.config.state) / "config.yaml").is_file():
+            raise ConfigError("--state", self.config.state, "a folder of an agent, not of a run", "Name another.")
         check_in(
             "--num_tasks", self.config.num_tasks, 0, 100_000, "10 is the default; the agent goes on when called again."
         )
@@ -60,34 +59,25 @@ def run(argv: Sequence[str]) -> int:
     quieten()
     cli = built(DeployCLI, argv)
     options = cli.config
-    sampler = sampler_of(cli.model.policy, cli.datamodule, options.ckpt_path, options.sampling_temperature)
-    console = Screen()
+    setting, console = setting_of(cli), Screen()
     with locked(Path(options.state), "--state", "deploy"):
-        return _live(cli, options, sampler, console)
+        return _live(cli, options, setting, console)
 
 
-def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
+def _live(cli: Any, options: Any, setting: Setting, console: Console) -> int:
     """Solve as many tasks as were asked for; the exit code."""
     store = ContextStore(options.state)
     try:
         store.claim(_identity(cli, options))
-        data = cli.datamodule
-        setting = Setting(env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan, rewards=data.rewards)
-        agent = Agent(setting, store, on_episode=lambda e: _tell(console, store, e))
+        agent = Agent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
-        pack = cli.datamodule.env.sample_pack(
-            split=options.split, index=options.stream, num_tasks=max(1, done + options.num_tasks)
-        )
+        num_tasks = max(1, done + options.num_tasks)
+        pack = setting.env.sample_pack(split=Split(options.split), index=options.stream, num_tasks=num_tasks)
         if done:
             console.print(f"{done} tasks are done; going on with context version {store.current().version}")
         report = store.path.parent / "stalled.txt"
-        with Watchdog(
-            sampler.liveness,
-            data.deadlines.stall_s,
-            report,
-            "the deployment",
-            "deploy again to go on with the same --state",
-        ):
+        stall_s, remedy = cli.datamodule.deadlines.stall_s, "deploy again to go on with the same --state"
+        with Watchdog(setting.sampler.liveness, stall_s, report, "the deployment", remedy):
             agent.resume(list(pack.tasks[:done]))
             for task in pack.tasks[done:]:
                 agent.solve(task)
@@ -102,10 +92,17 @@ def _live(cli: Any, options: Any, sampler: Sampler, console: Console) -> int:
     return 0
 
 
-def check_temperature(temperature: float) -> None:
-    """Raise `ConfigError` for one that no policy can be sampled at."""
-    if not 0 <= temperature < math.inf:
-        raise ConfigError("--sampling_temperature", temperature, "at least 0, and finite", "0 is greedy.")
+def setting_of(cli: Any, monitor: RolloutMonitor | None = None) -> Setting:
+    """The environment of a command's run and its policy there, as a rollout meets them."""
+    data, options = cli.datamodule, cli.config
+    return Setting(
+        env=data.env,
+        mechanism=data.context,
+        sampler=sampler_of(cli.model.policy, data, options.ckpt_path, options.sampling_temperature),
+        plan=data.plan,
+        rewards=data.rewards,
+        monitor=monitor or RolloutMonitor(),
+    )
 
 
 def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temperature: float) -> Sampler:
@@ -120,6 +117,8 @@ def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temp
         window=policy.window,
         max_new_tokens=data.max_new_tokens,
         temperature=temperature,
+        stop_strings=data.stop_strings,
+        thinking_budget=data.thinking_budget,
         seed=data.seed,
         deadlines=data.deadlines,
     )
@@ -134,7 +133,7 @@ def _identity(cli: Any, options: Any) -> dict[str, str]:
     }
 
 
-def _tell(console: Console, store: ContextStore, episode: Episode) -> None:
+def _print_episode(console: Console, store: ContextStore, episode: Episode) -> None:
     if episode.kind is EpisodeKind.UPDATE:
         lines = episode.context_after.strip().splitlines() or ["(empty)"]
         kept = "" if episode.success else f" kept the old one: {episode.status}"
@@ -151,9 +150,8 @@ def _summary(console: Console, store: ContextStore) -> None:
     known = [r for r in rewards if r is not None]
     if not known:
         return
-    half = max(1, len(known) // 2)
-    console.print(
-        f"{len(rewards)} tasks in all; mean reward of the first half {sum(known[:half]) / half:.3f}, "
-        f"of the second {sum(known[half:]) / max(1, len(known) - half):.3f}; {len(rewards) - len(known)} missing"
-    )
+    halves = [half for half in (known[: len(known) // 2], known[len(known) // 2 :]) if half]
+    means = " and ".join(f"{sum(half) / len(half):.3f}" for half in halves)
+    of = " of the first and the second half" if len(halves) == 2 else ""
+    console.print(f"{len(rewards)} tasks in all; mean reward{of} {means}; {len(rewards) - len(known)} missing")
     print(f"Look: python -m cod_lightning context log --state {store.path.parent}", file=sys.stderr)

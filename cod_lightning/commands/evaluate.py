@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 
 from callbacks import Evaluation
 from cod_lightning.adapters import adapter_weights, trained_weights
-from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.evaluation.condition_kinds import OF_TRAINED, REFERENCES, ConditionKind
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.schema import Results
@@ -27,9 +26,12 @@ def evaluate(
     *,
     trained_done: bool,
     checkpoints: Sequence[str] = (),
+    note: str = "",
 ) -> None:
-    """Play every suite with the trained weights (then with each further checkpoint's), by the world's references and, where
-    there was one, with the warm start's weights; print the table. All ranks play; rank 0 writes and prints.
+    """Play every suite with the trained weights (then with each further checkpoint's), by the world's references, by
+    `data.baseline` and, where there was one, with the warm start's weights; print the table and the note.
+
+    All ranks play; rank 0 writes and prints.
     """
     if not data.suites:
         return
@@ -38,7 +40,7 @@ def evaluate(
         trainer.test(module, data, verbose=False)
     for checkpoint in checkpoints:
         trainer.test(module, data, ckpt_path=checkpoint, verbose=False)
-    _pass(trainer, module, data, REFERENCES)
+    _pass(trainer, module, data, (ConditionKind.ENDPOINT, *REFERENCES))
     if warm_start is not None:
         trained = copy.deepcopy(trained_weights(module.model))
         # with an adapter the base is still there, and an adapter of zeros adds nothing to it
@@ -53,11 +55,10 @@ def evaluate(
             module.model.load_state_dict(trained, strict=False)
     if trainer.is_global_zero:
         path, console = Path(trainer.default_root_dir) / "evaluation.json", Screen()
-        teacher = getattr(data.env, "teacher", None)
-        note = teacher.described() if warm_start is not None and isinstance(teacher, TeacherDials) else ""
         print_table(_of(read_results(path), evaluation), console, note=note)
         console.print(f"Written to {path}")
-        for line in (data.engine.report(), *(part.report() for part in data.rewards.values())):
+        baseline = "" if data.baseline is None else data.baseline.report()
+        for line in (data.engine.report(), baseline, *(part.report() for part in data.rewards.values())):
             if line:
                 console.print(Text(line))
     evaluation.played.clear()

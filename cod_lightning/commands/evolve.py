@@ -11,26 +11,24 @@ import yaml
 from lightning.pytorch.cli import LightningArgumentParser
 from rich.text import Text
 
-from cod_lightning.commands.deploy import check_temperature, sampler_of
-from cod_lightning.commands.from_run import FromRunCLI, built
+from cod_lightning.commands.deploy import setting_of
+from cod_lightning.commands.from_run import SamplingCLI, built
 from cod_lightning.commands.lightning_cli import quieten
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.evaluation.evolution import Evolution, Round
 from cod_lightning.folder_lock import check_folder, locked
-from cod_lightning.rollout.setting import Setting
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Pack, Split
 
 _FILE = "evolution.json"
 
 
-class EvolveCLI(FromRunCLI):
-    """`FromRunCLI`, with what an evolution needs."""
+class EvolveCLI(SamplingCLI):
+    """`SamplingCLI`, with what an evolution needs."""
 
     command = "evolve"
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Where to, how long, on how many packs."""
         super().add_arguments_to_parser(parser)
         parser.add_argument("--out", type=str | None, default=None, help="Folder of the results; made if need be.")
         parser.add_argument("--rounds", type=int, default=10, help="Rewrites that are tried.")
@@ -40,7 +38,6 @@ class EvolveCLI(FromRunCLI):
         parser.add_argument(
             "--round_packs", type=int, default=3, help="Training packs that a round plays and reflects on."
         )
-        parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
 
     def before_instantiate_classes(self) -> None:
         """Check what is typed before a warm start is made, which may take minutes; then as for any run."""
@@ -51,9 +48,7 @@ class EvolveCLI(FromRunCLI):
         if (Path(config.out) / _FILE).exists():
             raise ConfigError("--out", config.out, f"a folder without {_FILE}", "Name another one.")
         for key, least in (("rounds", 0), ("num_packs", 1), ("round_packs", 1)):
-            if config[key] < least:
-                raise ConfigError(f"--{key}", config[key], f"at least {least}", "Leave it out for the default.")
-        check_temperature(config.sampling_temperature)
+            check_at_least(f"--{key}", config[key], least, "Leave it out for the default.")
         super().before_instantiate_classes()
 
 
@@ -65,8 +60,7 @@ def run(argv: Sequence[str]) -> int:
     if not data.context.updates:
         expected = f"a mechanism that the policy rewrites, unlike {type(data.context).__name__}"
         raise ConfigError("data.context", type(data.context).__name__, expected, "Choose context=hint.")
-    sampler = sampler_of(cli.model.policy, data, options.ckpt_path, options.sampling_temperature)
-    setting = Setting(env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan, rewards=data.rewards)
+    setting = setting_of(cli)
 
     def packs(split: Split, first: int, number: int) -> list[Pack]:
         indices = range(first, first + number)
@@ -84,18 +78,13 @@ def run(argv: Sequence[str]) -> int:
         for number, one in enumerate(evolution.rounds(options.rounds), start=1):
             rounds.append(one)
             came = f"refused: {one.refused}" if one.refused else f"kept; {_mean(evolution)}"
-            tested = (
-                ""
-                if one.before != one.before
-                else f"{one.before:.3f} -> {one.after:.3f} in {options.round_packs} packs, "
-            )
-            console.print(Text(f"round {number}: from {one.parent}, {tested}{came}"))
+            tested = f"{one.before:.3f} -> {one.after:.3f} in {options.round_packs} packs, "
+            console.print(Text(f"round {number}: from {one.parent}, {'' if math.isnan(one.before) else tested}{came}"))
             _write(folder, cli, evolution, rounds)
     best = evolution.best
     console.print(Text(f"best, mean reward {best.mean:.3f}:\n{best.text or '(empty)'}"))
-    console.print(
-        Text(f"{evolution.num_lifecycles} lifecycles were played. Use it: test ... --config {folder}/context.yaml")
-    )
+    use = f"Use it: test ... --config {folder}/context.yaml"
+    console.print(Text(f"{evolution.num_lifecycles} lifecycles were played. {use}"))
     if report := data.engine.report():
         console.print(Text(report))
     return 0
@@ -109,12 +98,7 @@ def _mean(evolution: Evolution) -> str:
 def _write(folder: Path, cli: Any, evolution: Evolution, rounds: Sequence[Round]) -> None:
     """All candidates and rounds; the best one's state; and the config by which any command begins with it."""
     candidates = [
-        {
-            "text": one.text,
-            "parent": one.parent,
-            "mean_reward": _known(one.mean),
-            "rewards": list(map(_known, one.scores)),
-        }
+        {"text": one.text, "parent": one.parent, "mean_reward": _known(one.mean), "rewards": [*map(_known, one.scores)]}
         for one in evolution.candidates
     ]
     record = {

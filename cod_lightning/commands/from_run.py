@@ -1,5 +1,6 @@
 """What the commands share that work with a run's policy outside of training: its config, its model, its weights."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from cod_lightning.commands.lightning_cli import start
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
-from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from
+from cod_lightning.trusted import OWN, STRATEGIES, check_harmless, only_from, read_config
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 
@@ -73,6 +74,20 @@ class FromRunCLI(TrainCLI):
             super().after_instantiate_classes()
 
 
+class SamplingCLI(FromRunCLI):
+    """`FromRunCLI` for commands that sample from the policy."""
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        super().add_arguments_to_parser(parser)
+        parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
+
+    def before_instantiate_classes(self) -> None:
+        temperature = self.config.sampling_temperature
+        if not 0 <= temperature < math.inf:
+            raise ConfigError("--sampling_temperature", temperature, "at least 0, and finite", "0 is greedy.")
+        super().before_instantiate_classes()
+
+
 def built(cli: type[FromRunCLI], argv: Sequence[str]) -> Any:
     """The CLI with module and data of a run. Without a --config it is the run's own, of which only our classes are trusted."""
     typed = with_the_runs_config(argv)
@@ -101,7 +116,13 @@ def with_the_runs_config(argv: Sequence[str]) -> list[str]:
     if choices := split_choices(spelled_out(argv))[0]:
         expected = f"no other choice than those of {folder / 'config.yaml'}, with which the policy was trained"
         raise ConfigError("command line", choices[0], expected, "Leave it out, or name a --config beside it.")
-    kept = yaml.safe_load((folder / "config.yaml").read_text())
+    try:
+        kept = read_config(folder / "config.yaml")
+        if not isinstance(kept, dict):
+            raise ValueError("it has no keys")
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        expected = f"a run whose config.yaml can be read ({' '.join(str(error).split())[:200]})"
+        raise ConfigError("--ckpt_path", path, expected, "Add --config FILE.") from error
     content = {key: value for key, value in kept.items() if key not in (*_OF_FIT, *_COMPOSED)}
     return ["--config", str(temporary_config(f"{folder.name}.yaml", content)), *argv]
 

@@ -23,7 +23,7 @@ from cod_lightning.commands.plan import PlanCLI
 from cod_lightning.commands.resume import newest
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.training.shares import check_shares
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -110,7 +110,7 @@ class LaunchCLI(PlanCLI):
         module.check_strategy(getattr(strategy, "class_path", str(strategy)).rpartition(".")[2])
         if not module.policy.waits_for_warm_start:
             data.check_with(module.policy, elsewhere=True)
-            module.check_scorers(data.chat.tokenizer.get_vocab())
+            module.check_scorers(data)
             data.check_suites()
         if config.gpu_gb is not None:
             memory = memory_plan_of(module, data, self.asked_trainer, config.gpu_gb)
@@ -164,13 +164,11 @@ def plan_of(cli: LaunchCLI) -> LaunchPlan:
 
 def check_machines(asked: Any) -> None:
     """Raise `ConfigError` for machines that make no sense, and for options that the platform lacks or has no use for."""
-    if asked.nodes < 1:
-        raise ConfigError("--nodes", asked.nodes, "at least 1", "1 is the default.")
+    check_at_least("--nodes", asked.nodes, 1, "1 is the default.")
     if not 0 <= asked.servers < asked.nodes:
         expected = f"from 0 to {asked.nodes - 1}, since one of --nodes {asked.nodes} has to train"
         raise ConfigError("--servers", asked.servers, expected, "Raise --nodes, or lower it.")
-    if asked.gpus < 0:
-        raise ConfigError("--gpus", asked.gpus, "at least 0", "8 is the default; 0 runs on CPUs.")
+    check_at_least("--gpus", asked.gpus, 0, "8 is the default; 0 runs on CPUs.")
     if asked.gpus_per_server < 1 or (asked.gpus and asked.gpus % asked.gpus_per_server):
         expected = f"a divisor of --gpus, which is {asked.gpus}"
         raise ConfigError("--gpus_per_server", asked.gpus_per_server, expected, "1 is the default.")

@@ -138,6 +138,10 @@ class CodCLI(LightningCLI):
         parser.add_argument("--checkpoint_every", type=int | None, default=None, help=text)
         text = "Newest checkpoints that `fit` keeps; 2, so that there is one before. null: all."
         parser.add_argument("--keep_checkpoints", type=int | None, default=2, help=text)
+        text = "Metric by which `fit` keeps checkpoints beside the newest, say val/cod_gain; -NAME for the smallest. null: none."
+        parser.add_argument("--best_metric", type=str | None, default=None, help=text)
+        text = "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."
+        parser.add_argument("--keep_best", type=int, default=1, help=text)
         text = "Let `fit --ckpt_path` go on with another config than the checkpoint's; it prints what changed."
         parser.add_argument("--accept_changes", type=bool, default=False, help=text)
         parser.link_arguments("seed_everything", "data.seed")
@@ -168,6 +172,8 @@ class CodCLI(LightningCLI):
             raise ConfigError("checkpoint_every", every, "at least 1", "Null writes one after every validation.")
         if (keep := config.keep_checkpoints) is not None and keep < 1:
             raise ConfigError("keep_checkpoints", keep, "at least 1", "2 keeps one before the newest; null keeps all.")
+        if config.keep_best < 1:
+            raise ConfigError("keep_best", config.keep_best, "at least 1", "best_metric=null keeps none by a metric.")
         if (threads := config.torch_threads) is not None:
             most = max(64, 8 * (os.cpu_count() or 1))  # far more, and torch runs out of memory for their stacks
             if not 1 <= threads <= most:
@@ -213,7 +219,8 @@ class CodCLI(LightningCLI):
         kept = self._own().clone()
         kept.accept_changes = False  # that changes were accepted once is no part of the config that is kept
         resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
-        checkpoint = RunCheckpoint(self.root, self._own().checkpoint_every, self._own().keep_checkpoints)
+        asked_for = (self._own()[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
+        checkpoint = RunCheckpoint(self.root, *asked_for)
         extra += [RunConfig(resolved, self.root), checkpoint, StopSignals(checkpoint)]
         trainer: Any = self._trainer(logger=logger, callbacks=own + extra, **kwargs)
         self._held.enter_context(ending_together(trainer))

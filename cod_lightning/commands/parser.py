@@ -1,19 +1,22 @@
 """How the command line answers a mistake in an option: in one line, by the name that the person typed."""
 
 import contextlib
-import inspect
+import difflib
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from argparse import ArgumentError
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
 from cod_lightning.commands.config_files import config_names, line_of
-from cod_lightning.errors import CodLightningError, ConfigError, did_you_mean
+from cod_lightning.errors import CodLightningError, ConfigError
 
+SplitName = Literal["train", "validation", "test"]
+"""What `--split` takes."""
 _ABSURD = 2**64
 _UNKNOWN = re.compile(
     r"[Uu]nrecognized arguments: --([\w.]+)|does not accept option '([\w.]+)'|Option '([\w.]+)' is not accepted"
@@ -22,6 +25,7 @@ _UNKNOWN = re.compile(
 _PLAIN = tuple(
     (re.compile(pattern), plain)
     for pattern, plain in (
+        (r"(\w+): Unable to load config .*", r"\1: expected its keys, each by its name, as in --\1.KEY VALUE"),
         (r"- Expected a path but .*? either not accessible or invalid; - ", ""),
         (r"Does not validate against any of the Union subtypes; Subtypes: \[.*?\]; Errors: (?:- )?", ""),
         (r"(?:; )?- Expected a NoneType(?=;|$)", ""),
@@ -51,6 +55,8 @@ class OneLine(ArgumentParser):
             return super().parse_args(*args, **kwargs)
         except CodLightningError:
             raise
+        except ArgumentError as error:  # of a key within a class within a class
+            self.error(str(error), error)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             raised = f"{type(error).__name__}: {error}"[:300]
@@ -93,7 +99,7 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     if missing := re.search(r"given class_path .* required: ([\w, ]+)", message, re.DOTALL):
         return f"Add --{key}.{missing[1].partition(',')[0].strip()}. {listed}"
     if "required: " in message and "model.policy" in message:
-        return f"Name a config, as in --config quickstart. {listed}"
+        return f"Name a config, as in --config quickstart, or --config RUN_DIR/config.yaml for a checkpoint. {listed}"
     if "No module named" in message:
         return f"Is it in this folder, or on PYTHONPATH? {listed}"
     if "is abstract" in message:
@@ -107,9 +113,18 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     if named := re.search(r"given class_path '([^']+)'", message):
         module, _, name = named[1].rpartition(".")
         with contextlib.suppress(TypeError, ValueError):
-            known = list(inspect.signature(getattr(sys.modules.get(module), name, None)).parameters)  # pyright: ignore
-    at = line_of(wrong)
-    return f"{did_you_mean(wrong, known)}{f'It stands in {at}. ' if at else ''}{listed}"
+            described = ArgumentParser()
+            described.add_class_arguments(getattr(sys.modules.get(module), name, None))  # pyright: ignore
+            known = [action.dest for action in described._actions]
+    at = line_of(wrong if not key or wrong.startswith(f"{key}.") else f"{key}.{wrong}")
+    return f"{_nearest(wrong, known)}{f'It stands in {at}. ' if at else ''}{listed}"
+
+
+def _nearest(wrong: str, known: Sequence[str]) -> str:
+    """The question after the key that ends as the wrong one does, or nearly; empty where none does."""
+    leaves = {name.rpartition(".")[2]: name for name in reversed(known)}
+    close = difflib.get_close_matches(wrong.rpartition(".")[2], leaves, n=1, cutoff=0.7)
+    return f"Did you mean {leaves[close[0]]}? " if close else ""
 
 
 def _behind_its_key(parser: ArgumentParser, word: str) -> str:

@@ -13,6 +13,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
@@ -29,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
     """Play one pack."""
     parser = world_parser("play", "Play a pack in the terminal, or watch a reference policy play it.")
     parser.add_argument("--num_tasks", type=int, default=4, help="N, tasks of the pack.")
-    parser.add_argument("--split", type=Split, default=Split.TEST, help="Share of the worlds the pack is drawn from.")
+    parser.add_argument("--split", type=SplitName, default="test", help="Share of the worlds the pack is drawn from.")
     parser.add_argument("--index", type=int | None, default=None, help="Which pack, from 0 on; null draws one.")
     who = Literal["you", "random", "scripted", "oracle"]
     parser.add_argument("--policy", type=who, default="you", help="Who plays.")
@@ -42,14 +43,14 @@ def run(argv: Sequence[str]) -> int:
     if options.index is not None and options.index < 0:
         raise ConfigError("--index", options.index, "at least 0", "Null draws one.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
-    pack = options.env.sample_pack(split=options.split, index=index, num_tasks=options.num_tasks)
+    pack = options.env.sample_pack(split=Split(options.split), index=index, num_tasks=options.num_tasks)
     console = Screen()
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
     mechanism = options.context or default_mechanism(compact=bool(options.env.words()))
     if options.policy == "you":
         person = Person(console, partial(_typed, console), options.env.words())
-        if person.forms:
-            console.print(Text(f"Answers are {some_of(person.forms, person.forms[0])}; the last part will do."))
+        forms = f"Answers are {some_of(person.forms, person.forms[0])}; the last part will do." if person.forms else ""
+        console.print(Text(forms or "The answer by itself is enough, without reasoning or tags."))
         policy: TextPolicy = person
     else:
         policy = Watched(console, options.env.reference(Reference(options.policy), pack))
@@ -130,8 +131,8 @@ class Game(RolloutMonitor, TextPolicy):
         console: Console,
         seed: int = 0,
     ) -> None:
-        self.env, self.pack, self.policy, self.mechanism, self.console = env, pack, policy, mechanism, console
-        self.seed = seed
+        self.env, self.pack, self.policy, self.mechanism = env, pack, policy, mechanism
+        self.console, self.seed = console, seed
         self.solved: list[Episode] = []
         self._error = ""
 
@@ -143,11 +144,11 @@ class Game(RolloutMonitor, TextPolicy):
         if self._error:
             stopped = "EOFError" in self._error
             self.console.print("\nStopped." if stopped else f"\nThe lifecycle failed: {self._error}")
-        self._report()
+        if self.solved:
+            self.console.print(rewards(self.solved))
         return self.solved
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Show the environment's words, and ask the player."""
         if len(messages) == 2:
             self.console.print(Rule(f"task {len(self.solved) + 1} of {len(self.pack)}"))
             if not self.solved:
@@ -156,11 +157,9 @@ class Game(RolloutMonitor, TextPolicy):
         return self.policy.act(messages, rng)
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Ask the player for the next context."""
         return self.policy.note(messages, rng)
 
     def episode(self, episode: Episode) -> None:
-        """Show what came of it."""
         self._error = self._error or episode.error
         if episode.reward is None:
             return
@@ -172,10 +171,6 @@ class Game(RolloutMonitor, TextPolicy):
 
     def _panel(self, title: str, text: str, colour: str = "dim") -> None:
         self.console.print(panel(title, text, colour))
-
-    def _report(self) -> None:
-        if self.solved:
-            self.console.print(rewards(self.solved))
 
 
 def panel(title: str, text: str, colour: str = "dim") -> Panel:

@@ -22,7 +22,7 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.engines.vllm_server.fleet import Server
 from cod_lightning.engines.vllm_server.process import ServerProcess, check_local
 from cod_lightning.engines.vllm_server.start import start_all
-from cod_lightning.errors import ConfigError, Stopped
+from cod_lightning.errors import ConfigError, Stopped, check_at_least
 from cod_lightning.models import LoRAPolicy, PretrainedPolicy
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -80,8 +80,7 @@ def _check(options: Any, engine: Any, policy: Any) -> str:
     if not isinstance(engine, VLLMServerEngine):
         raise ConfigError("data.engine", type(engine).__name__, "VLLMServerEngine", "Choose engine=vllm_server.")
     for name in ("num_servers", "gpus_per_server"):
-        if options[name] < 1:
-            raise ConfigError(f"--{name}", options[name], "at least 1", "1 is the default.")
+        check_at_least(f"--{name}", options[name], 1, "1 is the default.")
     if not 0 < options.port <= 65536 - options.num_servers:
         raise ConfigError("--port", options.port, "a port with room for all servers", "8000 is the default.")
     if isinstance(policy, LoRAPolicy) and not policy.path:

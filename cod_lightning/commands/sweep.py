@@ -7,9 +7,11 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from cod_lightning.commands.config_files import split_choices, temporary_config
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sweep_job import LAUNCHERS, check_launcher, launch, still_runs
 from cod_lightning.commands.sweep_plan import Job, plan, warm_starts
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import locked
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
 
@@ -40,6 +42,8 @@ def run(argv: Sequence[str]) -> int:
         return _table(options.table, options, argv)
     if options.config is None:
         raise ConfigError("--config", "missing", "the config that is varied", "Try --config smoke credit=episode,task.")
+    if sum(arg.partition("=")[0] == "--config" for arg in argv) > 1:
+        raise ConfigError("--config", options.config, "one config", "Type what another one changes as KEY=VALUE.")
     at_once = _at_once(options)
     if options.launcher not in LAUNCHERS:
         raise ConfigError("--launcher", options.launcher, f"one of {', '.join(LAUNCHERS)}", "basic is the default.")
@@ -105,8 +109,7 @@ def _parse(argv: Sequence[str]) -> Any:
 def _at_once(options: Any) -> int:
     """Jobs at a time: threads of all of them together fit the machine."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if options.threads < 1:
-        raise ConfigError("--threads", options.threads, "at least 1", "1 is the default.")
+    check_at_least("--threads", options.threads, 1, "1 is the default.")
     most = max(1, cores // options.threads)
     if options.jobs is not None and options.launcher != "joblib":
         expected = f"left out with --launcher {options.launcher}"
@@ -158,10 +161,17 @@ def _check(jobs: Sequence[Job]) -> None:
     if not cells:
         return
     print(f"checking {len(cells)} cells", flush=True)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_with_the_sweep) as pool:
         for job, reason in zip(cells, pool.map(build_error, [job.config for job in cells]), strict=True):
             if reason is not None:
                 raise ConfigError("sweep", job.record.label, "a cell that can be built", reason)
+
+
+def _end_with_the_sweep() -> None:
+    """End this process once the sweep is gone, however that ended: a pool's process would wait for it for ever."""
+    parent = parent_process()
+    assert parent is not None, "this is no process of a pool"
+    threading.Thread(target=lambda: (wait([parent.sentinel]), os._exit(1)), daemon=True).start()
 
 
 def build_error(config: dict[str, Any]) -> str | None:

@@ -75,6 +75,11 @@ def plan(config: str, overrides: Sequence[str], root: Path, threads: int) -> lis
             for suite in config_left.get("data", {}).get("suites") or []:
                 suite["warm_start_temperatures"] = []
         fit = _placed(job, root, JobKind.FIT, config_left)
+        twin = next((one for one in fits.values() if one.config == fit.config), None)
+        if twin is not None and twin.record.label != fit.record.label:
+            labels = f"{twin.record.label} and {fit.record.label}"
+            expected = f"axes that change the config; {labels} are the same training"
+            raise ConfigError("sweep", " ".join(overrides), expected, "Leave out what another choice overrules.")
         fits.setdefault(fit.folder, fit)
     return [*jobs.values(), *fits.values()]
 

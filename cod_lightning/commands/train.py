@@ -30,7 +30,9 @@ from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
 from cod_lightning.commands.resume import checkpoints_of
 from cod_lightning.commands.trainer_settings import num_processes
+from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
+from cod_lightning.models import TinyPolicy
 from cod_lightning.training.shares import check_shares
 from datamodules import RolloutDataModule
 from modules import GRPOModule
@@ -68,16 +70,11 @@ class TrainCLI(CodCLI):
             config.ckpt_path = self.checkpoints[0]
         super().before_instantiate_classes()
 
-    def before_test(self) -> None:
-        """Results of several checkpoints are kept apart from the first on."""
-        if self.checkpoints:
-            callbacks: list[Any] = self.trainer.callbacks  # pyright: ignore[reportAttributeAccessIssue]
-            next(c for c in callbacks if isinstance(c, Evaluation)).by_checkpoint = True
-
     def after_instantiate_classes(self) -> None:
         """Start from the warm start's weights."""
         config, policy, data = self._own(), self.model.policy, self.datamodule
         self.warm_start_folder: Path | None = None
+        self.demonstrations: Any = None
         self.memory_plan = None
         for key in ("warm_start", "ckpt_path"):
             if not policy.has_weights and (value := config.get(key)):
@@ -97,17 +94,54 @@ class TrainCLI(CodCLI):
             find_config(config.warm_start, key="warm_start")
             if not policy.waits_for_warm_start:
                 data.check_with(policy)
-                self.model.check_scorers(data.chat.tokenizer.get_vocab())
+                self.model.check_scorers(data)
                 data.check_suites()
             self.warm_start_folder = warm_start.ensure_warm_start(
-                config.warm_start, config.seed_everything, config.torch_threads
+                config.warm_start, *self._began_with(), self._check_warm_start
             )
             policy.weights = str(self.warm_start_folder)
 
+    def _began_with(self) -> tuple[int, int | None]:
+        """Seed and threads of the warm start: of a checkpoint's run, since its own warm start is what it is compared with."""
+        config = self._own()
+        keys = ("warm_start", "seed_everything", "torch_threads")
+        runs = [read_checkpoint(path).content.get("run_config") for path in self._named()]
+        began = [tuple(run["config"].get(key) for key in keys) for run in runs if run]
+        if not began:
+            return config.seed_everything, config.torch_threads
+        _, seed, threads = began[0]
+        if others := [f"{name}, seed {of}" for name, of, _ in began if (name, of) != (config.warm_start, seed)]:
+            expected = f"what every checkpoint began with, since they are compared with it; one began with {others[0]}"
+            raise ConfigError("warm_start", config.warm_start, expected, "Name that one, or add --warm_start null.")
+        return seed, threads
+
+    def _check_warm_start(self, made: warm_start.WarmStartCLI) -> None:
+        """Raise `ConfigError` for a warm start of another policy or vocabulary, before it is trained."""
+        theirs, ours = made.datamodule, self.datamodule
+        self.demonstrations, asked = (getattr(of.env, "teacher", None) for of in (theirs, ours))
+        if isinstance(asked, TeacherDials) and asked not in (type(asked)(), self.demonstrations):
+            expected = f"left out, since {self._own().warm_start} demonstrates, and says itself how well"
+            remedy = "Set data.env.teacher in a copy of it, and name that as warm_start."
+            raise ConfigError("data.env.teacher", asked, expected, remedy)
+        if key := self.model.policy.differs_from(made.model.policy):
+            expected = f"a warm start of this model.policy; its own has {key}"
+            raise ConfigError(
+                "warm_start", self._own().warm_start, expected, f"Set model.policy.{key}, or write another."
+            )
+        words = [list(dict.fromkeys(of.env.words() + of.context.words())) for of in (ours, theirs)]
+        if isinstance(made.model.policy, TinyPolicy) and words[0] != words[1]:
+            names = [f"{type(of.env).__name__} with {type(of.context).__name__}" for of in (ours, theirs)]
+            expected = f"a warm start in the words of {names[0]}; its own are others ({names[1]})"
+            remedy = "Name one of this environment and context, or null."
+            raise ConfigError("warm_start", self._own().warm_start, expected, remedy)
+
+    def _named(self) -> list[str]:
+        """The checkpoints of the command line."""
+        return self.checkpoints or [path for path in [self._own().get("ckpt_path")] if path]
+
     def check_checkpoints(self) -> None:
         """Raise `ConfigError` for a checkpoint of another environment, context or policy than those of the config."""
-        config = self._own()
-        named = self.checkpoints or [path for path in [config.get("ckpt_path")] if path]
+        config, named = self._own(), self._named()
         if not named:
             return
         asked = yaml.safe_load(self._parser(self.subcommand).dump(config, skip_none=False))
@@ -121,7 +155,8 @@ class TrainCLI(CodCLI):
         watching: list[Callback] = [MismatchGuard(), Staleness(), Progress(), PositionCurve(), Sample(), budget]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
         looking: list[Callback] = [StepProfile()] if self._own().profile and self.subcommand == "fit" else []
-        return [*timed, *watching, Transcripts(), LifecycleTable(), Evaluation(), *looking]
+        evaluation = Evaluation(by_checkpoint=bool(self.checkpoints))
+        return [*timed, *watching, Transcripts(), LifecycleTable(), evaluation, *looking]
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then write the report."""
@@ -139,7 +174,9 @@ class TrainCLI(CodCLI):
 
     def _evaluate(self, *, trained_done: bool) -> None:
         folder, more = self.warm_start_folder, self.checkpoints[1:]
-        evaluate(self.trainer, self.model, self.datamodule, folder, trained_done=trained_done, checkpoints=more)
+        note = self.demonstrations.described() if isinstance(self.demonstrations, TeacherDials) else ""
+        parts = (self.trainer, self.model, self.datamodule, folder)
+        evaluate(*parts, trained_done=trained_done, checkpoints=more, note=note)
         if self.trainer.is_global_zero:
             report.run([str(self.root), "--trust"])
 
@@ -147,6 +184,9 @@ class TrainCLI(CodCLI):
 def run(argv: Sequence[str]) -> int:
     """Parse, build, run."""
     quieten()
+    if argv[:1] in (["validate"], ["predict"]) and (typed := [arg for arg in argv if arg.startswith("--suites")]):
+        expected = f"left out of {argv[0]}, which plays packs of data and no suites"
+        raise ConfigError("command line", typed[0], expected, "`test` plays suites.")
     expanded = expand(chosen(spelled_out(argv)))
     TrainCLI.run_name = expanded.names[0] if expanded.names else "run"
     start(TrainCLI, GRPOModule, RolloutDataModule, expanded.argv)

@@ -46,7 +46,8 @@ def check_intervals(trainer: Any) -> None:
 
 def check_devices(trainer: Any) -> None:
     """Refuse accelerators that are not known, fewer than one device, and GPUs that are not there, by the keys of `trainer`."""
-    if isinstance(name := trainer.accelerator, str) and name not in (known := _accelerators()):
+    known = sorted({"auto", "gpu", *AcceleratorRegistry.available_accelerators()})
+    if isinstance(name := trainer.accelerator, str) and name not in known:
         expected, meant = f"one of {', '.join(known)}", did_you_mean(name, known)
         raise ConfigError("trainer.accelerator", name, expected, f"{meant}auto takes what is there.")
     if str(trainer.devices) == "0" or re.fullmatch(r"-([2-9]|1\d+)", str(trainer.devices)):
@@ -61,10 +62,6 @@ def check_devices(trainer: Any) -> None:
     wanted = num_processes(trainer)
     if wanted is not None and wanted // trainer.num_nodes > there:
         raise ConfigError("trainer.devices", trainer.devices, f"at most {there}, the GPUs of this node", "Lower it.")
-
-
-def _accelerators() -> list[str]:
-    return sorted({"auto", "gpu", *AcceleratorRegistry.available_accelerators()})
 
 
 def settle_strategy(trainer: Any) -> None:

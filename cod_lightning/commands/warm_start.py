@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -59,13 +59,17 @@ def _check_supervised(argv: Sequence[str]) -> None:
             raise ConfigError("--config", Path(path).stem, expected, f"Did you mean --config {names}?")
 
 
-def ensure_warm_start(config: str, seed: int, torch_threads: int | None) -> Path:
-    """The folder of the warm-started policy, trained now unless the cache has it."""
+def ensure_warm_start(
+    config: str, seed: int, torch_threads: int | None, check: Callable[[WarmStartCLI], None] | None = None
+) -> Path:
+    """The folder of the warm-started policy, trained now unless the cache has it; `check` sees before what would be trained."""
     argv = [*expand(["--config", config]).argv, "--seed_everything", str(seed), "--overwrite", "true"]
     if torch_threads is not None:
         argv += ["--torch_threads", str(torch_threads)]
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE", Path.home() / ".cache" / "cod_lightning")) / "warm_start"
     unbuilt = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
+    if check is not None:
+        check(unbuilt)
     folder = cache / _key(unbuilt.parser.dump(unbuilt.config))
     cache.mkdir(parents=True, exist_ok=True)
     with _alone(folder):

@@ -6,35 +6,30 @@ from lightning.pytorch.cli import LightningArgumentParser
 from rich.console import Console
 from rich.table import Table
 
-from cod_lightning.commands.deploy import check_temperature, sampler_of
-from cod_lightning.commands.from_run import FromRunCLI, built
+from cod_lightning.commands.deploy import setting_of
+from cod_lightning.commands.from_run import SamplingCLI, built
 from cod_lightning.commands.lightning_cli import quieten
+from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.play import panel, rewards
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.rollout.group import run_groups
-from cod_lightning.rollout.setting import RolloutMonitor, Setting
+from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.terminal import Screen
 from cod_lightning.types import Episode, EpisodeKind, Split
 
 
-class WatchCLI(FromRunCLI):
-    """`FromRunCLI`, with the pack to be played."""
+class WatchCLI(SamplingCLI):
+    """`SamplingCLI`, with the pack to be played."""
 
     command = "play"
-
-    def before_instantiate_classes(self) -> None:
-        """Check what is typed before a warm start is made; then as for any run."""
-        check_temperature(self.config.sampling_temperature)
-        super().before_instantiate_classes()
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         super().add_arguments_to_parser(parser)
         parser.add_argument("--num_tasks", type=int | None, default=None, help="N; null: data.pack_size.")
         parser.add_argument(
-            "--split", type=Split, default=Split.TEST, help="Share of the worlds the pack is drawn from."
+            "--split", type=SplitName, default="test", help="Share of the worlds the pack is drawn from."
         )
         parser.add_argument("--index", type=int, default=0, help="Which pack, from 0 on.")
-        parser.add_argument("--sampling_temperature", type=float, default=1.0, help="0 is greedy.")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -44,13 +39,10 @@ def run(argv: Sequence[str]) -> int:
     data, options = cli.datamodule, cli.config
     num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
     check_num_tasks("--num_tasks", num_tasks)
-    sampler = sampler_of(cli.model.policy, data, options.ckpt_path, options.sampling_temperature)
-    pack = data.env.sample_pack(split=options.split, index=options.index, num_tasks=num_tasks)
+    pack = data.env.sample_pack(split=Split(options.split), index=options.index, num_tasks=num_tasks)
     audience = Audience(Screen())
+    setting = setting_of(cli, audience)
     audience.console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden.")
-    setting = Setting(
-        env=data.env, mechanism=data.context, sampler=sampler, plan=data.plan, rewards=data.rewards, monitor=audience
-    )
     run_groups([pack], 1, setting)
     if audience.solved:
         audience.console.print(rewards(audience.solved))
@@ -65,7 +57,6 @@ class Audience(RolloutMonitor):
         self.solved: list[Episode] = []
 
     def episode(self, episode: Episode) -> None:
-        """Show it once it has ended."""
         solving = episode.kind is EpisodeKind.SOLVE
         lines: list[str] = []
         for turn in episode.turns:

@@ -83,18 +83,13 @@ class ActsContext(NotebookContext):
         self.wording: Any = ACTS_WORDINGS[protocol](max_entries, response_limit)
         self.max_acts, self.open_entries = max_acts, open_entries
 
-    def empty(self) -> ActsState:
-        return ActsState()
-
     def adopt(self, note: str) -> ActsState:
         return self._opened(ActsState(super().adopt(note).entries))
 
     def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
-        """The rules, what acts are left, and the entries."""
         return Prepared(self._system(state, rules), state)
 
     def on_turn(self, state: ActsState, response: str, tokens: TokenView) -> Intervention | None:
-        """An act is carried out, as far as it can be."""
         if self.wording.start not in response or state.num_acts >= self.max_acts:
             return None
         operations, reason = self.wording.read(response)
@@ -117,7 +112,6 @@ class ActsContext(NotebookContext):
         return self._opened(kept)
 
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        """As of a notebook."""
         found = yield from super().update(state, rules, episode, tokens)
         entries, refused = found.state.entries, found.state.refused
         known = {entry.number for entry in state.entries}
@@ -166,9 +160,9 @@ class ActsContext(NotebookContext):
 class NaturalActs(NaturalNotebook):
     """For language models."""
 
-    start = _start = "--- Start of memory act ---"
-    _end = "--- End of memory act ---"
-    marks = (re.escape(_start), re.escape(_end))
+    start = "--- Start of memory act ---"
+    end = "--- End of memory act ---"
+    marks = (re.escape(start), re.escape(end))
     _line = re.compile(r"(add|replace|delete|keep|read)(?:\s+#?(\d{1,6}))?\s*(?::\s*(.*))?", re.IGNORECASE)
     _left = re.compile(r"^Acts left in this task: (\d+)\.$", re.MULTILINE)
 
@@ -181,8 +175,8 @@ class NaturalActs(NaturalNotebook):
             rules,
             "## Your memory\nYou keep numbered entries, which also go to the next tasks in this environment. Instead of an answer "
             "you may give a memory act: operations, one a line, between these two lines, each exactly once, and nothing after the "
-            f"second. The environment does not see it, and you answer afterwards.\n{self._start}\nadd: TEXT\n"
-            f"replace NUMBER: TEXT\ndelete NUMBER\nread NUMBER\n{self._end}\n"
+            f"second. The environment does not see it, and you answer afterwards.\n{self.start}\nadd: TEXT\n"
+            f"replace NUMBER: TEXT\ndelete NUMBER\nread NUMBER\n{self.end}\n"
             "`read` shows an entry in full that ends in (closed).",
             f"Acts left in this task: {left}.",
             "Entries:\n" + ("\n".join(listed) or "(none)"),
@@ -216,8 +210,7 @@ class CompactActs(CompactNotebook):
     An act is `<memory> add FACT ; read #2 </memory>`.
     """
 
-    start = _start = "<memory>"
-    _end = "</memory>"
+    start, end = "<memory>", "</memory>"
     marks = (r"(^|\s)(#\d+|;|acts=\d+|</?memory>|notebook|add|replace|delete|keep|read)(\s|$)",)
 
     def shown_notebook(
@@ -235,9 +228,9 @@ class CompactActs(CompactNotebook):
     def words(self) -> tuple[str, ...]:
         return (*super().words(), str(OperationKind.READ))
 
-    def _operation(self, part: str) -> Operation:
-        found = re.fullmatch(r"read #(\d{1,6})", part)
-        return Operation(OperationKind.READ, int(found[1])) if found else super()._operation(part)
+    def operation(self, text: str) -> Operation:
+        found = re.fullmatch(r"read #(\d{1,6})", text)
+        return Operation(OperationKind.READ, int(found[1])) if found else super().operation(text)
 
 
 ACTS_WORDINGS: dict[str, Any] = {"natural": NaturalActs, "compact": CompactActs}

@@ -105,9 +105,9 @@ class ContextMechanism(ABC):
     """Whether the policy rewrites the context. False: the update episodes of a plan do not take place, and `feedback` alone, which
     sees every task, changes the state."""
 
-    @abstractmethod
     def empty(self) -> Any:
         """The state before the first task."""
+        return self.State()
 
     @abstractmethod
     def text(self, state: Any) -> str:

@@ -2,9 +2,76 @@
 
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from cod_lightning.contexts.base import TokenView
+from cod_lightning.contexts.worded import Wording
+
+KEEP = "keep"
+"""The operation that changes nothing."""
+
+
+class OperationsWording(Wording, ABC):
+    """How an update is asked for operations, and how these are read and refused."""
+
+    start: str
+    end: str
+    marks: tuple[str, ...]
+    """Patterns that no text which is kept may contain."""
+
+    @abstractmethod
+    def read(self, response: str) -> tuple[list[Any], str]:
+        """The operations, or why there are none to be read."""
+
+    @abstractmethod
+    def operation(self, text: str) -> Any:
+        """One operation as it is read; `malformed` where it cannot be."""
+
+    @abstractmethod
+    def write(self, operations: Sequence[Any]) -> str:
+        """A well-formed response with these operations."""
+
+    @abstractmethod
+    def spelled(self, operation: Any) -> str:
+        """One operation in this wording."""
+
+    @abstractmethod
+    def parts(self, note: str) -> list[str]:
+        """The note as what is kept apart: its entries, or its skills."""
+
+
+class NaturalOperations(OperationsWording):
+    """An operation a line, between two marker lines; a line of a note is a part, without a bullet before it."""
+
+    def read(self, response: str) -> tuple[list[Any], str]:
+        lines, reason = lines_between(response, self.start, self.end)
+        return [self.operation(line) for line in lines], reason
+
+    def write(self, operations: Sequence[Any]) -> str:
+        lines = [self.spelled(operation) for operation in operations] or [KEEP]
+        return "\n".join(["Here is what I change.", self.start, *lines, self.end])
+
+    def parts(self, note: str) -> list[str]:
+        lines = [re.sub(r"^\s*[-*]\s+", "", line).strip() for line in note.splitlines()]
+        return list(dict.fromkeys(line for line in lines if line))
+
+
+class CompactOperations(OperationsWording):
+    """Operations of single words, divided by ` ; `, between two marks; a word of a note is a part."""
+
+    start, end = "<ops>", "</ops>"
+
+    def read(self, response: str) -> tuple[list[Any], str]:
+        parts, reason = words_between(response, self.start, self.end)
+        return [self.operation(part) for part in parts], reason
+
+    def write(self, operations: Sequence[Any]) -> str:
+        return f"{self.start} {' ; '.join(map(self.spelled, operations)) or KEEP} {self.end}"
+
+    def parts(self, note: str) -> list[str]:
+        return list(dict.fromkeys(note.split()))
 
 
 def lines_between(response: str, start: str, end: str) -> tuple[list[str], str]:

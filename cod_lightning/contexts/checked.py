@@ -47,18 +47,18 @@ class CheckedContext(WrappedContext):
     def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
         """That of the mechanism inside, without its new state where that would say what is forbidden."""
         found = super().on_turn(state, response, tokens)
-        if found is not None and self._said(self.text(state), self.text(found.state)):
+        if found is not None and self._newly_forbidden(self.text(state), self.text(found.state)):
             return structs.replace(found, state=state)
         return found
 
     def feedback(self, state: Any, episode: Episode) -> Any:
         """That of the mechanism inside, unless it would say what is forbidden."""
         after = super().feedback(state, episode)
-        return state if self._said(self.text(state), self.text(after)) else after
+        return state if self._newly_forbidden(self.text(state), self.text(after)) else after
 
     def _broken(self, episode: Episode, before: str, after: str) -> str:
         """The rule that the new context breaks; empty for none."""
-        if said := self._said(before, after):
+        if said := self._newly_forbidden(before, after):
             return f"the context says '{said}', which data.context.forbidden refuses"
         record = "\n".join([before, *(turn.observation for turn in episode.turns), episode.feedback])
         for rule in self.kept:
@@ -67,7 +67,7 @@ class CheckedContext(WrappedContext):
                 return f"the context loses '{lost[0]}', which data.context.kept keeps"
         return ""
 
-    def _said(self, before: str, after: str) -> str:
+    def _newly_forbidden(self, before: str, after: str) -> str:
         """The first thing in the new context that is forbidden, and was not there before; empty for none."""
         for rule in self.forbidden:
             there = {found[0] for found in rule.finditer(before)}

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from cod_lightning.contexts.base import ContextMechanism, History, Intervention, Prepared, TokenView
 from cod_lightning.contexts.inside_wording import SUMMARY_WORDINGS
+from cod_lightning.contexts.worded import check_count, check_protocol
 from cod_lightning.contexts.wrapped import WrappedContext
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Message, Role
@@ -60,12 +61,10 @@ class CompactingContext(WrappedContext):
         budget: int = 4096,
         summary_budget: int = 512,
     ) -> None:
-        if protocol not in SUMMARY_WORDINGS:
-            raise ConfigError("data.context.protocol", protocol, "natural or compact", "Use natural for real models.")
+        check_protocol(protocol, SUMMARY_WORDINGS)
         if isinstance(inner, CompactingContext):
             raise ConfigError("data.context.inner", "CompactingContext", "another mechanism", "Compact once.")
-        if summary_budget < 1:
-            raise ConfigError("data.context.summary_budget", summary_budget, "at least 1", "512 is the default.")
+        check_count("summary_budget", summary_budget, 1)
         if budget <= summary_budget:
             expected = f"above data.context.summary_budget={summary_budget}, since a summary has to be shorter"
             raise ConfigError("data.context.budget", budget, expected, "4096 is the default.")
@@ -89,7 +88,6 @@ class CompactingContext(WrappedContext):
         return state.inner
 
     def prepare(self, state: Compacted, rules: str, observation: str) -> Prepared:
-        """As the inner mechanism does."""
         prepared = self.inside.prepare(state.inner, rules, observation)
         return Prepared(prepared.system, Compacted(prepared.state, observation))
 

@@ -13,7 +13,6 @@ advantage is that of the episode among its siblings, without a critic; a state o
 With the plan `every: null` there are no update episodes; in other plans an update rewrites the state once more after its task.
 """
 
-import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
@@ -21,7 +20,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import (
-    ContextMechanism,
     ContextUpdate,
     History,
     Intervention,
@@ -31,6 +29,7 @@ from cod_lightning.contexts.base import (
     UpdateDialogue,
 )
 from cod_lightning.contexts.inside_wording import STATE_WORDINGS
+from cod_lightning.contexts.worded import WordedContext, check_count
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode, Message, Role
 
@@ -47,7 +46,7 @@ class ConstantState(Struct, frozen=True):
     """Why the latest state was refused, if it was; the one before then stays."""
 
 
-class ConstantStateContext(ContextMechanism):
+class ConstantStateContext(WordedContext):
     """A state that each response of a task begins with, and that is all the next one sees of what came before.
 
     The environment sees what follows the state. A response without a readable state keeps the old one, and the environment sees it
@@ -72,25 +71,15 @@ class ConstantStateContext(ContextMechanism):
         penalty: float = 0.1,
         response_limit: int | None = 1000,
     ) -> None:
-        if protocol not in STATE_WORDINGS:
-            raise ConfigError("data.context.protocol", protocol, "natural or compact", "Use natural for real models.")
-        if budget < 1:
-            raise ConfigError("data.context.budget", budget, "at least 1", "256 is the default.")
-        if not (math.isfinite(penalty) and penalty >= 0):
-            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
-        if response_limit is not None and response_limit < 1:
-            raise ConfigError("data.context.response_limit", response_limit, "at least 1", "Null says nothing.")
-        self.wording = STATE_WORDINGS[protocol](budget, response_limit)
-        self.budget, self.penalty = budget, penalty
+        super().__init__(protocol, STATE_WORDINGS, penalty, response_limit)
+        check_count("budget", budget, 1)
+        self.wording, self.budget = STATE_WORDINGS[protocol](budget, response_limit), budget
 
     def check(self, window: int, max_new_tokens: int) -> None:
         del window
         if self.budget >= max_new_tokens:
             expected = f"below data.max_new_tokens={max_new_tokens}, since a response holds a state and an action"
             raise ConfigError("data.context.budget", self.budget, expected, "Lower it, or raise data.max_new_tokens.")
-
-    def empty(self) -> ConstantState:
-        return ConstantState()
 
     def text(self, state: ConstantState) -> str:
         return state.text
@@ -99,18 +88,15 @@ class ConstantStateContext(ContextMechanism):
         return ConstantState(note)
 
     def prepare(self, state: ConstantState, rules: str, observation: str) -> Prepared:
-        """The rules, the state, and the feedback on the task before it where no state was written since."""
         return Prepared(self._system(state, rules), replace(state, task=observation))
 
     def on_turn(self, state: ConstantState, response: str, tokens: TokenView) -> Intervention:
-        """The state is stored, or refused."""
         text, action, reason = self._read(response, tokens)
         if reason:
             return Intervention(replace(state, refused=reason), action=action)
         return Intervention(ConstantState(text, state.task), action=action)
 
     def before_turn(self, state: ConstantState, rules: str, messages: Sequence[Message], tokens: TokenView) -> History:
-        """The rules with the state, how the task began, and the latest observation."""
         seen = self.wording.resumed(state.task, messages[-1].content)
         return History(state, (Message(Role.SYSTEM, self._system(state, rules)), Message(Role.USER, seen)))
 
@@ -119,15 +105,11 @@ class ConstantStateContext(ContextMechanism):
         return ConstantState(state.text, unread=episode.feedback)
 
     def update(self, state: ConstantState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        """One answer, which begins with the new state."""
         answer = yield self.wording.ask(rules, episode)
         text, _, reason = self._read(answer.response, tokens)
         if reason:
             return ContextUpdate(state=state, reward=-self.penalty, parsed=False, reason=reason)
         return ContextUpdate(state=ConstantState(text), reward=0.0, parsed=True)
-
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
         return self.wording.write(note)
@@ -139,9 +121,6 @@ class ConstantStateContext(ContextMechanism):
             return act(messages)
         noted = Message(Role.SYSTEM, self.wording.join(messages[0].content, text))
         return self.wording.join(self.wording.write(text), act((noted, *messages[1:])))
-
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
 
     def _system(self, state: ConstantState, rules: str) -> str:
         return self.wording.inject(rules, state.text, state.unread, state.refused)

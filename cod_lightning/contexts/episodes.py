@@ -17,8 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import Prepared
-from cod_lightning.contexts.records import Record, RecordContext, check_count
+from cod_lightning.contexts.records import Record, RecordContext
 from cod_lightning.contexts.retrieval import best, similarities
+from cod_lightning.contexts.worded import check_count
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode
@@ -87,11 +88,7 @@ class EpisodesContext(RecordContext):
         self.learning_rate, self.initial_worth = learning_rate, initial_worth
         self.capacity, self.part_tokens = capacity, part_tokens
 
-    def empty(self) -> EpisodesState:
-        return EpisodesState()
-
     def text(self, state: EpisodesState) -> str:
-        """A record a line, with its worth."""
         return self.listed(state.records, [f"{worth:.2f} " for worth in state.worth])
 
     def adopt(self, note: str) -> EpisodesState:
@@ -128,9 +125,8 @@ class EpisodesContext(RecordContext):
         near = best(similar, self.candidates)
         worth = np.array([state.worth[index] for index in near])
         value = (1 - self.utility_weight) * _standard(similar[near]) + self.utility_weight * _standard(worth)
-        return [
-            near[place] for place in sorted(range(len(near)), key=lambda place: (-value[place], place))[: self.most]
-        ]
+        order = sorted(range(len(near)), key=lambda place: (-value[place], place))
+        return [near[place] for place in order[: self.most]]
 
 
 def _standard(values: np.ndarray) -> np.ndarray:

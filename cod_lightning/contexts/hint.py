@@ -1,21 +1,21 @@
 """The context as one short text, rewritten after every task: the mechanism of the paper (arXiv 2606.20002)."""
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Literal
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
 from cod_lightning.contexts.hint_wording import WORDINGS
+from cod_lightning.contexts.worded import WordedContext
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import Episode, Message, Role
+from cod_lightning.types import Episode, Message
 
 _DELIMITERS = tuple(text for wording in WORDINGS.values() for text in (wording.start, wording.end))
 _BEGINS = {text: re.compile(f"(?={re.escape(text)})") for text in _DELIMITERS}
 """Where each is spelled, overlaps counted: two lines of dashes can share one."""
 
 
-class HintContext(ContextMechanism):
+class HintContext(WordedContext):
     """A hint between two delimiters, strictly parsed.
 
     Differs from the reference in one default: a rewrite that does not parse keeps the previous hint instead of losing it.
@@ -43,23 +43,13 @@ class HintContext(ContextMechanism):
         hard_length: int | None = None,
         response_limit: int | None = 1000,
     ) -> None:
-        for name, value, choices, remedy in (
-            ("protocol", protocol, tuple(WORDINGS), "Use natural for real models."),
-            ("on_failure", on_failure, ("keep", "lose"), "keep is the default."),
-        ):
-            if value not in choices:
-                raise ConfigError(f"data.context.{name}", value, f"one of {', '.join(choices)}", remedy)
-        if not (math.isfinite(penalty) and penalty >= 0):
-            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the paper's.")
-        if response_limit is not None and response_limit < 1:
-            raise ConfigError("data.context.response_limit", response_limit, "at least 1", "Null says nothing.")
+        super().__init__(protocol, WORDINGS, penalty, response_limit)
+        if on_failure not in ("keep", "lose"):
+            raise ConfigError("data.context.on_failure", on_failure, "keep or lose", "keep is the default.")
         _check_lengths(min_length, soft_length, hard_length)
         self.wording = WORDINGS[protocol]
-        self.on_failure, self.penalty, self.response_limit = on_failure, penalty, response_limit
+        self.on_failure = on_failure
         self.min_length, self.soft_length, self.hard_length = min_length, soft_length, hard_length
-
-    def empty(self) -> TextState:
-        return TextState()
 
     def text(self, state: TextState) -> str:
         return state.text
@@ -68,7 +58,6 @@ class HintContext(ContextMechanism):
         return TextState(note)
 
     def prepare(self, state: TextState, rules: str, observation: str) -> Prepared:
-        """The rules, and the hint where there is one."""
         return Prepared(self.wording.inject(rules, state.text, self.response_limit), state)
 
     def update(self, state: TextState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
@@ -80,14 +69,8 @@ class HintContext(ContextMechanism):
             return ContextUpdate(state=kept, reward=-self.penalty, parsed=False, reason=reason)
         return ContextUpdate(state=TextState(hint), reward=self._length_reward(answer.num_tokens), parsed=True)
 
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
-
     def write(self, note: str, messages: Sequence[Message]) -> str:
         return self.wording.write(note)
-
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
 
     def _parse(self, response: str, tokens: TokenView) -> tuple[str, str]:
         """(hint, "") or ("", which rule was broken)."""

@@ -6,18 +6,17 @@ manager of its own), every entry is shown to every task, and an operation that c
 the others hold.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Prepared, TokenView, UpdateDialogue
+from cod_lightning.contexts.base import ContextUpdate, Prepared, TokenView, UpdateDialogue
 from cod_lightning.contexts.blocks import faults
 from cod_lightning.contexts.notebook_wording import WORDINGS, Operation, OperationKind
-from cod_lightning.errors import ConfigError
-from cod_lightning.types import Episode, Message, Role
+from cod_lightning.contexts.worded import WordedContext, check_count
+from cod_lightning.types import Episode, Message
 
 
 class Entry(Struct, frozen=True):
@@ -38,7 +37,7 @@ class NotebookState(Struct, frozen=True):
     """Operations of the latest update that were refused, each with the reason."""
 
 
-class NotebookContext(ContextMechanism):
+class NotebookContext(WordedContext):
     """Entries that the policy adds, replaces and deletes.
 
     Args:
@@ -64,29 +63,14 @@ class NotebookContext(ContextMechanism):
         penalty: float = 0.1,
         response_limit: int | None = 1000,
     ) -> None:
-        if protocol not in WORDINGS:
-            raise ConfigError("data.context.protocol", protocol, "natural or compact", "Use natural for real models.")
-        for key, value, least in (
-            ("budget", budget, 1),
-            ("max_entries", max_entries, 1),
-            ("corrections", corrections, 0),
-        ):
-            if value < least:
-                raise ConfigError(f"data.context.{key}", value, f"at least {least}", "Leave it out for the default.")
-        if max_entries > 1000:
-            raise ConfigError("data.context.max_entries", max_entries, "at most 1000", "32 is the default.")
-        if not (math.isfinite(penalty) and penalty >= 0):
-            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
-        if response_limit is not None and response_limit < 1:
-            raise ConfigError("data.context.response_limit", response_limit, "at least 1", "Null says nothing.")
+        super().__init__(protocol, WORDINGS, penalty, response_limit)
+        check_count("budget", budget, 1)
+        check_count("max_entries", max_entries, 1, 1000)
+        check_count("corrections", corrections, 0)
         self.wording = WORDINGS[protocol](max_entries, response_limit)
-        self.budget, self.max_entries, self.corrections, self.penalty = budget, max_entries, corrections, penalty
-
-    def empty(self) -> NotebookState:
-        return NotebookState()
+        self.budget, self.max_entries, self.corrections = budget, max_entries, corrections
 
     def text(self, state: NotebookState) -> str:
-        """An entry a line, with its number."""
         return "\n".join(f"{entry.number}. {entry.text}" for entry in state.entries)
 
     def adopt(self, note: str) -> NotebookState:
@@ -95,7 +79,6 @@ class NotebookContext(ContextMechanism):
         return NotebookState(tuple(Entry(number, text, 0) for number, text in enumerate(parts, start=1)))
 
     def prepare(self, state: NotebookState, rules: str, observation: str) -> Prepared:
-        """The rules, and all entries where there are any."""
         return Prepared(self.wording.inject(rules, [entry.text for entry in state.entries]), state)
 
     def update(self, state: NotebookState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
@@ -119,9 +102,6 @@ class NotebookContext(ContextMechanism):
         reward = -self.penalty * len(refused) / num_operations if refused else 0.0
         return ContextUpdate(state=now, reward=reward, parsed=True, reason="; ".join(refused))
 
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
-
     def write(self, note: str, messages: Sequence[Message]) -> str:
         """Operations that make the entries those of the note: what is not in it goes, what is missing comes."""
         present, wanted = dict(self.wording.shown(messages)), self.wording.parts(note)
@@ -134,9 +114,6 @@ class NotebookContext(ContextMechanism):
         operations += [Operation(OperationKind.ADD, 0, text) for text in missing[len(stale) :]]
         return self.wording.write(operations)
 
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
-
     def _carried_out(
         self, state: NotebookState, operations: Sequence[Operation], position: int, tokens: TokenView
     ) -> tuple[NotebookState, tuple[str, ...]]:
@@ -146,7 +123,7 @@ class NotebookContext(ContextMechanism):
         for operation in operations:
             reason = self._refusal(entries, operation, tokens)
             if reason:
-                refused.append(f"{self.wording.shown_operation(operation)}: {reason}")
+                refused.append(f"{self.wording.spelled(operation)}: {reason}")
             elif operation.kind is OperationKind.DELETE:
                 del entries[operation.number]
             elif operation.kind is not OperationKind.KEEP:

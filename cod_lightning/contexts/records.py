@@ -1,15 +1,15 @@
 """What mechanisms share that keep records of past tasks, which are made from the episodes: nothing is asked of the policy."""
 
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from cod_lightning.contexts.base import ContextMechanism, Prepared, TokenView, UpdateDialogue
-from cod_lightning.contexts.hint_wording import Wording, fenced
-from cod_lightning.errors import ConfigError
+from cod_lightning.contexts.base import TokenView, UpdateDialogue
+from cod_lightning.contexts.hint_wording import fenced
+from cod_lightning.contexts.worded import WordedContext, Wording
 from cod_lightning.types import Episode, Message
 
 _CUT = " [...] "
@@ -34,7 +34,7 @@ class Record(Struct, frozen=True):
         return " ".join(part for part in (self.task, self.done, self.feedback) if part)
 
 
-class RecordWording(Wording):
+class RecordWording(Wording, ABC):
     """How records are made, shown and measured. A record is text of others, and stands between fences or marks."""
 
     @abstractmethod
@@ -56,10 +56,6 @@ class RecordWording(Wording):
     @abstractmethod
     def parts(self, note: str) -> list[str]:
         """The note as records."""
-
-    def asks(self, system: str) -> bool:
-        """Never: no update takes place."""
-        return False
 
 
 class NaturalRecordWording(RecordWording):
@@ -105,7 +101,6 @@ class NaturalRecordWording(RecordWording):
         return max(len(text.split()), len(text) // 4)
 
     def parts(self, note: str) -> list[str]:
-        """A line is a record."""
         return [line.strip() for line in note.splitlines() if line.strip()]
 
 
@@ -129,22 +124,19 @@ class CompactRecordWording(RecordWording):
         return " ".join([rules, *map(self.shown, records)]).strip()
 
     def size(self, text: str) -> int:
-        """A token a word."""
         return len(text.split())
 
     def parts(self, note: str) -> list[str]:
-        """A word is a record."""
         return note.split()
 
     def words(self) -> tuple[str, ...]:
-        """The mark of a record; its other words are the world's."""
         return ("past",)
 
 
 WORDINGS: dict[str, RecordWording] = {"natural": NaturalRecordWording(), "compact": CompactRecordWording()}
 
 
-class RecordContext(ContextMechanism):
+class RecordContext(WordedContext):
     """A mechanism without update episodes, whose state is made of records.
 
     Raises:
@@ -154,26 +146,14 @@ class RecordContext(ContextMechanism):
     updates = False
 
     def __init__(self, protocol: str) -> None:
-        if protocol not in WORDINGS:
-            raise ConfigError("data.context.protocol", protocol, "natural or compact", "Use natural for real models.")
+        super().__init__(protocol, WORDINGS)
         self.wording = WORDINGS[protocol]
 
-    @abstractmethod
-    def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
-        """The rules, and the records that this task is shown."""
-
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        """No plan comes to it."""
         raise NotImplementedError(f"{type(self).__name__} has no update episodes")
-
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return False
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
         return note
-
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
 
     def noted(self, note: str) -> tuple[Record, ...]:
         """Records of a note that a scripted policy, an oracle or a demonstrator wrote."""
@@ -184,13 +164,6 @@ class RecordContext(ContextMechanism):
         """A record a line, each with its own further words before it."""
         lines = [re.sub(r"\s+", " ", record.text) for record in records]
         return "\n".join(f"{extra}{line}" for extra, line in zip(more or [""] * len(lines), lines, strict=True))
-
-
-def check_count(key: str, value: int, least: int, most: int | None = None) -> None:
-    """Raise `ConfigError` unless the whole number is within bounds."""
-    if value < least or (most is not None and value > most):
-        expected = f"at least {least}" if most is None else f"in {least}..{most:,}"
-        raise ConfigError(f"data.context.{key}", value, expected, "Leave it out for the default.")
 
 
 def _shortened(text: str, most: int | None) -> str:

@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cod_lightning.contexts.base import (
-    ContextMechanism,
     ContextUpdate,
     Intervention,
     Prepared,
@@ -25,9 +24,9 @@ from cod_lightning.contexts.base import (
     UpdateDialogue,
 )
 from cod_lightning.contexts.blocks import faults
-from cod_lightning.contexts.records import check_count
 from cod_lightning.contexts.retrieval import words_of
 from cod_lightning.contexts.skills_wording import NONE, WORDINGS, Skill, SkillKind, SkillOperation
+from cod_lightning.contexts.worded import WordedContext, check_count
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode, Message, Role
 
@@ -44,7 +43,7 @@ class SkillsState(Struct, frozen=True):
     """What was refused or removed since the policy last saw the library, and why."""
 
 
-class SkillsContext(ContextMechanism):
+class SkillsContext(WordedContext):
     """Procedures that the policy writes, chooses from, revises and removes.
 
     Args:
@@ -73,26 +72,16 @@ class SkillsContext(ContextMechanism):
         penalty: float = 0.1,
         response_limit: int | None = 1000,
     ) -> None:
-        if protocol not in WORDINGS:
-            raise ConfigError("data.context.protocol", protocol, "natural or compact", "Use natural for real models.")
+        super().__init__(protocol, WORDINGS, penalty, response_limit)
         check_count("max_skills", max_skills, 1, 999)
         check_count("budget", budget, 1)
         check_count("trial", trial, 1)
         if not math.isfinite(least_worth):
             raise ConfigError("data.context.least_worth", least_worth, "a finite number", "0.2 is the default.")
-        if not (math.isfinite(penalty) and penalty >= 0):
-            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
-        if response_limit is not None:
-            check_count("response_limit", response_limit, 1)
         self.wording = WORDINGS[protocol](max_skills, response_limit)
-        self.max_skills, self.budget, self.trial = max_skills, budget, trial
-        self.least_worth, self.penalty = least_worth, penalty
-
-    def empty(self) -> SkillsState:
-        return SkillsState()
+        self.max_skills, self.budget, self.trial, self.least_worth = max_skills, budget, trial, least_worth
 
     def text(self, state: SkillsState) -> str:
-        """A skill a line, with what it earned."""
         return "\n".join(
             f"{one.name}: when {one.when}: {one.steps} ({one.worth:.2f} in {one.uses} tasks)" for one in state.skills
         )
@@ -103,7 +92,6 @@ class SkillsContext(ContextMechanism):
         return SkillsState(tuple(Skill(self.wording.name(n), part, part) for n, part in enumerate(parts, start=1)))
 
     def prepare(self, state: SkillsState, rules: str, observation: str) -> Prepared:
-        """The rules, and names and clauses of the skills, of which the first response chooses one."""
         system = self.wording.inject(rules, state.skills)
         return Prepared(system, replace(state, choosing=bool(state.skills), chosen=""))
 
@@ -134,7 +122,6 @@ class SkillsContext(ContextMechanism):
         return SkillsState(tuple(kept), news=tuple(news))
 
     def update(self, state: SkillsState, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        """One answer: operations, carried out one by one."""
         answer = yield self.wording.ask(rules, episode, state.skills, state.news, self.budget)
         operations, reason = self.wording.read(answer.response)
         if reason:
@@ -151,7 +138,7 @@ class SkillsContext(ContextMechanism):
                 del skills[operation.name]
             elif operation.kind is SkillKind.SKILL:
                 if operation.name not in skills and len(skills) == self.max_skills:
-                    gone = self._least(skills)
+                    gone = min((one for one in skills.values() if one.uses), key=lambda one: one.worth)
                     del skills[gone.name]
                     news.append(f"{gone.name} made room: mean reward {gone.worth:.2f} in {gone.uses} tasks")
                 skills[operation.name] = Skill(operation.name, operation.when, operation.steps, episode.position)
@@ -161,9 +148,7 @@ class SkillsContext(ContextMechanism):
 
     def asks(self, messages: Sequence[Message]) -> bool:
         """Whether it is an update, or the choice that a task begins with."""
-        if not messages or messages[0].role is not Role.SYSTEM:
-            return False
-        return self.wording.asks(messages[0].content) or bool(self.wording.offered(messages))
+        return super().asks(messages) or bool(self.wording.offered(messages))
 
     def write(self, note: str, messages: Sequence[Message]) -> str:
         """In an update, operations that make the library the note's parts; at a choice, the skill whose clause shares most words
@@ -189,9 +174,6 @@ class SkillsContext(ContextMechanism):
         system, task, _, given, *rest = messages
         return act((Message(Role.SYSTEM, f"{system.content} {given.content}"), task, *rest))
 
-    def words(self) -> tuple[str, ...]:
-        return self.wording.words()
-
     def _refusal(self, skills: dict[str, Skill], operation: SkillOperation, tokens: TokenView) -> str:
         """Why the operation cannot be carried out; empty where it can."""
         if operation.malformed or operation.kind is SkillKind.KEEP:
@@ -214,7 +196,3 @@ class SkillsContext(ContextMechanism):
     def _is_name(self, name: str) -> bool:
         known = self.wording.words()
         return bool(re.fullmatch(self.wording.name_form, name)) and name != NONE and (not known or name in known)
-
-    def _least(self, skills: dict[str, Skill]) -> Skill:
-        """The least worth among those that were used."""
-        return min((one for one in skills.values() if one.uses), key=lambda one: one.worth)

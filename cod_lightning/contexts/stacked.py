@@ -52,11 +52,11 @@ class StackedContext(ContextMechanism):
             )
         if len(set(names)) < len(names):
             raise ConfigError("data.context.parts", shown, "mechanisms of different classes", "Leave one out.")
-        if replacing := [name for name, part in zip(names, parts, strict=True) if _replaces(part)]:
+        if replacing := [type(part).__name__ for part in parts if _overrides(part, "before_turn")]:
             expected = f"mechanisms that leave a task's history alone, unlike {' and '.join(replacing)}"
             remedy = "Use it as data.context; CompactingContext goes around others."
             raise ConfigError("data.context.parts", shown, expected, remedy)
-        answering = [name for name, part in zip(names, parts, strict=True) if _answers(part)]
+        answering = [type(part).__name__ for part in parts if _overrides(part, "on_turn")]
         if len(answering) > 1:
             expected = f"at most one that answers within tasks, not {' and '.join(answering)}"
             raise ConfigError("data.context.parts", shown, expected, "Leave one out.")
@@ -72,11 +72,9 @@ class StackedContext(ContextMechanism):
         return "\n".join(f"{name}:\n{text}" for name, text in texts if text)
 
     def adopt(self, note: str) -> StackedState:
-        """The note in every part."""
         return StackedState(tuple(part.adopt(note) for part in self.parts))
 
     def prepare(self, state: StackedState, rules: str, observation: str) -> Prepared:
-        """The rules, and what each part shows."""
         states: list[Any] = []
         for part, one in zip(self.parts, state.states, strict=True):
             prepared = part.prepare(one, rules, observation)
@@ -136,7 +134,7 @@ class StackedContext(ContextMechanism):
 
     def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
         """As the part has it that answers within tasks."""
-        part = next(filter(_answers, self.parts), self.parts[0])
+        part = next((part for part in self.parts if _overrides(part, "on_turn")), self.parts[0])
         return part.respond(act, note, messages)
 
     def check(self, window: int, max_new_tokens: int) -> None:
@@ -169,9 +167,5 @@ class StackedContext(ContextMechanism):
         return StackedState((*state.states[:index], one, *state.states[index + 1 :]))
 
 
-def _answers(part: ContextMechanism) -> bool:
-    return type(part).on_turn is not ContextMechanism.on_turn
-
-
-def _replaces(part: ContextMechanism) -> bool:
-    return type(part).before_turn is not ContextMechanism.before_turn
+def _overrides(part: ContextMechanism, method: str) -> bool:
+    return getattr(type(part), method) is not getattr(ContextMechanism, method)

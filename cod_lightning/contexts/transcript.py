@@ -10,7 +10,8 @@ from typing import ClassVar, Literal
 from msgspec import Struct
 
 from cod_lightning.contexts.base import Prepared
-from cod_lightning.contexts.records import Record, RecordContext, check_count
+from cod_lightning.contexts.records import Record, RecordContext
+from cod_lightning.contexts.worded import check_count
 from cod_lightning.types import Episode
 
 _ABOUT = "All that you were shown and answered in earlier tasks here, as far as there is room."
@@ -42,18 +43,13 @@ class TranscriptContext(RecordContext):
         check_count("budget", budget, 1)
         self.budget = budget
 
-    def empty(self) -> TranscriptState:
-        return TranscriptState()
-
     def text(self, state: TranscriptState) -> str:
-        """A task a line."""
         return self.listed(state.records)
 
     def adopt(self, note: str) -> TranscriptState:
         return TranscriptState(self._fitting(self.noted(note)))
 
     def prepare(self, state: TranscriptState, rules: str, observation: str) -> Prepared:
-        """The rules, and the history."""
         return Prepared(self.wording.inject(rules, state.records, _ABOUT), state)
 
     def feedback(self, state: TranscriptState, episode: Episode) -> TranscriptState:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 from msgspec import Struct
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -23,7 +24,7 @@ from cod_lightning.adapters import adapter_weights, has_adapter, share_base
 from cod_lightning.engines.base import Completion, Engine, Request, digest
 from cod_lightning.engines.openings import Openings
 from cod_lightning.engines.turn_table import Slots, TurnTable
-from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.errors import EngineFailure, check_at_least
 from cod_lightning.forward.logits import output_layer
 from cod_lightning.forward.one_by_one import OneByOne
 from cod_lightning.forward.packed import PackedForward, Rows, packs, width_class
@@ -75,8 +76,7 @@ class TransformersEngine(Engine):
 
     def __init__(self, max_dialogues: int = 512, prefill_tokens: int = 8192) -> None:
         for key, value in {"max_dialogues": max_dialogues, "prefill_tokens": prefill_tokens}.items():
-            if value < 1:
-                raise ConfigError(f"data.engine.{key}", value, "at least 1", "Leave it out for the default.")
+            check_at_least(f"data.engine.{key}", value, 1, "Leave it out for the default.")
         self.max_dialogues = max_dialogues
         self.prefill_tokens = prefill_tokens
         self._forward: PackedForward | OneByOne | None = None
@@ -292,11 +292,21 @@ class TransformersEngine(Engine):
         for further in range(1 + _MOST_FURTHER):
             if further:
                 self._advance(slots, [])
-            over = self._table.over(slots)
+            over = self._table.over(slots) | self._ended(slots)
             self._over += [self._decoding.pop(slot) for slot in slots[over].tolist()]
             slots = slots[~over]
             if len(self._over) >= _WORTH_ANSWERING * (len(self._over) + len(self._decoding)):
                 return
+
+    def _ended(self, slots: Slots) -> Bool[np.ndarray, " b"]:
+        """Which of these turns have completed a string that ends them."""
+        asked = np.array([self._decoding[slot].request.ends is not None for slot in slots.tolist()], bool)
+        if asked.any():
+            some = slots[asked]
+            for at, slot, (ids, _) in zip(asked.nonzero()[0], some.tolist(), self._table.sampled(some), strict=True):
+                ends = self._decoding[slot].request.ends
+                asked[at] = ends is not None and ends(ids)
+        return asked
 
     def _in_flight(self) -> Slots:
         """Slots of the turns in flight, in order."""
@@ -309,11 +319,13 @@ class TransformersEngine(Engine):
             dialogue, fed = turn.dialogue, ids[:-1]
             dialogue.num_cached += len(fed)
             dialogue.digest = digest(fed, dialogue.digest)
+            ends = turn.request.ends
+            stopped = ids[-1] in self._stop_ids or (ends is not None and ends(ids))
             turn.future.set_result(
                 Completion(
                     action_ids=ids,
                     behaviour_logprobs=logprobs,
-                    stop=StopReason.STOP if ids[-1] in self._stop_ids else StopReason.LENGTH,
+                    stop=StopReason.STOP if stopped else StopReason.LENGTH,
                     policy_version=self.policy_version,
                     prompt_digest=turn.prompt_digest,
                 )

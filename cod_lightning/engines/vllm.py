@@ -21,7 +21,7 @@ from cod_lightning.engines.vllm_driver import Driver
 from cod_lightning.engines.vllm_sampling import STOPS
 from cod_lightning.engines.vllm_start import Start, start
 from cod_lightning.engines.vllm_versions import check_versions
-from cod_lightning.errors import ConfigError, EngineFailure
+from cod_lightning.errors import ConfigError, EngineFailure, check_at_least
 
 
 class VLLMEngine(Engine):
@@ -58,8 +58,7 @@ class VLLMEngine(Engine):
         sleep: bool = False,
         seeded: bool = True,
     ) -> None:
-        if max_num_seqs < 1:
-            raise ConfigError("data.engine.max_num_seqs", max_num_seqs, "at least 1", "256 is the default.")
+        check_at_least("data.engine.max_num_seqs", max_num_seqs, 1, "256 is the default.")
         if not 0 < gpu_memory_utilization <= 1:
             raise ConfigError("data.engine.gpu_memory_utilization", gpu_memory_utilization, "in (0, 1]", "Try 0.4.")
         if kv_cache_gb is not None and not 0 < kv_cache_gb < math.inf:
@@ -153,15 +152,16 @@ class VLLMEngine(Engine):
             raise EngineFailure("the engine sleeps; a sync of the weights wakes it")
         output = await driver.sample(request)
         completion = output.outputs[0]
-        if completion.finish_reason not in STOPS:
-            raise EngineFailure(f"vLLM ended the request with {completion.finish_reason!r}")
+        reason = completion.finish_reason or "length"  # of one that a string has ended; the dialogue cuts there
+        if reason not in STOPS:
+            raise EngineFailure(f"vLLM ended the request with {reason!r}")
         ids = tuple(completion.token_ids)
         return Completion(
             action_ids=ids,
             behaviour_logprobs=tuple(
                 at[token_id].logprob for token_id, at in zip(ids, completion.logprobs, strict=True)
             ),
-            stop=STOPS[completion.finish_reason],
+            stop=STOPS[reason],
             policy_version=self.policy_version,
             prompt_digest=digest(output.prompt_token_ids),
         )

@@ -1,7 +1,6 @@
 """Steps vLLM while any coroutine waits for it, so that every lifecycle goes on by itself."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 class _VLLMRequest:
     """A request in flight, and the future of its output."""
 
-    prompt_ids: Sequence[int]
+    request: Request
     sampling: dict[str, Any]
     future: "asyncio.Future[Any]"
 
@@ -52,7 +51,7 @@ class Driver:
         loop, sampling = asyncio.get_running_loop(), sampling_fields(request, self.stop_ids, seeded=self._seeded)
         if self._driving is None or self._driving.get_loop() is not loop:
             self.forget()
-        turn = _VLLMRequest(request.prompt_ids, sampling, loop.create_future())
+        turn = _VLLMRequest(request, sampling, loop.create_future())
         self._waiting.append(turn)
         if self._driving is None or self._driving.done():
             self._driving = loop.create_task(self._drive())
@@ -75,8 +74,15 @@ class Driver:
                 with torch.random.fork_rng(devices=[]):  # on a CPU, sampling draws from torch's global generator too
                     outputs = self.llm.step()
                 for output in outputs:
+                    turn = self._in_flight[output.request_id]
+                    ends = turn.request.ends
                     if output.finished:
-                        self._in_flight.pop(output.request_id).future.set_result(output)
+                        del self._in_flight[output.request_id]
+                    elif ends is not None and ends(output.outputs[0].token_ids):
+                        self._abort([output.request_id])
+                    else:
+                        continue
+                    turn.future.set_result(output)
         except Exception as error:
             self._fail(EngineFailure(f"vLLM raised {type(error).__name__}: {error}"))
 
@@ -89,9 +95,10 @@ class Driver:
 
             self._num_requests += 1
             name = str(self._num_requests)
-            prompt: Any = {"type": "token", "prompt_token_ids": list(turn.prompt_ids)}
+            prompt: Any = {"type": "token", "prompt_token_ids": list(turn.request.prompt_ids)}
+            kind = RequestOutputKind.FINAL_ONLY if turn.request.ends is None else RequestOutputKind.CUMULATIVE
             try:
-                sampling = SamplingParams(**turn.sampling, output_kind=RequestOutputKind.FINAL_ONLY, skip_clone=True)
+                sampling = SamplingParams(**turn.sampling, output_kind=kind, skip_clone=True)
                 self.llm.add_request(name, prompt, sampling, lora_request=self.adapter)
             except Exception as error:  # its own fault, such as a prompt beyond the window
                 turn.future.set_exception(EngineFailure(f"vLLM refused the request: {error}"))

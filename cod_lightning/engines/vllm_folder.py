@@ -83,6 +83,8 @@ def write_config(model: PreTrainedModel, folder: Path, *, four_bit: bool = False
     if not four_bit:
         config.__dict__.pop("quantization_config", None)
     config.architectures = [type(model).__name__]
+    if config.model_type == "cohere2":
+        config.sliding_window -= 1  # vLLM 0.32 adds one to it; transformers does not
     config.save_pretrained(folder)
 
 

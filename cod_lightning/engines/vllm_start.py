@@ -54,7 +54,7 @@ def start(model: PreTrainedModel, how: Start) -> "LLMEngine":
     _prepare_environment()
     parent = memory_folder()
     folders = tempfile.TemporaryDirectory(prefix=scratch_prefix("start", parent), dir=parent)
-    with _process_left_alone(), folders as folder:
+    with _process_left_alone(), _class_left_alone(type(model.base_model)), folders as folder:
         from vllm.engine.arg_utils import EngineArgs  # pyright: ignore[reportMissingImports]
         from vllm.platforms import current_platform  # pyright: ignore[reportMissingImports]
         from vllm.v1.engine.llm_engine import LLMEngine  # pyright: ignore[reportMissingImports]
@@ -151,6 +151,25 @@ def _tolerate_foreign_modules() -> None:
         return found if isinstance(found, Mapping) else {}
 
     dispatcher.vars = attributes
+
+
+@contextmanager
+def _class_left_alone(cls: Any) -> Iterator[None]:
+    """vLLM serves some families (OLMo 2, SmolLM3) by transformers' own class, and changes how it is made and called.
+
+    Models of ours keep the class's own ways.
+    """
+    made, called = cls.__init__, cls.__call__
+    try:
+        yield
+    finally:
+        theirs = cls.__call__
+
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return (theirs if "do_not_compile" in vars(self) else called)(self, *args, **kwargs)
+
+        if theirs is not called:
+            cls.__init__, cls.__call__ = made, call
 
 
 @contextmanager

@@ -23,6 +23,22 @@ def answer_of(response: str) -> tuple[str, str]:
     return after.partition("</answer>")[0].strip(), ""
 
 
+def only_answer(response: str) -> tuple[str, str]:
+    """As `answer_of`; besides, nothing may follow the answer, and no three backticks may occur.
+
+    >>> only_answer("so <answer>1</answer> done")
+    ('', 'text follows </answer>; expected nothing after it')
+    """
+    answer, complaint = answer_of(response)
+    if complaint:
+        return "", complaint
+    if "```" in response:
+        return "", "three backticks occur; expected no code fence"
+    if response.partition("</answer>")[2].strip():
+        return "", "text follows </answer>; expected nothing after it"
+    return answer, ""
+
+
 @text_cache
 def code_of(response: str, noun: str, num_codes: int) -> tuple[int, str]:
     """(1..num_codes, "") or (0, which rule was broken), from an answer such as `Direction 3` or `Direction_3`.

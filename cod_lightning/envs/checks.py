@@ -1,6 +1,8 @@
 """Checks of parameters that worlds share; each failure is a `ConfigError` with the key that was typed."""
 
+import inspect
 from collections.abc import Sequence
+from typing import Any
 
 from cod_lightning.errors import ConfigError
 
@@ -57,3 +59,13 @@ def check_num_tasks(key: str, value: int, *, least: int = 1) -> None:
     if not least <= value <= _LARGEST_PACK:
         expected = f"in {least}..{_LARGEST_PACK:,}, since a pack is drawn, played and kept whole"
         raise ConfigError(key, value, expected, "4 is usual; `deploy` lives through any number of tasks.")
+
+
+def check_unused(world: type, where: str, **values: Any) -> None:
+    """Raise for a parameter, of a world's class or of what declares its parameters, that has no effect there, unless it is the
+    default."""
+    declared = inspect.signature(world).parameters
+    for key, value in values.items():
+        if value != (default := declared[key].default):
+            remedy = f"Leave it out: {where} it changes nothing."
+            raise ConfigError(f"data.env.{key}", value, f"{default}, its default, {where}", remedy)

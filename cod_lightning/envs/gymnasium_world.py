@@ -109,7 +109,6 @@ class GymnasiumWorld(TextEnv):
         return self.env.reset(seed=spec.seed, options=json.loads(spec.options))[0], {}
 
     def step(self, action: str) -> Stepped:
-        """The environment's step; its info is left out."""
         assert not self._ended, "the task is over; call reset()"
         observation, reward, terminated, truncated, _ = self.env.step(action)
         self._turns += 1

@@ -98,7 +98,6 @@ class WaysPlay(Play[KnownWays]):
         return self.kind.read([m.content for m in messages])
 
     def noisy(self, facts: KnownWays, accuracy: float, rng: random.Random) -> KnownWays:
-        """Each slot as known with that probability, else anything or nothing."""
         found: dict[str, bool] = {}
         for slot, ways in self.kind.ways.items():
             if rng.random() < accuracy:

@@ -125,13 +125,12 @@ class McpWorld(DatasetWorld):
         self.calls: list[RecordedCall] = []
         """Of the present task, in order."""
         self._shown: list[str] = []
-        super().__init__(
-            path, prompt, answer, group, scorer or ToolChecks(), _RULES if rules is None else rules, max_turns, feedback,
-            success_at, world_name,
-        )  # fmt: skip
+        stated = _RULES if rules is None else rules
+        asked = {"max_turns": max_turns, "feedback": feedback, "success_at": success_at}
+        super().__init__(path, prompt, answer, group, scorer or ToolChecks(), stated, world_name, **asked)
         self.blocking = True
         if isinstance(self.scorer, ToolChecks):
-            self._rules = (_RULES if rules is None else rules) + _DONE
+            self._rules = stated + _DONE
         first = json.loads(self._tasks.all[0][0])
         try:
             session = self._opened(json.loads(first["key"]))

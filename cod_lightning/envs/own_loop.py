@@ -48,6 +48,9 @@ class OwnLoop(TextEnv):
     def interrupt(self) -> None:
         """Make a `play` that waits in another thread raise soon."""
 
+    def close(self) -> None:
+        self.interrupt()
+
 
 def own_loop(env: TextEnv) -> OwnLoop | None:
     """The world that plays its present task by itself, at the bottom of worlds that delegate; None where steps are made."""

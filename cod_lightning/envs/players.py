@@ -4,7 +4,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from cod_lightning.envs.base import Demonstrator, Reference, TextPolicy
 from cod_lightning.envs.facts import FactTable, QuotingDials, TeacherDials, known_facts, noisy_facts
@@ -18,9 +18,9 @@ class Play(ABC, Generic[F]):
     """How to answer in a world, and how what is known of its hidden rule is read, spoilt and written."""
 
     @property
-    @abstractmethod
     def nothing(self) -> F:
-        """No knowledge."""
+        """No knowledge, where it is a mapping."""
+        return cast(F, {})
 
     @abstractmethod
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
@@ -148,10 +148,6 @@ class TablePlay(Play[Mapping[int, str]]):
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.wording.respond(rng.choice(self.table.values), rng.choice(self.table.codes))
-
-    @property
-    def nothing(self) -> Mapping[int, str]:
-        return {}
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Mapping[int, str]:
         return known_facts(self.table, messages, trust_context=trust_context)

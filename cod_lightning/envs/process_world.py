@@ -104,7 +104,6 @@ class ProcessWorld(WrappedWorld):
         return self._run("reset", seed=seed, options=options)
 
     def step(self, action: str) -> Stepped:
-        """In a worker. Raises `WorldHung`, `WorldDied`, `WorldOutOfMemory` and `WorldOutOfCPU`."""
         return self._run("step", action=action)
 
     def close(self) -> None:

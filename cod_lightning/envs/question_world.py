@@ -147,8 +147,10 @@ class QuestionWorld(TaskWorld[QuestionTask]):
     def demonstrator(self, pack: Pack) -> Demonstrator:
         raise NotImplementedError(f"{type(self).__name__} has no demonstrator; a warm start needs one")
 
-    def _pack(self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[QuestionTask]) -> Pack:
-        pack = super()._pack(split, index, seed, world_seed, specs)
+    def _pack(
+        self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[QuestionTask], asks: str = ""
+    ) -> Pack:
+        pack = super()._pack(split, index, seed, world_seed, specs, asks)
         order = [task.spec for task in pack.tasks]
         return replace(pack, tasks=tuple(replace(t, repeat=t.spec in order[:n]) for n, t in enumerate(pack.tasks)))
 

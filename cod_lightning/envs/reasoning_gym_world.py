@@ -8,7 +8,7 @@ import json
 import random
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.grouped import GroupedTasks, group_name
@@ -33,10 +33,8 @@ class ReasoningGym(QuestionWorld):
             draws any questions of its level. A rule belongs to one split, without rules a question does.
         levels: Settings of the dataset for each difficulty, the easiest first; a pack has one level. Null: its defaults.
         num_questions: Questions that are generated for each level.
-        max_turns: Answers to a question.
-        feedback: Whether the last words of a task name the right answer, or only the verdict.
-        success_at: Score from which a question counts as solved; some datasets give a share of 1 to an answer that is nearly right.
         dataset_seed: Questions of other seeds are others.
+        asked: Further parameters of `QuestionWorld`; some datasets give a share of 1 to an answer that is nearly right.
     """
 
     def __init__(
@@ -45,21 +43,17 @@ class ReasoningGym(QuestionWorld):
         group: str | None = None,
         levels: list[dict[str, Any]] | None = None,
         num_questions: int = 1000,
-        max_turns: int = 1,
-        feedback: Literal["answer", "verdict"] = "answer",
-        success_at: float = 1.0,
         dataset_seed: int = 0,
+        **asked: Any,
     ) -> None:
         require("reasoning-gym", "data.env.dataset", dataset)
         if num_questions < 3:
             raise ConfigError("data.env.num_questions", num_questions, "at least 3", "1000 is the default.")
-        super().__init__(dataset, f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", max_turns, feedback, success_at)
+        super().__init__(dataset, f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", **asked)
         self.dataset, self.num_questions, self.dataset_seed = dataset, num_questions, dataset_seed
         self._levels = tuple(json.dumps(level, sort_keys=True) for level in (levels or [{}]))
         self._drawn_levels = tuple(range(len(self._levels)))
-        self._tasks = [
-            GroupedTasks(self._named(level, group), "data.env.num_questions") for level in self._drawn_levels
-        ]
+        self._tasks = [GroupedTasks(self._named(n, group), "data.env.num_questions") for n in self._drawn_levels]
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
         world_seed = derive_seed(self.name, self.dataset_seed, str(split), seed, index)
@@ -68,7 +62,6 @@ class ReasoningGym(QuestionWorld):
         return self._pack(split, index, seed, world_seed, map(self._task_of, drawn))
 
     def categories(self) -> tuple[str, ...]:
-        """The levels."""
         return tuple(f"{self.dataset}-{level}" for level in range(len(self._levels)))
 
     def of_category(self, category: str) -> TextEnv:

@@ -92,9 +92,17 @@ class TaskWorld(TextEnv, Generic[S]):
         late = self._outcome == self.late
         return words, reward, not late, late, {}
 
-    def _pack(self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[S]) -> Pack:
-        """The pack with this identity and tasks; a task's seed derives from the world's and its position."""
-        tasks = tuple(Task(id=str(n), seed=derive_seed(world_seed, n), spec=spec) for n, spec in enumerate(specs))
+    def _pack(self, split: Split, index: int, seed: int, world_seed: int, specs: Iterable[S], asks: str = "") -> Pack:
+        """The pack with this identity and tasks; a task's seed derives from the world's and its position.
+
+        A task whose spec has the value of an earlier one in the field `asks` is a repeat.
+        """
+        specs = tuple(specs)
+        asked = [getattr(spec, asks) if asks else n for n, spec in enumerate(specs)]
+        tasks = tuple(
+            Task(id=str(n), seed=derive_seed(world_seed, n), spec=spec, repeat=asked[n] in asked[:n])
+            for n, spec in enumerate(specs)
+        )
         return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
 
     def _with(self, pack: Pack, at: int, **fields: Any) -> Pack:

@@ -28,6 +28,8 @@ class ConditionKind(StrEnum):
     """As trained, in the same packs, in a world that carries nothing from task to task itself; left out where it never does."""
     WARM_START = "warm_start"
     """The policy as it was before reinforcement learning."""
+    ENDPOINT = "endpoint"
+    """A model behind a chat endpoint, with the contexts that it writes (`data.baseline`)."""
     RANDOM = "random"
     """The world's reference that answers legally at random."""
     MEMORYLESS = "memoryless"

@@ -22,8 +22,8 @@ class Condition:
         return f"test_{self.suite}_{self.name}"
 
 
-def conditions(suite: Suite) -> tuple[Condition, ...]:
-    """All conditions of the suite, the trained policy's first.
+def conditions(suite: Suite, *, endpoint: bool = False) -> tuple[Condition, ...]:
+    """All conditions of the suite, the trained policy's first; with `endpoint` that of another model, too.
 
     >>> [c.name for c in conditions(Suite(name="held_out", controls=("no_context", "oracle"), warm_start_temperatures=(0.3,)))]
     ['trained', 'no_context', 'warm_start_t0.3', 'warm_start', 'oracle']
@@ -35,6 +35,7 @@ def conditions(suite: Suite) -> tuple[Condition, ...]:
     temperatures = {*suite.warm_start_temperatures, own} if suite.warm_start_temperatures else set()
     found = [(kind.value, kind, own) for kind in (ConditionKind.TRAINED, *chosen) if kind in OF_TRAINED]
     found += [(warm_start_name(t, own), ConditionKind.WARM_START, t) for t in sorted(temperatures)]
+    found += [(ConditionKind.ENDPOINT.value, ConditionKind.ENDPOINT, own)] if endpoint else []
     found += [(kind.value, kind, own) for kind in chosen if kind in REFERENCES]
     return tuple(
         Condition(suite=suite.name, kind=kind, temperature=float(temperature), name=name)

@@ -295,8 +295,7 @@ def _played(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) 
             yield Verdict(f"{kind.value} play", remark="the world has no such reference")
             continue
         lives = list(play_reference(world, packs, kind, mechanism))
-        row = summarise(kind, lives)
-        rows[kind] = row
+        row = rows[kind] = summarise(kind, lives)
         broken = [
             *_failures(lives),
             *_unknown(lives, world, mechanism),
@@ -308,22 +307,19 @@ def _played(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) 
             "success by position " + " ".join(f"{one.mean:.2f}" for one in row.success),
         )
         if kind is ConditionKind.ORACLE:
-            leaks = list(_told(world, packs, lives))
+            leaks = list(_spelled_notes(world, packs, lives))
     least = _LEAST_GAIN * (world.reward_range[1] - world.reward_range[0])
-    scripted, oracle, memoryless = map(
-        rows.get, (ConditionKind.SCRIPTED, ConditionKind.ORACLE, ConditionKind.MEMORYLESS)
-    )
-    if scripted and not _gains(
-        scripted.success[0], scripted.success[-1], scripted.reward[0], scripted.reward[-1], least
-    ):
-        remark = "scripted play is no better in the last task than in the first: is there anything that a context could carry?"
-        yield Verdict("later tasks profit from earlier ones", remark=remark, look=True)
+    kinds = (ConditionKind.SCRIPTED, ConditionKind.ORACLE, ConditionKind.MEMORYLESS)
+    scripted, oracle, memoryless = map(rows.get, kinds)
+    if scripted:
+        ends = (scripted.success[0], scripted.success[-1], scripted.reward[0], scripted.reward[-1])
+        if not _gains(*ends, least):
+            remark = "scripted play is no better in the last task than in the first: is there anything that a context could carry?"
+            yield Verdict("later tasks profit from earlier ones", remark=remark, look=True)
     if oracle and memoryless and len(packs) >= _LEAST_PACKS:
         first = (memoryless.success[0], oracle.success[0], memoryless.reward[0], oracle.reward[0])
-        alike = () if _gains(*first, least / 10) else (
-            "the first task is solved as by the oracle: do rules or observations say what is hidden?",
-        )  # fmt: skip
-        leaks += alike
+        if not _gains(*first, least / 10):
+            leaks.append("the first task is solved as by the oracle: do rules or observations say what is hidden?")
     yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
 
 
@@ -356,7 +352,7 @@ def _unknown(lives: Sequence[Lifecycle], world: TextEnv, mechanism: ContextMecha
             return
 
 
-def _told(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> Iterator[str]:
+def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> Iterator[str]:
     """Where what the oracle notes stands word by word in what the first task shows before any answer."""
     for pack, life in zip(packs, lives, strict=True):
         note = next((e.context_after for e in life.episodes if e.kind is EpisodeKind.UPDATE and e.context_after), "")

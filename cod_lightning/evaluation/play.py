@@ -42,7 +42,7 @@ def _contexts(
     if kind is ConditionKind.NO_CONTEXT:
         return [ContextSource(shown=Shown.RULES, provided=[mechanism.empty()] * len(pack)) for pack in own]
     if kind is ConditionKind.ORACLE_CONTEXT:
-        found = oracle_contexts(setting.env, own, mechanism, suite.name)
+        found = oracle_contexts(setting.env, own, mechanism)
     elif kind is ConditionKind.SHUFFLED_CONTEXT:
         lives = [lifecycle for group in trained for lifecycle in group.lifecycles]
         assert [life.pack_id for life in lives] == [pack.id for pack in packs], "trained is not of these packs"

@@ -1,17 +1,21 @@
 """Contexts that an agent did not write itself: another pack's, or what the environment's oracle writes."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.changes import parts_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Message, Pack, Role
 
 Contexts = Sequence[Any]
 """[N] the context's state at each position; None where none is known, and the task is left out."""
@@ -30,24 +34,86 @@ def shuffled_contexts(lifecycles: Sequence[Lifecycle]) -> list[Contexts]:
     return [[None if e.status is EpisodeStatus.SKIPPED else e.state_before for e in other.solves] for other in others]
 
 
-def oracle_contexts(
-    world: TextEnv, packs: Sequence[Pack], mechanism: ContextMechanism, suite: str = "SUITE"
-) -> list[Contexts]:
+def oracle_contexts(world: TextEnv, packs: Sequence[Pack], mechanism: ContextMechanism) -> list[Contexts]:
     """For each pack and position, the context that the oracle of that rule writes once it has played the first task under it.
 
     The oracle plays and writes through the ordinary rollout, so that any mechanism and any environment will do. None where the
-    environment failed it. Raises `ConfigError` where the oracle of the first pack writes nothing that the mechanism can read.
+    environment failed it.
     """
     found: list[Contexts] = []
     for pack in packs:
         parts = parts_of(world, pack)
         states = [_oracle_state(world, part, mechanism) for part in parts]
         found.append([state for state, part in zip(states, parts, strict=True) for _ in part.tasks])
-    if found and not any(state is not None and mechanism.text(state) for state in found[0]):
-        expected = "a world whose oracle writes a context that can be read"
-        remedy = "Leave oracle_context out of the suite's controls."
-        raise ConfigError(f"data.suites.{suite}.controls", "oracle_context", f"{expected}, not {world.name}", remedy)
     return found
+
+
+def check_oracle(world: TextEnv, pack: Pack, mechanism: ContextMechanism, key: str, value: str, remedy: str) -> None:
+    """Raise `ConfigError` for this key where the oracle of this pack writes nothing that the mechanism can read."""
+    try:
+        written = any(
+            state is not None and mechanism.text(state) for state in oracle_contexts(world, [pack], mechanism)[0]
+        )
+    except NotImplementedError:
+        written = False
+    if not written or own_loop(world):
+        expected = f"a world whose oracle writes a context that can be read, not {world.name}"
+        raise ConfigError(key, value, expected, remedy)
+
+
+class OraclePrompts:
+    """The prompts of a rollout's episodes as they would be if each showed what the environment's oracle writes of the pack.
+
+    Args:
+        groups: By their g in the credit table.
+        setting: In which they were played.
+    """
+
+    def __init__(self, groups: Mapping[int, Group], setting: Setting) -> None:
+        self.groups, self.setting = groups, setting
+        self._packs: dict[int, tuple[str, Contexts]] = {}
+        """The rules and the oracle's contexts of packs that were asked for."""
+        self._found: dict[tuple[int, int, int], tuple[int, ...] | None] = {}
+
+    def __call__(self, g: int, k: int, e: int, ids: Sequence[int]) -> Sequence[int] | None:
+        """For a row of these ids; None where it does not begin with the episode's first prompt, or would not fit the window."""
+        life = self.groups[g].lifecycles[k]
+        first = life.episodes[e].turns[0].new_ids
+        if tuple(ids[: len(first)]) != first:
+            return None
+        if (g, k, e) not in self._found:
+            self._found[g, k, e] = self._prompt(g, life, life.episodes[e])
+        found, window = self._found[g, k, e], self.setting.sampler.window
+        return None if found is None or len(found) + len(ids) - len(first) > window else found
+
+    def _prompt(self, g: int, life: Lifecycle, episode: Episode) -> tuple[int, ...] | None:
+        mechanism, chat = self.setting.mechanism, self.setting.sampler.chat
+        rules, contexts = self._packs.get(g) or self._packs.setdefault(g, self._of_pack(self.groups[g].pack))
+        if (state := contexts[episode.position]) is None:
+            return None
+        if episode.kind is EpisodeKind.SOLVE:
+            observation = episode.turns[0].observation
+            system = mechanism.prepare(state, rules, observation).system
+            opening: Sequence[Message] = (Message(Role.SYSTEM, system), Message(Role.USER, observation))
+        else:
+            solved = next(one for one in life.solves if one.position == episode.position)
+            text = mechanism.text(state)
+            seen = structs.replace(
+                solved, context_before=text, context_after=text, state_before=state, state_after=state
+            )
+            asking = mechanism.update(state, rules, seen, chat)
+            found = next(asking)
+            assert not isinstance(found, str), "an update begins with its opening messages"
+            opening = found
+            asking.close()
+        return chat.opening(chat.prefixed(opening))
+
+    def _of_pack(self, pack: Pack) -> tuple[str, Contexts]:
+        world = copy.deepcopy(self.setting.env)
+        world.reset(options={"task": pack.tasks[0]})
+        rules = world.rules
+        world.close()
+        return rules, oracle_contexts(self.setting.env, [pack], self.setting.mechanism)[0]
 
 
 def _oracle_state(world: TextEnv, part: Pack, mechanism: ContextMechanism) -> Any:

@@ -7,7 +7,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.condition_kinds import DEFAULT_CONTROLS, ConditionKind
-from cod_lightning.evaluation.provided_contexts import oracle_contexts
+from cod_lightning.evaluation.provided_contexts import check_oracle
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.types import Pack, Split
@@ -33,7 +33,8 @@ def ready(suite: Suite, world: TextEnv, pack_size: int, mechanism: ContextMechan
             expected = f"a world with a {kind} reference, not {settled.env.name}"
             raise ConfigError(f"data.suites.{suite.name}.controls", control, expected, f"Leave {control} out.")
     if ConditionKind.ORACLE_CONTEXT in controls:
-        oracle_contexts(settled.env, [first], mechanism, suite.name)
+        key, remedy = f"data.suites.{suite.name}.controls", "Leave oracle_context out of the suite's controls."
+        check_oracle(settled.env, first, mechanism, key, ConditionKind.ORACLE_CONTEXT, remedy)
     remembers = settled.env.without_world_memory() is not settled.env
     kept = tuple(c for c in controls if c is not ConditionKind.NO_WORLD_MEMORY or remembers)
     return replace(settled, controls=kept)

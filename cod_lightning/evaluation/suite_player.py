@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from cod_lightning.engines.base import Engine
 from cod_lightning.evaluation.changes import change_position
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conditions import Condition
@@ -9,11 +10,23 @@ from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.play import play
 from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
+from cod_lightning.models.endpoint import EndpointPolicy
 from cod_lightning.ranks import gathered
 from cod_lightning.rewards import WorldReward
+from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Group, Pack
+
+
+def at_endpoint(setting: Setting, engine: Engine) -> Setting:
+    """The setting with the endpoint's model in the policy's place, in bytes; no request is sent yet."""
+    policy = EndpointPolicy()
+    tokenizer = policy.tokenizer(())
+    chat, trained = Chat(tokenizer), setting.sampler
+    engine.bind(policy.model(tokenizer), chat.stop_ids)
+    own = replace(trained, engine=engine, chat=chat, window=policy.window, num_ids=None, thinking_budget=None)
+    return replace(setting, sampler=own, frozen={})
 
 
 class SuitePlayer:

@@ -12,6 +12,7 @@ _NAMES = {
     ConditionKind.SHUFFLED_CONTEXT: "another pack's context",
     ConditionKind.ORACLE_CONTEXT: "the oracle's context",
     ConditionKind.NO_WORLD_MEMORY: "no world memory",
+    ConditionKind.ENDPOINT: "endpoint",
     ConditionKind.RANDOM: "random",
     ConditionKind.MEMORYLESS: "memoryless",
     ConditionKind.SCRIPTED: "scripted",
@@ -78,7 +79,7 @@ def _row(key: str, positions: list[PositionRecord], record: SuiteRecord) -> Row:
     if key not in list(_NAMES):
         return Row(key=key, kind="other", label=key.replace("_", " "), positions=positions)
     kind = ConditionKind(key)
-    part = "reference" if kind in REFERENCES else "context"
+    part = "reference" if kind in (*REFERENCES, ConditionKind.ENDPOINT) else "context"
     return Row(key=key, kind=part, label=_NAMES[kind], positions=positions, main=kind not in _FOLDED)
 
 

@@ -35,3 +35,8 @@ class Policy(ABC):
     @abstractmethod
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The model, in training mode, on the CPU; Lightning moves it."""
+
+    def differs_from(self, other: "Policy") -> str:
+        """`KEY=VALUE` of what the weights of `other`, a warm start's policy, cannot be this one's for; empty if nothing is."""
+        del other
+        return ""

@@ -7,7 +7,7 @@ from typing import NoReturn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.byte_tokenizer import byte_tokenizer
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.models.pretrained import read_tokenizer
 
@@ -43,8 +43,7 @@ class EndpointPolicy(Policy):
     has_weights = False
 
     def __init__(self, tokenizer_path: str | None = None, window: int = 100_000) -> None:
-        if window < 1:
-            raise ConfigError("model.policy.window", window, "at least 1", "100000 is the default.")
+        check_at_least("model.policy.window", window, 1, "100000 is the default.")
         self.tokenizer_path, self.window = tokenizer_path, window
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
@@ -54,5 +53,4 @@ class EndpointPolicy(Policy):
         return read_tokenizer(self.tokenizer_path, "model.policy.tokenizer_path")
 
     def model(self, tokenizer: PreTrainedTokenizerFast) -> EndpointModel:
-        """A stand-in that Lightning and the engine can hold."""
         return EndpointModel(tokenizer)

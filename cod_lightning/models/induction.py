@@ -7,7 +7,8 @@ al., arXiv 2209.11895). Checkpoints of language models have them. A policy from 
 With n the normalised embeddings, the residual stream behind layer 0 holds e_t + B1 A n_(t-1) + B2 A n_(t-2): two heads look one
 and two places back (rotary positions turn a constant coordinate into a preference for a distance), A reads a word, B1 and B2 write
 to places of their own. All heads of layer 1 match A n_t with A n_(s-1) in one half of their slow dimensions and A n_(t-1) with
-A n_(s-2) in the other, and add what stands at s.
+A n_(s-2) in the other, and add what stands at s. Later layers begin as layer 1 does, but quietly: they look up what stands behind
+the word that layer 1 found.
 """
 
 import math
@@ -29,7 +30,9 @@ _SLOW = 0.02
 _SHARP = 2.0
 """Scale of normalised queries and keys, each."""
 _QUIET = 0.3
-"""Factor of what is added at random by feed-forward layers, and by the heads of layer 0 that look nowhere."""
+"""Factor of what is added by feed-forward layers, by the heads of layer 0 that look nowhere, and by layers behind layer 1."""
+_SURE = 1.5
+"""Scale of the last layer's output, from which the words' scores are computed."""
 
 
 def check_induction(hidden_size: int, num_layers: int, num_heads: int, num_kv_heads: int) -> None:
@@ -52,7 +55,7 @@ def check_induction(hidden_size: int, num_layers: int, num_heads: int, num_kv_he
 def begin_with_induction(model: Any) -> None:
     """Overwrite the random weights of a Qwen3 model, drawn from torch's generator."""
     size, hidden = model.config.head_dim, model.config.hidden_size
-    first, second = (layer.self_attn for layer in model.model.layers[:2])
+    first, *later = (layer.self_attn for layer in model.model.layers)
     embeddings = model.get_input_embeddings().weight.data.mul_(
         3
     )  # so that an output that is sure of a word is within reach
@@ -74,11 +77,13 @@ def begin_with_induction(model: Any) -> None:
     query, key = torch.zeros(2, size, hidden)
     query[now], key[now] = read[: len(now)], 4 * one_back[: len(now)]
     query[before], key[before] = 4 * one_back[-len(before) :], 4 * two_back[-len(before) :]
-    second.q_proj.weight.data.copy_(query.repeat(model.config.num_attention_heads, 1))
-    second.k_proj.weight.data.copy_(key.repeat(model.config.num_attention_heads, 1))
     turn = torch.linalg.qr(torch.randn(hidden, hidden))[0]
-    second.v_proj.weight.data.copy_(turn)
-    second.o_proj.weight.data.copy_(turn.T)
+    for behind, attention in enumerate(later):
+        attention.q_proj.weight.data.copy_(query.repeat(model.config.num_attention_heads, 1))
+        attention.k_proj.weight.data.copy_(key.repeat(model.config.num_attention_heads, 1))
+        attention.v_proj.weight.data.copy_(turn)
+        attention.o_proj.weight.data.copy_((_QUIET if behind else 1.0) * turn.T)
+    model.model.norm.weight.data.fill_(_SURE)
     for layer in model.model.layers:
         layer.mlp.down_proj.weight.data *= _QUIET
         for norm in (layer.self_attn.q_norm, layer.self_attn.k_norm):

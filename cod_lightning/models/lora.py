@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from cod_lightning.adapters import ADAPTER, as_float32, plain_weights
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.extras import require
 from cod_lightning.models.base_weights import base_weights
 from cod_lightning.models.pretrained import PretrainedPolicy
@@ -41,20 +41,10 @@ class LoRAPolicy(PretrainedPolicy):
         # peft loads bitsandbytes, which names a package that it can do without
         logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         for key, value in {"rank": rank, "alpha": alpha}.items():
-            if value < 1:
-                raise ConfigError(f"model.policy.{key}", value, "at least 1", "32 and alpha=64 are the defaults.")
+            check_at_least(f"model.policy.{key}", value, 1, "32 and alpha=64 are the defaults.")
         self.rank = self.adapter_rank = rank
         self.alpha, self.targets = alpha, targets
         self.waits_for_warm_start = not self.path
-
-    @property
-    def weights(self) -> str:
-        """Where the base comes from; a warm start sets it."""
-        return self.path
-
-    @weights.setter
-    def weights(self, folder: str) -> None:
-        self.path = folder
 
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         if not self.path:

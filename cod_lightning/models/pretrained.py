@@ -45,6 +45,20 @@ class PretrainedPolicy(Policy):
         self.dtype: torch.dtype = getattr(torch, dtype)
         self.gradient_checkpointing = gradient_checkpointing
 
+    @property
+    def weights(self) -> str:
+        """Where the weights come from; a warm start sets it."""
+        return self.path
+
+    @weights.setter
+    def weights(self, folder: str) -> None:
+        self.path = folder
+
+    def differs_from(self, other: Policy) -> str:
+        """The checkpoint that it begins with; null takes the warm start's."""
+        theirs = getattr(other, "path", None)
+        return f"path={theirs}" if self.path and theirs != self.path else ""
+
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
         return read_tokenizer(self.path, "model.policy.path")
 
@@ -87,7 +101,7 @@ def attention_of(config: PreTrainedConfig) -> str:
     return "sdpa" if kind is None or kind._supports_sdpa else "eager"
 
 
-def _hub_has_a_name() -> bool:
+def hub_has_a_name() -> bool:
     """Whether the hub's address can be found; a proxy finds it itself."""
     if getproxies():
         return True
@@ -102,7 +116,7 @@ def _named(key: str, path: str) -> Iterator[None]:
     """Raise `DataError` with key and value where nothing can be read."""
     offline = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = offline or not (
-        Path(path).is_dir() or _hub_has_a_name()
+        Path(path).is_dir() or hub_has_a_name()
     )  # half a minute of retries otherwise
     try:
         yield

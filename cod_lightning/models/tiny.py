@@ -14,13 +14,21 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError, DataError, check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.models.induction import ROPE_THETA, begin_with_induction, check_induction
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _ROLES = ("<system>", "<user>", "<assistant>")
 _SPECIAL = (PAD, UNKNOWN, END, *_ROLES)
+_SIZES = {
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "intermediate_size": "intermediate_size",
+}
+"""Sizes of the weights, by their names here and in a Hugging Face config."""
 _TEMPLATE = (
     "{% for message in messages %}{{ '<' + message['role'] + '> ' + message['content'] + ' ' }}"
     "{% if message['role'] == 'assistant' %}{{ '<end> ' }}{% endif %}{% endfor %}"
@@ -58,8 +66,7 @@ class TinyPolicy(Policy):
         sizes = {"num_layers": num_layers, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
         sizes |= {"hidden_size": hidden_size, "intermediate_size": intermediate_size, "window": window}
         for name, size in sizes.items():
-            if size < 1:
-                raise ConfigError(f"model.policy.{name}", size, "at least 1", "Set it to 1 or more.")
+            check_at_least(f"model.policy.{name}", size, 1, "Set it to 1 or more.")
         if hidden_size % num_heads or (hidden_size // num_heads) % 2:
             nearest = 2 * num_heads * max(1, round(hidden_size / (2 * num_heads)))
             expected = f"an even multiple of num_heads={num_heads}"
@@ -101,6 +108,11 @@ class TinyPolicy(Policy):
         model.get_input_embeddings().requires_grad_(not self.induction)
         return model.train()
 
+    def differs_from(self, other: Policy) -> str:
+        """The first size, or the way to begin, in which the two are not alike."""
+        names = [name for name in (*_SIZES, "induction") if getattr(other, name, None) != getattr(self, name)]
+        return f"{names[0]}={getattr(other, names[0], None)}" if names else ""
+
     def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         rotary: Any = {"rope_type": "default", "rope_theta": ROPE_THETA if self.induction else 10_000.0}
         config = Qwen3Config(
@@ -131,6 +143,12 @@ class TinyPolicy(Policy):
                 f"model.policy.weights is {folder}; expected a Hugging Face folder with config.json. Check the path."
             )
         model = Qwen3ForCausalLM.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32)
+        for key, name in _SIZES.items():
+            if getattr(self, key) != (found := getattr(model.config, name)):
+                expected = f"{found}, as the weights in {folder} have it"
+                raise ConfigError(
+                    f"model.policy.{key}", getattr(self, key), expected, "Leave it out, or train such weights."
+                )
         kept = folder / "tokenizer.json"
         words = Tokenizer.from_file(str(kept)).get_vocab() if kept.is_file() else None
         if model.config.vocab_size != len(tokenizer) or words not in (None, tokenizer.get_vocab()):

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from jsonargparse import ArgumentParser
 
+from cod_lightning.trusted import read_config
 from cod_lightning.types import Group
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Credit:
 def credit_of(config: Path) -> Credit | str:
     """The rules of the run with that `config.yaml`, or why they cannot be known."""
     try:
-        loaded = yaml.safe_load(config.read_text(encoding="utf-8"))
+        loaded = read_config(config)
         model, group_size = loaded["model"], int(loaded["data"]["group_size"])
         from cod_lightning.objective.baselines import Baseline
         from cod_lightning.objective.returns import CreditRule

@@ -13,6 +13,8 @@ _HIDDEN = re.compile(r"epoch|step|(train|val)/(lifecycles|num/.*)")
 _TITLES = {
     "train/reward": "Reward in training",
     "val/success": "Success on validation packs",
+    "val/success/new": "Success on validation tasks that their pack asks for the first time",
+    "val/success/repeated": "Success on validation tasks that their pack repeats",
     "val/reward": "Reward on validation packs",
     "val/cod_gain": "Gain on validation packs",
     "val/context_parse_rate": "Contexts that parsed, validation",

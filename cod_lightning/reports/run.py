@@ -14,6 +14,7 @@ from cod_lightning.reports.curves import Panels, read_curves
 from cod_lightning.reports.lines import LifecycleFile
 from cod_lightning.reports.suites import read_suites
 from cod_lightning.rollout import policy_logprobs
+from cod_lightning.trusted import read_config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ def read_run(folder: Path, name: str) -> RunFolder:
     damage = ["There is no config.yaml, so settings and advantages are missing."]
     if (path := folder / "config.yaml").exists():
         try:
-            config, damage = dict(_flat(yaml.safe_load(path.read_text(encoding="utf-8")), "")), []
+            config, damage = dict(_flat(read_config(path), "")), []
         except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
             damage = [f"config.yaml cannot be read ({type(error).__name__})."]
     none = [] if lives else ["There are no lifecycles/*.jsonl, so there is nothing to browse."]

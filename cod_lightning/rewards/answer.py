@@ -48,11 +48,7 @@ class BrokenRule(Reward):
         weight: float = 1.0,
     ) -> None:
         _check_penalty("data.rewards.BrokenRule.penalty", penalty)
-        try:
-            re.compile(_FIELD.sub("x", pattern))
-        except re.error as error:
-            expected = f"a regular expression ({error})"
-            raise ConfigError("data.rewards.BrokenRule.pattern", pattern, expected, "Correct it.") from None
+        _check_pattern("data.rewards.BrokenRule.pattern", pattern)
         self.pattern, self.penalty, self.weight = pattern, penalty, weight
         self.kinds = frozenset(EpisodeKind(kind) for kind in kinds or ("solve",))
 
@@ -62,6 +58,29 @@ class BrokenRule(Reward):
         solved = episode.kind is EpisodeKind.SOLVE
         texts = [turn.response for turn in episode.turns] if solved else [episode.context_after]
         return -self.penalty if any(re.search(pattern, text) for text in texts) else 0.0
+
+
+class NewFacts(Reward):
+    """A bonus for each different fact that the environment showed in a task and that the context did not hold: for exploration.
+
+    Facts are what a pattern finds in observations and in the feedback, such as `[0-9]=[a-z]+`. A fact that the context holds in the
+    same words earns nothing again, so that the bonus ends once facts are noted.
+
+    Args:
+        pattern: A regular expression.
+        bonus: For one fact.
+        weight: Factor of this part.
+    """
+
+    def __init__(self, pattern: str, bonus: float = 0.05, weight: float = 1.0) -> None:
+        _check_penalty("data.rewards.NewFacts.bonus", bonus)
+        _check_pattern("data.rewards.NewFacts.pattern", pattern)
+        self.pattern, self.bonus, self.weight = re.compile(pattern), bonus, weight
+
+    async def __call__(self, episode: Episode, task: Task) -> float:
+        seen = " ".join([*(turn.observation for turn in episode.turns), episode.feedback])
+        found = {one[0] for one in self.pattern.finditer(seen)}
+        return self.bonus * len(found - {one[0] for one in self.pattern.finditer(episode.context_before)})
 
 
 class LengthReward(Reward):
@@ -148,3 +167,10 @@ class OverlongReward(Reward):
 def _check_penalty(key: str, value: float) -> None:
     if not 0 <= value < math.inf:
         raise ConfigError(key, value, "at least 0 and finite", "0.1 is the default; 0 is no penalty.")
+
+
+def _check_pattern(key: str, pattern: str) -> None:
+    try:
+        re.compile(_FIELD.sub("x", pattern))
+    except re.error as error:
+        raise ConfigError(key, pattern, f"a regular expression ({error})", "Correct it.") from None

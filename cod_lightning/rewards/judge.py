@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from cod_lightning.clients import ChatAnswer, ChatClient
 from cod_lightning.clients.grading import QUOTED, graded_object, grading_messages, one_line
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.rewards.base import Reward
 from cod_lightning.types import Episode, EpisodeKind, Task
 
@@ -72,8 +72,7 @@ class JudgeReward(Reward):
     ) -> None:
         if kinds == []:
             raise ConfigError(f"{_WHERE}.kinds", kinds, "at least one kind of episodes", "Null judges solve episodes.")
-        if max_tokens < 1:
-            raise ConfigError(f"{_WHERE}.max_tokens", max_tokens, "at least 1", "1000 is the default.")
+        check_at_least(f"{_WHERE}.max_tokens", max_tokens, 1, "1000 is the default.")
         self.client = ChatClient(
             model,
             base_url,

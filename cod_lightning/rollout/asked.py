@@ -132,8 +132,10 @@ def _unseen(text: str) -> None:
 
 def opened(sampler: Sampler, identity: str, system: str, observation: str, tools: Sequence[Any]) -> Dialogue:
     """A solve episode's dialogue. Raises `ForgedRole`, and `EnvironmentFailure`."""
+    if not tools:
+        return sampler.open(identity, (Message(Role.SYSTEM, system), Message(Role.USER, observation)))
     messages = first_messages(sampler.chat, system, observation, tools, by_template=sampler.engine.has_weights)
-    if not tools or not sampler.engine.has_weights or not shows_tools(sampler.chat):
+    if not sampler.engine.has_weights or not shows_tools(sampler.chat):
         return sampler.open(identity, messages)
     try:
         return ToolDialogue.begun(sampler, identity, _listed(messages), tools, _unseen)

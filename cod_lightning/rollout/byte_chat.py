@@ -50,7 +50,6 @@ class ByteChat(Chat):
         return self.encode(f"{ended}<|user|>{self.neutral(user_text)}<|end|><|assistant|>")
 
     def _template(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> str:
-        """As `opening`; tools and calls as JSON in the text of a message."""
         listed = [{"role": "system", "content": f"Tools: {json.dumps(tools)}"}] if tools else []
         parts = [
             f"<|{one['role'] if one['role'] in ('system', 'assistant') else 'user'}|>"
@@ -66,9 +65,9 @@ class ByteChat(Chat):
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The text without its final end; any other special token stays visible."""
-        return self._text(action_ids[:-1] if action_ids[-1:] == (_END,) else action_ids)
+        return self.text(action_ids[:-1] if action_ids[-1:] == (_END,) else action_ids)
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def text(self, ids: Sequence[int]) -> str:
         return b"".join(_NAMES.get(i) or bytes((i,)) for i in ids).decode("utf-8", "replace")
 
 

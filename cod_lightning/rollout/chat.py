@@ -45,6 +45,8 @@ _PROBES = (
 _RENDERING = frozenset(
     {"messages", "conversation", "add_generation_prompt", "tokenize", "enable_thinking", "chat_template", "tools"}
 )
+_THOUGHT = ("<think>", "</think>")
+_END_OF_THOUGHT = "\n</think>\n\n"
 _ASSISTANT, _USER, _PLACE = "\ue000assistant\ue001", "\ue000user\ue001", "\ue000"
 
 
@@ -104,7 +106,7 @@ class Chat:
         self._specials = re.compile("|".join(map(re.escape, sorted(special, key=len)[::-1])) or "(?!)")
         self._after_assistant, self._before_assistant = self._continuation_parts()
         first = self.encode(self._after_assistant)[:1]
-        self.end_of_turn: int | None = first[0] if first and self._text(first) in special else None
+        self.end_of_turn: int | None = first[0] if first and self.text(first) in special else None
         eos = tokenizer.convert_tokens_to_ids(str(tokenizer.eos_token)) if tokenizer.eos_token else None
         self.stop_ids = frozenset(i for i in (self.end_of_turn, self._end_of_calls(), eos) if isinstance(i, int))
         if not self.stop_ids:
@@ -113,7 +115,7 @@ class Chat:
         """The token with which a scripted policy ends its turns."""
         pad = tokenizer.convert_tokens_to_ids(str(tokenizer.pad_token)) if tokenizer.pad_token else 0
         self.pad_id: int = pad if isinstance(pad, int) else 0
-        end_text = "" if self.end_of_turn is None else self._text((self.end_of_turn,))
+        end_text = "" if self.end_of_turn is None else self.text((self.end_of_turn,))
         self._after_end = self._after_assistant.lstrip().removeprefix(end_text)
         """What the template puts after the assistant's own end-of-turn token."""
         self.encode = text_cache(self.encode)
@@ -211,13 +213,28 @@ class Chat:
     def ids_after(self, text: str, last_action_id: int) -> tuple[int, ...]:
         """The ids of what comes after a response, whose own end of turn is not repeated."""
         if last_action_id in self.stop_ids:
-            text = text.lstrip().removeprefix(self._text((last_action_id,)))
+            text = text.lstrip().removeprefix(self.text((last_action_id,)))
         return self.encode(text)
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
         """The action as text without its final stop token; any other special token stays visible."""
         ids = action_ids[:-1] if action_ids and action_ids[-1] in self.stop_ids else action_ids
-        return self._text(ids)
+        return self.text(ids)
+
+    def end_of_thought(self, prompt: Sequence[int], sampled: Sequence[int]) -> tuple[int, ...]:
+        """Ids that close the thought which is open after prompt and sampled ids; none where there is none."""
+        begin, end = self.thoughts
+        marks = [i for i in (*prompt, *sampled) if i in (begin, end)]
+        return self.encode(_END_OF_THOUGHT) if marks and marks[-1] == begin else ()
+
+    @property
+    def thoughts(self) -> tuple[int, int]:
+        """The tokens around a thought. Raises `ConfigError` for a tokenizer without them."""
+        found = [self._backend and self._backend.token_to_id(mark) for mark in _THOUGHT]
+        if None in found:
+            expected = f"null for a tokenizer without the tokens {' and '.join(_THOUGHT)}"
+            raise ConfigError("data.thinking_budget", "set", expected, "Leave it out, or choose a model that thinks.")
+        return found[0], found[1]
 
     def count(self, text: str) -> int:
         """Tokens that a text of others takes in a prompt."""
@@ -236,7 +253,7 @@ class Chat:
     def control_token(self, text: str) -> str:
         """The first control token that the text spells, or that the tokenizer reads in it; empty if there is none."""
         spelled = self._in_texts.first(text)
-        return spelled or next((self._text((i,)) for i in self.encode(text) if i in self._control_ids), "")
+        return spelled or next((self.text((i,)) for i in self.encode(text) if i in self._control_ids), "")
 
     def _checked(self, spell: Callable[[Callable[[str], str]], str], num_control: int) -> str:
         """What `spell` makes with texts that are broken up as far as it needs to have so many control tokens."""
@@ -252,13 +269,14 @@ class Chat:
         """Control tokens, and marks of roles in plain characters, in what is encoded."""
         ids = self.encode(text)
         num = sum(map(self._control_ids.__contains__, ids))
-        return num + self._in_prompts.count(self._text(ids)) if self._marks else num
+        return num + self._in_prompts.count(self.text(ids)) if self._marks else num
 
     def _num_control(self, roles: tuple[Role, ...]) -> int:
         """Control tokens in a prompt of harmless messages of these roles."""
         return self._num_control_in(self._render([Message(role, "x") for role in roles]))
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def text(self, ids: Sequence[int]) -> str:
+        """Of any ids, control tokens included."""
         if self._plain:
             return str(self._backend.decode(ids, skip_special_tokens=False))
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
@@ -326,7 +344,7 @@ class Chat:
             first = self.encode(self.after_response([CALLING, {"role": "user", "content": "x"}], 0))[:1]
         except Exception:  # templates raise what they like
             return None
-        return first[0] if self._specials.fullmatch(self._text(first)) else None
+        return first[0] if self._specials.fullmatch(self.text(first)) else None
 
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""

@@ -7,7 +7,7 @@ segment begins: the engine knows it as another dialogue, and its turn does not e
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cod_lightning.engines.base import Engine, Request, digest
+from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
 from cod_lightning.rollout.boundaries import check_completion
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines, Liveness
@@ -29,6 +29,10 @@ class Sampler:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    stop_strings: tuple[str, ...] = ()
+    """What ends a turn, beside the chat's own tokens, as soon as it is written."""
+    thinking_budget: int | None = None
+    """Tokens after which a thought that is still open is closed; None: never."""
     seed: int = 0
     """Run seed of the sampling noise."""
     policy_version: int = 0
@@ -38,6 +42,11 @@ class Sampler:
     """How long to wait for the engine, the environment and the reward."""
     liveness: Liveness = field(default_factory=Liveness)
     """Where its live episodes are."""
+
+    @property
+    def ends(self) -> TurnEnd | None:
+        """What ends a turn before a stop token does."""
+        return TurnEnd(self.stop_strings, self.chat.text) if self.stop_strings else None
 
     def open(self, identity: str, messages: Sequence[Message]) -> "Dialogue":
         """Begin a dialogue; `identity` (pack, sibling, episode) keys its noise."""
@@ -70,6 +79,10 @@ class Dialogue:
         self._num_turns = 0
         self._num_rewrites = 0
         self._extends = False
+        self.response = ""
+        """All of the policy's latest response."""
+        self.thought: Turn | None = None
+        """The turn before the latest one, where a thought had to be closed between them."""
         self._prompt = sampler.chat.rendered(messages) if sampler.chat.rewrite_history and ids is None else ""
         """The prompt as text, where it may be rewritten."""
 
@@ -79,11 +92,35 @@ class Dialogue:
         return self._ids
 
     async def turn(self, most_tokens: int | None = None) -> Turn:
-        """The policy's next turn, of no more than `most_tokens`.
+        """The policy's next turn, of no more than `most_tokens`. Without room for a single token it is empty and stops with WINDOW.
 
-        Without room for a single token the turn is empty and stops with WINDOW.
+        A thought that is open when `thinking_budget` is used up is closed by tokens that the policy has not sampled. What it then
+        says is a turn of its own, the one that is returned; the one before is in `thought`.
         """
-        sampler, observation = self.sampler, self.messages[-1].content
+        sampler, wanted = self.sampler, self.sampler.max_new_tokens
+        if most_tokens is not None:
+            wanted = max(1, min(most_tokens, wanted))
+        begun, budget, self.thought = len(self._ids), sampler.thinking_budget, None
+        if budget is None or budget >= wanted:
+            turn = await self._sampled(wanted, self.messages[-1].content)
+            text = turn.response
+        else:
+            opening = self._new_ids
+            turn = await self._sampled(budget, self.messages[-1].content)
+            if turn.stop is StopReason.LENGTH:
+                self.thought = turn
+                self._new_ids = sampler.chat.end_of_thought(opening, turn.action_ids)
+                self._ids.extend(self._new_ids)
+                turn = await self._sampled(wanted - len(turn.action_ids), sampler.chat.text(self._new_ids))
+            text = sampler.chat.decode(tuple(self._ids[begun:]))
+        self.response = text
+        if len(self._ids) > begun:
+            self.messages.append(Message(Role.ASSISTANT, text))
+        return turn
+
+    async def _sampled(self, wanted: int, observation: str) -> Turn:
+        """One call of the engine, of no more tokens than that."""
+        sampler = self.sampler
         self._digest = digest(self._ids[self._num_digested :], self._digest)
         self._num_digested = len(self._ids)
         room = sampler.window - len(self._ids)
@@ -99,7 +136,6 @@ class Dialogue:
                 observation=observation,
             )
         noise_seed = derive_seed(sampler.seed, sampler.policy_version, self.identity, self._num_turns)
-        wanted = sampler.max_new_tokens if most_tokens is None else max(1, min(most_tokens, sampler.max_new_tokens))
         most = min(room, wanted)
         completion = await sampler.engine.generate(
             Request(
@@ -112,6 +148,7 @@ class Dialogue:
                 top_p=sampler.top_p,
                 top_k=sampler.top_k,
                 min_p=sampler.min_p,
+                ends=sampler.ends,
             )
         )
         completion = check_completion(
@@ -120,8 +157,8 @@ class Dialogue:
             num_ids=self._num_ids,
             prompt_digest=self._digest,
         )
+        completion = cut(completion, sampler.ends)
         cut_by_window = completion.stop is StopReason.LENGTH and room < wanted
-        response = sampler.chat.decode(completion.action_ids)
         turn = Turn(
             new_ids=self._new_ids,
             extends=self._extends,
@@ -131,12 +168,11 @@ class Dialogue:
             policy_version=completion.policy_version,
             prompt_digest=completion.prompt_digest,
             observation=observation,
-            response=response,
+            response=sampler.chat.decode(completion.action_ids),
         )
         self._ids.extend(completion.action_ids)
         self._num_turns += 1
         self._extends = True
-        self.messages.append(Message(Role.ASSISTANT, response))
         return turn
 
     def say(self, text: str) -> None:

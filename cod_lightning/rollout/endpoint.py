@@ -24,8 +24,10 @@ from cod_lightning.rollout.chat_request import BadRequest, ChatRequest
 from cod_lightning.rollout.recorder import Closed, Recorder
 from cod_lightning.types import StopReason
 
-MOST_BYTES = 16 * 2**20
-"""Of a request's body."""
+MOST_BYTES = 2 * 2**20
+"""Of a request's body; one that is compressed is read as it is, and is no JSON."""
+MOST_CONNECTIONS = 512
+"""At a time, and as many as come at one moment; further ones are closed at once, for each takes a file of this process."""
 BODY_S = 30.0
 """Within which it has to arrive."""
 _CLOSE_S = 0.5
@@ -74,7 +76,7 @@ class PolicyEndpoint:
             yield
         finally:
             del self._servers[loop]
-            await server.runner.cleanup()
+            await server.close()
 
 
 class _Server:
@@ -85,21 +87,34 @@ class _Server:
         self.port = 0
         self.ready = asyncio.Event()
         self.life: AsyncGenerator[None, None] | None = None
+        self._listening: asyncio.Server | None = None
         app = web.Application(client_max_size=MOST_BYTES)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/inference/v1/generate", self._tokens)
         app.router.add_get("/v1/models", self._models)
-        self.runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_S)
+        self.runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=_CLOSE_S, auto_decompress=False
+        )
 
     async def start(self) -> None:
         try:
             await self.runner.setup()
-            await web.TCPSite(self.runner, "127.0.0.1", 0).start()
-            self.port = self.runner.addresses[0][1]
+            self._listening = await asyncio.get_running_loop().create_server(self._connected, "127.0.0.1", 0)
+            self.port = self._listening.sockets[0].getsockname()[1]
         except OSError:  # a task that waits for `ready` finds no port
             pass
         finally:
             self.ready.set()
+
+    def _connected(self) -> asyncio.BaseProtocol:
+        serves = self.runner.server
+        assert serves is not None
+        return serves() if len(serves.connections) < MOST_CONNECTIONS else _Closing()
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+        await self.runner.cleanup()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         async def answer(recorder: Recorder, body: bytes) -> web.StreamResponse:
@@ -165,6 +180,13 @@ class _Server:
         """Who records under the request's key."""
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         return self.recorders.get(bearer or request.headers.get("X-Session-ID", ""))
+
+
+class _Closing(asyncio.Protocol):
+    """A connection that is one too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 def _error(status: int, message: str) -> web.StreamResponse:

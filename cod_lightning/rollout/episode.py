@@ -124,30 +124,31 @@ class _Solving:
 
     async def played(self, dialogue: Dialogue, rules: str) -> Episode:
         """The episode, turn by turn to its end. Raises one of `FAULTS`."""
-        env, mechanism, num_replies = self.env, self.mechanism, 0
+        env, mechanism, num_replies, num_responses = self.env, self.mechanism, 0, 0
         while True:
             turn = await sampled_turn(dialogue)
-            self.turns.append(turn)
+            self.turns += [turn] if dialogue.thought is None else [dialogue.thought, turn]
+            num_responses += 1
             if turn.stop is StopReason.WINDOW:
                 said = "" if env.words() else "The policy's window is full."  # a closed vocabulary has no words for it
                 full = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, said)
                 return crossing(EnvironmentFailure, full)
-            action, reply = turn.response, None
+            action, reply = dialogue.response, None
             if isinstance(dialogue, ToolDialogue):
-                action = dialogue.calls_of(turn)
+                action = dialogue.calls_of(structs.replace(turn, response=action))
             if self.hooked:
-                inside, action, reply = _intervened(mechanism, self.inside, turn.response, self.chat)
+                inside, action, reply = _intervened(mechanism, self.inside, action, self.chat)
                 self._carry(inside)
             if reply is None:
                 observation, reward, over = await _stepped(env, action)
                 see_known(observation, self.chat, env, "step()")
                 if over:
                     return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
-                if self.task.max_turns is not None and len(self.turns) >= self.task.max_turns:
+                if self.task.max_turns is not None and num_responses >= self.task.max_turns:
                     cut = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, observation)
                     return crossing(EnvironmentFailure, cut)
-                if len(self.turns) > MOST_INTERVENTIONS:
-                    crossing(EnvironmentFailure, partial(_see_end, env, len(self.turns)))
+                if num_responses > MOST_INTERVENTIONS:
+                    crossing(EnvironmentFailure, partial(_see_end, env, num_responses))
             else:
                 observation, num_replies = reply, num_replies + 1
                 see_known(reply, self.chat, mechanism, "on_turn()")
@@ -317,14 +318,15 @@ async def run_update_episode(
             try:
                 while True:
                     turn = await sampled_turn(dialogue)
-                    turns.append(turn)
+                    turns += [turn] if dialogue.thought is None else [dialogue.thought, turn]
+                    num_tokens = len(turn.action_ids) + len(dialogue.thought.action_ids if dialogue.thought else ())
                     cut_off = turn.stop is not StopReason.STOP
                     try:
                         if len(turns) > MOST_UPDATE_TURNS:
                             raise ContextFailure(
                                 f"{type(mechanism).__name__} asks for more than {MOST_UPDATE_TURNS} turns"
                             )
-                        answer = Answer(response=turn.response, num_tokens=len(turn.action_ids), cut_off=cut_off)
+                        answer = Answer(response=dialogue.response, num_tokens=num_tokens, cut_off=cut_off)
                         asked = checked_text(asking.send(answer), mechanism, ContextFailure)
                     except StopIteration as stop:
                         found = stop.value

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cod_lightning.errors import ConfigError
-from cod_lightning.rollout.asked import NOT_RENDERED, AskedDialogue
+from cod_lightning.errors import CodLightningError
+from cod_lightning.rollout.asked import AskedDialogue
 from cod_lightning.rollout.chat_request import BadRequest, ChatRequest, Reply, style_of
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.sampled import close, sampled_turn
@@ -55,9 +55,9 @@ class Recorder:
         async def answered() -> Reply:
             try:
                 self._ask(messages, tools)
-            except ConfigError:
+            except CodLightningError:
                 raise
-            except NOT_RENDERED as error:
+            except Exception as error:  # templates and what they are given raise what they like
                 raise BadRequest(f"the policy's chat template does not take these messages: {error}") from None
             turn = await self._sampled(request.most_tokens)
             style, dialogue = style_of(self.sampler.chat), self._dialogue

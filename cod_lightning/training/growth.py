@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
 
 
@@ -34,8 +34,7 @@ class Growth(PackSource):
         """Rollouts that are over."""
 
     def check(self, env: TextEnv, pack_size: int) -> None:
-        if self.rollouts_per_stage < 1:
-            raise ConfigError("data.source.rollouts_per_stage", self.rollouts_per_stage, "at least 1", "10 is usual.")
+        check_at_least("data.source.rollouts_per_stage", self.rollouts_per_stage, 1, "10 is usual.")
         if not self.num_tasks and not self.max_turns:
             expected = "stages of packs, or max_turns with stages of tasks, since otherwise nothing grows"
             raise ConfigError("data.source.num_tasks", self.num_tasks, expected, "Set one of them, as in [2, 4].")
@@ -56,7 +55,6 @@ class Growth(PackSource):
         return self.num_rollouts // self.rollouts_per_stage
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
-        """The `count` packs after the first `first`, within the bounds of the stage."""
         size, turns = self._bound(self.num_tasks), self._bound(self.max_turns)
         return [PackChoice(index, num_tasks=size, max_turns=turns) for index in range(first, first + count)]
 
@@ -64,7 +62,6 @@ class Growth(PackSource):
         self.num_rollouts += 1
 
     def metrics(self) -> Mapping[str, float]:
-        """The bounds of the next rollout."""
         bounds = {"num_tasks": self._bound(self.num_tasks), "max_turns": self._bound(self.max_turns)}
         return {name: bound for name, bound in bounds.items() if bound is not None}
 

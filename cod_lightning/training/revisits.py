@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
 
@@ -36,9 +36,11 @@ class Revisits(PackSource):
     | near | of `candidates` other packs the one whose tasks say most of the same | eva, WebRL |
     | continued | the pack from one of its tasks on, with the context of a sibling there | ExIt (arXiv 2509.04575) |
 
-    What differs: eva and WebRL let a language model write tasks after those that they found, and WebRL asks a critic which of them
-    to keep; here an environment's own packs are searched, which stay in the training split. SFL draws its levels anew and equally
-    often from the best; here what has been played is measured by training itself. ExIt also adds steps of divergence.
+    eva draws prompts in proportion to their worth, as here. What differs: eva and WebRL let a language model write tasks after
+    those that they found, and WebRL keeps those of them to which a critic gives a value from 0.05 to 0.75 and which a language
+    model takes for feasible. Here that band is of what was played, and an environment's own packs are searched, which stay in the
+    training split. SFL draws its levels anew and equally often from the best; here what has been played is measured by training
+    itself. ExIt also adds steps of divergence.
     Tasks before the one at which a pack continues come last. A pack that replaces another (`data.resample_packs`) is always new.
 
     Args:
@@ -84,8 +86,7 @@ class Revisits(PackSource):
         if not 0 < self.share < 1:
             raise ConfigError(f"{key}.share", self.share, "in (0, 1)", "0.5 is the default; source=uniform is 0.")
         for name, value in (("capacity", self.capacity), ("candidates", self.candidates)):
-            if value < 1:
-                raise ConfigError(f"{key}.{name}", value, "at least 1", "Leave it out for the default.")
+            check_at_least(f"{key}.{name}", value, 1, "Leave it out for the default.")
         if not self.solved_min < self.solved_max < 1:
             expected = f"above solved_min={self.solved_min} and below 1"
             raise ConfigError(f"{key}.solved_max", self.solved_max, expected, "0.75 is the default.")
@@ -96,7 +97,6 @@ class Revisits(PackSource):
             )
 
     def next(self, first: int, count: int) -> Sequence[PackChoice]:
-        """Packs that come back, and new ones after them."""
         wanted = min(round(self.share * count), count - 1, len(self.kept)) if first == self.num_seen else 0
         new = [PackChoice(index) for index in range(first + wanted, first + count)]
         if wanted < 1:

@@ -4,7 +4,7 @@ A rollout that was played and is not trained on yet is kept by checkpoints.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -138,8 +138,8 @@ class TrainingRollouts:
     runner: RolloutRunner
     advantages: Callable[[CreditTable], Credited]
     """Of the policy's module, before a reweighting."""
-    score: Callable[[Batch], Batch]
-    """Adds the log-probs of other models that the loss needs."""
+    score: Callable[[Batch, Mapping[int, Group]], Batch]
+    """Adds the log-probs of other models that the loss needs; the groups of the rows by their g in the credit table."""
     pad_id: Callable[[], int]
     dump: Callable[[Any], str] = str
     """The state of a context as text (`ContextMechanism.dump`)."""
@@ -173,7 +173,7 @@ class TrainingRollouts:
         if self.replay is not None:
             batch, shares = self.replay.join(number, batch, self.advantages(table), shares)
             self.runner.replay_metrics = self.replay.metrics
-        batch = self.score(batch)
+        batch = self.score(batch, {index[group.pack.id]: group for group in _own(played.packs)})
         self._observe(played, table)
         if self.another_follows is not None:
             played_s = 0.0 if ahead or self.runner.last_rollout is None else self.runner.last_rollout.seconds

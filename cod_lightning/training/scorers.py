@@ -10,11 +10,12 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
@@ -24,8 +25,12 @@ from cod_lightning.errors import ConfigError, ScorerFailed
 from cod_lightning.models.pretrained import read_tokenizer
 from cod_lightning.objective.batch import Batch
 
-Forward = Callable[[PreTrainedModel, Batch], Float[Tensor, "B T"]]
-"""Log-probs of a batch's action tokens under a model, by the training forward."""
+Forward = Callable[[PreTrainedModel | None, Batch], Float[Tensor, "B T"]]
+"""Log-probs of a batch's action tokens under a model, by the training forward; None is the policy as it is."""
+
+Prompt = Callable[[int, int, int, Sequence[int]], Sequence[int] | None]
+"""From (g, k, e) of a row of this rollout, and its ids, to the prompt that its episode would begin with if it were shown the
+context of the environment's oracle. None where there is none, or where the row does not begin with its episode's first prompt."""
 
 MOST_MISSING = 0.5
 """Share of a rollout's action tokens that a scorer may leave without a score; beyond, the run ends."""
@@ -40,6 +45,9 @@ _SAME_TOKENIZER = "Choose a teacher of the same family, or of the same run."
 class Scorer(ABC):
     """A model that is asked and not trained."""
 
+    needs_oracle: bool = False
+    """Whether it asks for prompts with the oracle's context, which not every environment has."""
+
     def check(self, key: str, vocabulary: dict[str, int]) -> None:
         """Raise `ConfigError` unless it can score tokens of this vocabulary; runs before any training. `key` is its own."""
 
@@ -47,9 +55,71 @@ class Scorer(ABC):
         """Bytes of its weights in this process, for the memory plan."""
         return 0
 
+    def rows(self, rows: Batch, prompt: Prompt) -> tuple[Batch, Bool[Tensor, " B"]]:
+        """The rows that it is asked about in place of those of a rollout, with the same action tokens; and which of them at all."""
+        return rows, torch.ones(len(rows), dtype=torch.bool)
+
     @abstractmethod
     def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
         """Log-probs (nats) of the rows' action tokens; NaN for those that it gives none."""
+
+
+class PrivilegedScorer(Scorer):
+    """A teacher that sees more: every prompt shows the context that the environment's oracle writes, in place of the agent's own.
+
+    In solve episodes it knows the pack's hidden rule, in updates it knew that before the task; the policy sampled the tokens
+    without that knowledge. Rows whose prompt begins anew in the middle of an episode, replayed ones, and those that would no
+    longer fit into the window have no score.
+
+    Source: on-policy self-distillation (OPSD, arXiv 2601.18734), on-policy context distillation (arXiv 2602.12275). What differs:
+    the privilege is the context that the environment's oracle writes; one sampled token stands for the whole distribution.
+
+    Args:
+        teacher: What scores these rows; null: the policy itself, with its weights as they are before the rollout's first update.
+    """
+
+    needs_oracle = True
+
+    def __init__(self, teacher: Scorer | None = None) -> None:
+        self.teacher = teacher
+
+    def check(self, key: str, vocabulary: dict[str, int]) -> None:
+        if self.teacher is not None:
+            self.teacher.check(f"{key}.teacher", vocabulary)
+
+    def num_weight_bytes(self) -> int:
+        return 0 if self.teacher is None else self.teacher.num_weight_bytes()
+
+    def rows(self, rows: Batch, prompt: Prompt) -> tuple[Batch, Bool[Tensor, " B"]]:
+        """The same responses after other prompts."""
+        first = rows.action_mask.int().argmax(dim=1).tolist()
+        ids = [row[:length] for row, length in zip(rows.token_ids.tolist(), rows.lengths.tolist(), strict=True)]
+        known, begins = torch.ones(len(rows), dtype=torch.bool), []
+        for b, place in enumerate(rows.episode_index.tolist()):
+            g, k, e = place
+            found = None if rows.is_replayed[b] else prompt(g, k, e, ids[b])
+            known[b] = found is not None
+            begins.append(ids[b][: first[b]] if found is None else list(found))
+        rest = [(row[at:], mask[at : len(row)]) for row, mask, at in zip(ids, rows.action_mask, first, strict=True)]
+        lengths = torch.tensor([len(begin) + len(row) for begin, (row, _) in zip(begins, rest, strict=True)])
+        token_ids = rows.token_ids.new_zeros(len(rows), int(lengths.max()) if len(rows) else 0)
+        action_mask = torch.zeros_like(token_ids, dtype=torch.bool)
+        for b, (begin, (row, mask)) in enumerate(zip(begins, rest, strict=True)):
+            token_ids[b, : lengths[b]] = torch.tensor(begin + row)
+            action_mask[b, len(begin) : lengths[b]] = mask
+        none = torch.zeros_like(token_ids, dtype=rows.behaviour_logprobs.dtype)
+        return replace(
+            rows,
+            token_ids=token_ids,
+            action_mask=action_mask,
+            lengths=lengths,
+            behaviour_logprobs=none,
+            old_logprobs=None,
+            scores={},
+        ), known
+
+    def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
+        return forward(None, rows) if self.teacher is None else self.teacher.score(rows, forward)
 
 
 class CheckpointScorer(Scorer):
@@ -99,12 +169,16 @@ class ScorerByWorld(Scorer):
     Rows of other environments have no score.
 
     Args:
-        teachers: By the name of the environment, with which the ids of its packs begin (`levers-4/...`; transcripts show them).
+        teachers: By what the ids of an environment's packs begin with (`levers`; transcripts show ids).
     """
 
     def __init__(self, teachers: dict[str, Scorer]) -> None:
         if not teachers:
             raise ConfigError("model.scorers.teachers", "{}", "a teacher for at least one environment", "Name one.")
+        if wrong := [name for name, teacher in teachers.items() if teacher.needs_oracle]:
+            expected = "a scorer that is asked about the rows as they are"
+            remedy = "Make the ScorerByWorld the teacher of the PrivilegedScorer."
+            raise ConfigError(f"model.scorers.teachers.{wrong[0]}", "PrivilegedScorer", expected, remedy)
         self.teachers = teachers
 
     def check(self, key: str, vocabulary: dict[str, int]) -> None:
@@ -116,9 +190,11 @@ class ScorerByWorld(Scorer):
 
     def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
         scores = torch.full_like(rows.behaviour_logprobs, math.nan)
-        worlds = [rows.pack_ids.get(g, "").partition("/")[0] for g in rows.episode_index[:, 0].tolist()]
+        packs = [rows.pack_ids.get(g, "") for g in rows.episode_index[:, 0].tolist()]
         for name, teacher in self.teachers.items():
-            its = torch.tensor([b for b, world in enumerate(worlds) if world == name], device=scores.device).long()
+            its = torch.tensor(
+                [b for b, pack in enumerate(packs) if pack.startswith(name)], device=scores.device
+            ).long()
             if len(its):
                 part = rows.rows(its)
                 scores[its, : part.token_ids.shape[1]] = teacher.score(part, forward).to(scores)
@@ -189,12 +265,12 @@ class VLLMScorer(Scorer):
         return scores.to(rows.behaviour_logprobs).masked_fill(~rows.action_mask, 0.0)
 
     async def _all(self, ids: Sequence[list[int]]) -> list[list[float] | None]:
-        line, bounds, url = await self._connections.line(self.url), self._bounds(), f"{self.url}/v1/completions"
+        pool, bounds, url = await self._connections.pool(self.url), self._bounds(), f"{self.url}/v1/completions"
 
         async def one(row: list[int]) -> list[float] | None:
-            async with line.slots:
+            async with pool.slots:
                 try:
-                    answer = await ask(line.http, "POST", url, self._content(_SCORED | {"prompt": row}), bounds)
+                    answer = await ask(pool.http, "POST", url, self._content(_SCORED | {"prompt": row}), bounds)
                     return _prompt_logprobs(json.loads(answer), row)
                 except Exception:  # whatever an answer does to the code that reads it costs its row
                     return None

@@ -10,7 +10,7 @@ import torch
 from callbacks.checkpoints import RunCheckpoint
 from cod_lightning.checkpoints.integrity import damage
 from cod_lightning.checkpoints.io import DurableIO
-from cod_lightning.errors import SaveFailed
+from cod_lightning.errors import ConfigError, SaveFailed
 
 
 class Line(L.LightningModule):
@@ -47,6 +47,43 @@ def test_the_newest_checkpoints_are_kept(keep, updates, tmp_path):
     kept = fit(tmp_path, 4, keep)
     assert names(kept) == ["last.ckpt", *(f"update-{n:08}.ckpt" for n in updates)]
     assert torch.load(kept.folder.last, weights_only=True)["global_step"] == 4
+
+
+class Scored(Line):
+    """Logs a value of its own at each update."""
+
+    def __init__(self, values) -> None:
+        super().__init__()
+        self.values = values
+
+    def training_step(self, batch, batch_idx):
+        self.log("train/score", self.values[self.current_epoch])
+        return super().training_step(batch, batch_idx)
+
+
+def scored(root, values, best="train/score", keep_best=1, ckpt_path=None):
+    kept = RunCheckpoint(root, keep=1, best=best, keep_best=keep_best)
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
+    L.Trainer(max_epochs=len(values), callbacks=[kept], default_root_dir=root, **quiet).fit(
+        Scored(values), ckpt_path=ckpt_path
+    )
+    return kept
+
+
+@pytest.mark.parametrize("best", ["train/score", "-train/score"])
+def test_the_best_checkpoints_are_kept_beside_the_newest_also_by_a_run_that_was_interrupted(best, tmp_path):
+    values = [0.3, 0.9, 0.1, 0.5, 0.9, 0.2, 0.1]
+    sign = -1 if best.startswith("-") else 1
+    ordered = sorted(range(1, 8), key=lambda n: (sign * values[n - 1], n))[::-1]
+    scored(tmp_path, values[:4], best, 2)
+    kept = scored(tmp_path, values, best, 2, ckpt_path=tmp_path / "checkpoints" / "last.ckpt")
+    assert names(kept) == ["best.ckpt", "last.ckpt", *(f"update-{n:08}.ckpt" for n in sorted({*ordered[:2], 7}))]
+    assert os.readlink(kept.folder.path / "best.ckpt") == f"update-{ordered[0]:08}.ckpt"
+
+
+def test_a_metric_that_is_not_logged_is_refused_with_those_that_are(tmp_path):
+    with pytest.raises(ConfigError, match=r"best_metric is train/scor; expected a metric .* Did you mean train/score"):
+        scored(tmp_path, [0.1], "train/scor")
 
 
 def test_a_run_that_overwrites_another_removes_its_checkpoints_when_it_has_its_own(tmp_path):

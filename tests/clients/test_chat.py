@@ -293,7 +293,7 @@ def test_many_threads_with_loops_of_their_own_share_the_counts():
         for thread in threads:
             thread.join()
     assert one.usage.num_served == 24
-    assert not one._connections.lines, "every loop has closed its connections"
+    assert not one._connections.pools, "every loop has closed its connections"
 
 
 def test_a_client_travels_to_another_process():

@@ -1,6 +1,7 @@
 """What may differ between a checkpoint's config and that of the run which goes on from it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import yaml
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.changes import check_changes, check_same_policy
+from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 
@@ -142,3 +144,31 @@ def test_another_vocabulary_is_refused_with_what_the_config_changed(tmp_path):
     env = {"class_path": "b.FrozenLake", "init_args": {}}
     with pytest.raises(ConfigError, match=r"\(data.env: Levers -> FrozenLake\). Use the config of its own run"):
         played(tmp_path, ("c",), data__env=env)
+
+
+def began_with(paths, warm_start, monkeypatch, seeds=(1,)):
+    """What `test` takes for the warm start of these checkpoints, each of a run with that seed, when asked with seed 9."""
+    runs = iter(seeds)
+    config = {"warm_start": "warm_start/levers", "torch_threads": 1}
+
+    def read(_):
+        return SimpleNamespace(content={"run_config": {"config": config | {"seed_everything": next(runs)}}})
+
+    monkeypatch.setattr("cod_lightning.commands.train.read_checkpoint", read)
+    asked = SimpleNamespace(warm_start=warm_start, seed_everything=9, torch_threads=None)
+    return TrainCLI._began_with(SimpleNamespace(_own=lambda: asked, _named=lambda: paths))  # pyright: ignore
+
+
+def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with(monkeypatch):
+    assert began_with([], "warm_start/levers", monkeypatch) == (9, None)
+    assert began_with(["k.ckpt"], "warm_start/levers", monkeypatch) == (1, 1)
+    assert began_with(["k.ckpt", "l.ckpt"], "warm_start/levers", monkeypatch, seeds=(3, 3)) == (3, 1)
+
+
+def test_a_warm_start_that_a_checkpoint_did_not_begin_with_is_refused(monkeypatch):
+    with pytest.raises(
+        ConfigError, match=r"warm_start is warm_start/doors; .* one began with warm_start/levers, seed 1"
+    ):
+        began_with(["k.ckpt"], "warm_start/doors", monkeypatch)
+    with pytest.raises(ConfigError, match="one began with warm_start/levers, seed 2"):
+        began_with(["k.ckpt", "l.ckpt"], "warm_start/levers", monkeypatch, seeds=(1, 2))

@@ -6,6 +6,7 @@ import yaml
 from cod_lightning.commands.config_files import (
     CLASS_KEYS,
     choices_of,
+    composed,
     config_names,
     expand,
     find_config,
@@ -125,6 +126,21 @@ def test_the_line_that_sets_a_key_is_found_in_the_file_that_was_typed(tmp_path):
     assert line_of("model.lrr") == "own.yaml:3"
     assert line_of("trainer.max_epocs") == "own.yaml:4"
     assert line_of("nowhere") == ""
+    (tmp_path / "own.yaml").write_text("model:\n  policy:\n    init_args: {lr: 3}\n  lr: 1\n")
+    expand(["--config", "smoke", "--config", "own.yaml"])
+    assert line_of("model.policy.lr") == "own.yaml:3"
+    assert line_of("model.lr") == "own.yaml:4"
+    assert line_of("lr") == ""
+
+
+@pytest.mark.parametrize("choice", ["plan=every_task", "source=history", "replay=signal", "reward=length"])
+def test_a_group_that_a_config_has_not_chosen_from_is_added(choice):
+    path = find_config("smoke")
+    assert composed(path, [choice]).plain == composed(path, [f"+{choice}"]).plain
+
+
+def test_the_warm_start_is_a_key_although_it_is_a_folder_of_configs():
+    assert spelled_out(["warm_start=null"]) == ["--warm_start=null"]
 
 
 @pytest.mark.parametrize(

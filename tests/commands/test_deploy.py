@@ -40,6 +40,22 @@ def test_an_agent_begins_goes_on_and_is_looked_into(state, capsys):
     assert "version 7 is current" in capsys.readouterr().out
 
 
+def test_one_task_has_no_second_half_whose_mean_would_be_0(state, capsys):
+    assert _deploy(state, "--num_tasks", "1") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "1 tasks in all; mean reward" in shown
+    assert "half" not in shown
+
+
+def test_a_folder_of_a_run_is_no_folder_of_an_agent(state, capsys):
+    state.mkdir(parents=True)
+    (state / "config.yaml").write_text("model: {}\n")
+    assert _deploy(state) == 2
+    assert f"--state is {state}; expected a folder of an agent, not of a run" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
 def test_another_world_or_stream_is_refused_with_what_differs(state, capsys):
     assert _deploy(state) == 0
     assert _deploy(state, "--stream", "5") == 2

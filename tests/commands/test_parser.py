@@ -19,13 +19,18 @@ def answered(capsys, *argv):
     return capsys.readouterr().err
 
 
-LEVERS = "--env=cod_lightning.envs.levers.Levers"
+LEVERS, GRID = "--env=cod_lightning.envs.levers.Levers", "--env=cod_lightning.envs.grid.GridNavigation"
 
 
 @pytest.mark.parametrize(
     ("argv", "meant"),
-    [(["--num_packz=3"], "num_packs"), (["--nun_packs", "3"], "num_packs"), ([LEVERS, "--env.max_trns", "3"], "max_turns")],
-)  # fmt: skip
+    [
+        (["--num_packz=3"], "num_packs"),
+        (["--nun_packs", "3"], "num_packs"),
+        ([LEVERS, "--env.max_trns", "3"], "max_turns"),
+        ([GRID, "--env.side_mn", "3"], "side_min"),  # which another class declares
+    ],
+)
 def test_a_key_that_is_not_there_is_met_with_the_nearest_that_is(capsys, argv, meant):
     assert f"Did you mean {meant}?" in answered(capsys, *argv)
 

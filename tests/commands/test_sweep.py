@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,28 @@ def test_finished_jobs_are_skipped_and_joblib_runs_the_rest_beside_each_other(sw
     sweep_record = json.loads((cwd / "out" / "sweep_results.json").read_text())["sweeps"][0]
     assert [cell["label"] for cell in sweep_record["cells"]] == ["model.lr=0.002", "model.lr=0.004"]
     assert sweep_record["cells"][1]["minus_reference"]["mean"]["n"] == 16
+
+
+def test_the_process_that_checks_cells_ends_with_a_sweep_that_is_killed(tmp_path) -> None:
+    script = tmp_path / "checks.py"
+    script.write_text(
+        "import os, time\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from multiprocessing import get_context\n"
+        "from cod_lightning.commands.sweep import _end_with_the_sweep\n"
+        "if __name__ == '__main__':\n"
+        "    pool = ProcessPoolExecutor(1, mp_context=get_context('spawn'), initializer=_end_with_the_sweep)\n"
+        "    print(pool.submit(os.getpid).result(), flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    line = [sys.executable, str(script)]
+    with subprocess.Popen(line, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True) as begun:
+        assert begun.stdout is not None
+        pid = int(begun.stdout.readline())
+        begun.kill()
+    end = time.monotonic() + 30
+    while (
+        Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    ):
+        assert time.monotonic() < end, "it is left behind"
+        time.sleep(0.1)

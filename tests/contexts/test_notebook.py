@@ -205,7 +205,7 @@ def test_a_state_survives_as_json_and_another_s_is_refused(protocol):
     [
         ({"budget": 0}, "budget is 0; expected at least 1"),
         ({"max_entries": 0}, "max_entries is 0"),
-        ({"max_entries": 5000}, "max_entries is 5000; expected at most 1000"),
+        ({"max_entries": 5000}, "max_entries is 5000; expected in 1..1,000"),
         ({"corrections": -1}, "corrections is -1"),
         ({"penalty": float("nan")}, "penalty is nan"),
         ({"response_limit": 0}, "response_limit is 0"),

@@ -1,5 +1,7 @@
 """Contexts from another pack and from the oracle, in every world."""
 
+from dataclasses import replace
+
 import pytest
 
 from cod_lightning.contexts import HintContext
@@ -8,9 +10,18 @@ from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.provided_contexts import oracle_contexts, shuffled_contexts
-from cod_lightning.types import Lifecycle, Split
+from cod_lightning.evaluation.provided_contexts import (
+    OraclePrompts,
+    check_oracle,
+    oracle_contexts,
+    shuffled_contexts,
+)
+from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import ContextSource, Setting
+from cod_lightning.types import EpisodeKind, Lifecycle, Split
 from tests.envs.cases import WORLDS
+from tests.evaluation.echoes import Echo
 from tests.records import lifecycle, solve, update
 
 
@@ -47,8 +58,44 @@ def test_an_oracle_that_writes_nothing_is_refused_by_name() -> None:
             return Silent()
 
     world = Mute()
-    with pytest.raises(ConfigError, match=r"data\.suites\.mine\.controls is oracle_context"):
-        oracle_contexts(world, [world.sample_pack(split=Split.TEST, index=0, num_tasks=2)], HintContext(), "mine")
+    pack = world.sample_pack(split=Split.TEST, index=0, num_tasks=2)
+    with pytest.raises(
+        ConfigError, match=r"model\.scorers\.one is Privileged; expected a world whose oracle .*\. Remove it"
+    ):
+        check_oracle(world, pack, HintContext(), "model.scorers.one", "Privileged", "Remove it.")
+
+
+def played(pack, mechanism, world, **source):
+    """A pack as the echo plays it, the setting, and what each row of it begins with."""
+    setting = Setting(env=world, mechanism=mechanism, sampler=scripted_sampler(Echo(), mechanism))
+    (group,) = run_groups([pack], 1, setting, contexts=[ContextSource(**source)])
+    return group, setting
+
+
+@pytest.mark.parametrize("protocol", ["compact", "natural"])
+def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_with_it(protocol) -> None:
+    world, mechanism = Levers(protocol=protocol), HintContext(protocol)
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=3)
+    group, setting = played(pack, mechanism, world)
+    (contexts,) = oracle_contexts(world, [pack], mechanism)
+    given, _ = played(pack, mechanism, world, provided=contexts)
+    prompt = OraclePrompts({5: group}, setting)
+    life, shown = group.lifecycles[0], {one.position: one for one in given.lifecycles[0].solves}
+    for e, episode in enumerate(life.episodes):
+        ids = (*episode.turns[0].new_ids, *episode.turns[0].action_ids)
+        found = prompt(5, 0, e, ids)
+        assert found is not None
+        if episode.kind is EpisodeKind.SOLVE:
+            assert found == shown[episode.position].turns[0].new_ids
+        else:
+            text = setting.sampler.chat.decode(found)
+            assert contexts[0].text in text
+            assert life.solves[episode.position].feedback in text
+        assert prompt(5, 0, e, ids[1:]) is None, "this row begins elsewhere"
+        room = len(found) + len(episode.turns[0].action_ids)
+        for window, fits in ((room, True), (room - 1, False)):
+            tight = replace(setting, sampler=replace(setting.sampler, window=window))
+            assert (OraclePrompts({5: group}, tight)(5, 0, e, ids) is not None) == fits
 
 
 def test_contexts_go_to_the_pack_before_and_the_last_pack_gets_the_first_one_s() -> None:

@@ -51,6 +51,29 @@ def test_an_endpoint_is_evaluated_like_any_policy(tmp_path, capsys):
     assert KEY not in out + written(tmp_path)
 
 
+def test_an_endpoint_is_a_row_beside_a_policy_with_the_figures_that_it_has_alone(tmp_path, capsys):
+    baseline = ["--data.baseline", "cod_lightning.engines.openai.OpenAIEngine", "--data.baseline.model", "tiny"]
+    beside = ["--config", "smoke", "--warm_start", "null", "--data.max_new_tokens", "8", "--data.suites", ONE_SUITE]
+    with tiny_server() as server:
+        assert main(["test", *arguments(server.url)]) == 0
+        capsys.readouterr()
+        where = ["--data.baseline.base_url", server.url, "--trainer.default_root_dir", "beside"]
+        assert main(["test", *beside, *baseline, *where]) == 0
+    out = capsys.readouterr().out
+    alone = json.loads((tmp_path / "runs/endpoint/evaluation.json").read_text())["suites"]["levers"]
+    both = json.loads((tmp_path / "beside/evaluation.json").read_text())["suites"]["levers"]
+    assert both["env"] == alone["env"]
+    assert both["controls"]["endpoint"] == alone["positions"] != both["positions"]
+    assert "endpoint" in out
+    assert "tiny: " in out
+
+
+def test_a_baseline_with_weights_is_refused_by_key(capsys):
+    weights = "cod_lightning.engines.transformers.TransformersEngine"
+    assert main(["test", "--config", "smoke", "--data.baseline", weights]) == 2
+    assert "data.baseline is TransformersEngine; expected an engine whose model" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["validate", "predict"])
 def test_an_endpoint_plays_validation_packs(command):
     with tiny_server() as server:

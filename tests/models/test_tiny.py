@@ -90,6 +90,30 @@ def test_weights_of_another_vocabulary_are_refused_also_where_it_is_as_large(wor
     other.model(other.tokenizer(["a", "b"]))
 
 
+@pytest.mark.parametrize("size", ["hidden_size", "num_layers", "num_heads", "num_kv_heads", "intermediate_size"])
+def test_weights_of_other_sizes_are_refused_since_sizes_would_be_those_of_the_weights(size, tmp_path):
+    policy = TinyPolicy(**SMALL)
+    tokenizer = policy.tokenizer(["a", "b"])
+    policy.model(tokenizer).save_pretrained(tmp_path)
+    other = TinyPolicy(**SMALL | {"num_heads": 4, "num_kv_heads": 4, size: 2 * SMALL[size]}, weights=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"model\.policy\.\w+ is \d+; expected \d+, as the weights in"):
+        other.model(tokenizer)
+
+
+def test_a_policy_says_in_what_a_warm_start_of_another_differs():
+    assert TinyPolicy(**SMALL).differs_from(TinyPolicy(**SMALL, window=7)) == ""
+    assert TinyPolicy(**SMALL).differs_from(TinyPolicy(**SMALL | {"num_layers": 2})) == "num_layers=2"
+    assert TinyPolicy(**SMALL).differs_from(PretrainedPolicy("somewhere")) == "hidden_size=None"
+    assert PretrainedPolicy("here").differs_from(PretrainedPolicy("there")) == "path=there"
+    assert PretrainedPolicy("here").differs_from(PretrainedPolicy("here")) == ""
+
+
+def test_a_warm_start_takes_the_place_of_a_checkpoint():
+    policy = PretrainedPolicy("base")
+    policy.weights = "warm"
+    assert policy.path == "warm"
+
+
 def test_a_folder_without_weights_is_named(tmp_path):
     policy = TinyPolicy(**SMALL, weights=str(tmp_path))
     tokenizer = policy.tokenizer(["a"])

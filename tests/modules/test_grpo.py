@@ -15,7 +15,7 @@ from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.losses import ClipCov, KLCov
 from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.objective.terms import KL, EntropyBonus
-from cod_lightning.training.scorers import CheckpointScorer, Scorer
+from cod_lightning.training.scorers import CheckpointScorer, PrivilegedScorer, Scorer
 from cod_lightning.training.update import plan_update, split_by_token_budget
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
@@ -358,6 +358,31 @@ def test_other_models_score_without_gradients(tmp_path):
     assert not any(asked.with_gradient)
 
 
+def test_scores_go_back_to_the_tokens_that_they_belong_to_and_rows_without_another_prompt_have_none(tmp_path):
+    module, _, recorder, _ = fit(tmp_path, max_steps=1, token_budget=60)
+    batch = recorder.batches[0]
+    module.terms, module.needs = [KL(to="teacher")], ("teacher",)
+    module.scorers = {"teacher": PrivilegedScorer()}
+    without = tuple(batch.episode_index[1].tolist())
+
+    def prompt(g, k, e, ids):
+        return None if (g, k, e) == without else [5, 6, 7 + k][: 1 + (g + e) % 3]
+
+    scores = module.score(batch, prompt).scores["teacher"]
+    for row, place in enumerate(batch.episode_index.tolist()):
+        mask, ids = batch.action_mask[row], batch.token_ids[row, : batch.lengths[row]].tolist()
+        at = int(mask.int().argmax())
+        if tuple(place) == without:
+            assert scores[row].isnan().all()
+            continue
+        begin = prompt(*place, ids)
+        logits = module.model(torch.tensor([begin + ids[at:]])).logits[0].detach()
+        for t in mask.nonzero().flatten().tolist():
+            here = t - at + len(begin)
+            expected = torch.log_softmax(logits[here - 1], dim=-1)[ids[t]]
+            assert float(scores[row, t]) == pytest.approx(float(expected), abs=1e-4)
+
+
 def test_a_checkpoint_keeps_what_the_engine_has_not_seen_and_the_figures_that_not_every_update_has(tmp_path):
     module, *_ = fit(tmp_path, max_steps=3)
     assert module.updates_since_sync == 1
@@ -371,9 +396,7 @@ def test_a_checkpoint_keeps_what_the_engine_has_not_seen_and_the_figures_that_no
 
 def test_dropout_is_drawn_by_run_update_and_rank(monkeypatch):
     def drawn(seed, step, rank):
-        fake = SimpleNamespace(
-            trainer=SimpleNamespace(datamodule=SimpleNamespace(seed=seed)), global_step=step, global_rank=rank
-        )
+        fake = SimpleNamespace(_data=SimpleNamespace(seed=seed), global_step=step, global_rank=rank)
         with torch.random.fork_rng(devices=[]):
             GRPOModule.on_train_batch_start(fake, None, 0)
             return float(torch.rand(()))

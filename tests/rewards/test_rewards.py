@@ -19,6 +19,7 @@ from cod_lightning.rewards import (
     ContextReward,
     FormatReward,
     LengthReward,
+    NewFacts,
     OverlongReward,
     Reward,
     WorldReward,
@@ -265,9 +266,18 @@ def test_the_longest_response_of_any_episode_pays_for_its_length():
     assert score(solved(0.0, turns=()), long=OverlongReward(10, 30)).reward == 0.0
 
 
+def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_held_it():
+    seen = structs.replace(turn(1), observation="want=red 1=red 1=red", response="9=gold 9=gold")
+    for context, expected in (("", 0.2), ("1=red 2=?", 0.1), ("1=blue", 0.2), ("2=blue 1=red", 0.0)):
+        episode = structs.replace(solved(turns=(seen,)), feedback="2=blue", context_before=context)
+        assert score(episode, new=NewFacts("[0-9]=[a-z]+", bonus=0.1)).parts["new"] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(
     ("make", "key"),
     [
+        (lambda: NewFacts("["), "data.rewards.NewFacts.pattern"),
+        (lambda: NewFacts("a", bonus=-1.0), "data.rewards.NewFacts.bonus"),
         (lambda: rewards_of({"Bad name": Does(lambda: 1)}), "data.rewards.Bad name"),
         (lambda: rewards_of({"world": FormatReward()}), "data.rewards.world"),
         (lambda: rewards_of({"twice": WorldReward()}), "data.rewards.twice"),

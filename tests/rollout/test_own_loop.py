@@ -66,12 +66,12 @@ def test_what_was_sampled_is_kept_and_only_what_comes_after_it_is_rendered(tmp_p
     groups, chat = played(tmp_path, TWO_TURNS)
     one, two = first(groups).turns
     assert (one.extends, two.extends) == (False, True)
-    assert "Are you sure?" in chat._text(two.new_ids)
-    assert "You are terse." in chat._text(one.new_ids)
-    assert "What you find out" in chat._text(one.new_ids)
+    assert "Are you sure?" in chat.text(two.new_ids)
+    assert "You are terse." in chat.text(one.new_ids)
+    assert "What you find out" in chat.text(one.new_ids)
     row = segments_of(groups)[0]
     assert row.token_ids == one.new_ids + one.action_ids + two.new_ids + two.action_ids
-    assert chat._text(row.token_ids).count("<|im_end|>\n") == 4, "an end of a turn is doubled or missing"
+    assert chat.text(row.token_ids).count("<|im_end|>\n") == 4, "an end of a turn is doubled or missing"
 
 
 @pytest.mark.slow
@@ -90,7 +90,7 @@ def test_the_context_is_shown_before_what_the_program_says_itself(tmp_path):
 
     groups, chat = played(tmp_path, TWO_TURNS, answer)
     later = groups[0].lifecycles[0].solves[1]
-    prompt = chat._text(later.turns[0].new_ids)
+    prompt = chat.text(later.turns[0].new_ids)
     assert prompt.index("look twice") < prompt.index("You are terse.")
 
 
@@ -107,8 +107,8 @@ answer(chat(task, messages, tools=TOOLS)["content"])
     one, two = first(groups).turns
     assert two.extends
     assert one.response == CALL
-    assert '"description": "Looks."' in chat._text(one.new_ids)
-    assert chat._text(two.new_ids).startswith("\n<|im_start|>user\n<tool_response>\na lake\n</tool_response><|im_end|>")
+    assert '"description": "Looks."' in chat.text(one.new_ids)
+    assert chat.text(two.new_ids).startswith("\n<|im_start|>user\n<tool_response>\na lake\n</tool_response><|im_end|>")
 
 
 def test_another_conversation_begins_a_segment_that_is_counted(tmp_path):
@@ -138,7 +138,7 @@ def test_where_the_template_rewrites_thoughts_a_segment_begins(tmp_path):
     )
     one, two = first(groups).turns
     assert not two.extends
-    assert "hm" not in chat._text(two.new_ids)
+    assert "hm" not in chat.text(two.new_ids)
     assert "hm" in one.response
     assert count_drift(groups) == 0
 
@@ -176,7 +176,10 @@ BAD = [
     (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', 400, "n has to be 1"),
     (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400, ""),
     (b'{"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "["}}]}]}', 400, "object"),
-    (b'{"messages": [{"role": "user", "content": "' + b"x" * 17 * 2**20 + b'"}]}', 413, ""),
+    (b'{"messages": [{"role": "user", "content": "' + b"x" * 3 * 2**20 + b'"}]}', 413, ""),
+    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"function": "x"}]}', 400, "template"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"function": null}]}', 400, "template"),
+    (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"a": ' + b"[" * 800 + b"]" * 800 + b"}]}", 400, "template"),
 ]  # fmt: skip
 
 
@@ -222,6 +225,28 @@ line.sendall(("POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\nAuthorizatio
               + "\\r\\nContent-Length: 100\\r\\n\\r\\n{").encode())
 line.settimeout(20)
 assert b" 408 " in line.recv(1000)
+answer("w0")
+""")
+    assert first(played(tmp_path, source)[0]).error == ""
+
+
+@pytest.mark.slow
+def test_a_body_is_not_decompressed_and_connections_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(endpoint, "MOST_CONNECTIONS", 4)
+    source = once("""
+import gzip, socket
+port = int(task["base_url"].rpartition(":")[2].partition("/")[0])
+body = gzip.compress(json.dumps({"messages": [user("x")]}).encode())
+head = "POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\nContent-Encoding: gzip\\r\\nAuthorization: Bearer "
+head += f"{task['api_key']}\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n"
+line = socket.create_connection(("127.0.0.1", port))
+line.sendall(head.encode() + body)
+assert b" 400 " in line.recv(1000)
+lines = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
+time.sleep(1)
+late = socket.create_connection(("127.0.0.1", port))
+late.settimeout(20)
+assert late.recv(10) == b""
 answer("w0")
 """)
     assert first(played(tmp_path, source)[0]).error == ""
@@ -322,7 +347,7 @@ answer("w0")
 """)
     groups, chat = played(tmp_path, source, template=CHATML)
     assert first(groups).error == ""
-    assert chat._text(first(groups).turns[0].new_ids).count("<|im_start|>") == 3
+    assert chat.text(first(groups).turns[0].new_ids).count("<|im_start|>") == 3
 
 
 def test_worlds_around_it_leave_the_task_to_it_and_what_cannot_work_is_refused(tmp_path):

@@ -1,101 +1,192 @@
-"""On-policy distillation on the levers: students of one teacher against ordinary training, at equal rollouts, over seeds.
+"""On-policy distillation: specialists into one student, a teacher that sees more, and one teacher on the levers, over seeds.
 
-    PYTHONPATH=. python tests/soak/distillation.py --out docs/results/distillation.json [--seeds 1 2 3]
+    PYTHONPATH=. python tests/soak/distillation.py --runs runs/distillation [--arms ...] [--seeds 1 2 3] [--page_only]
 
-The teacher is `--config smoke` of seed 100 with three times the epochs. Each student starts from its own warm start and trains
-for the rollouts of `--config smoke`: by reward alone, by reverse KL to the teacher alone (the environment's reward weighs nothing),
-and by both. Success by position is that of held-out packs at temperature 1, with 95 % intervals over seeds (Student's t).
+Every arm of `STUDIES` is `python -m cod_lightning fit` with its arguments, from one warm start a seed; it ends with the rollout in
+which it has sampled `BUDGET` tokens. Finished runs are kept. It writes `docs/results/distillation.json` and `distillation.md` from
+whatever is finished; runs that the folder lacks stay in the JSON as they were.
 """
 
 import argparse
 import json
-import os
-import platform
-import subprocess
-import sys
-import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
-import numpy as np
+from cod_lightning.markdown import table
+from tests.soak.signals import BUDGET, RESULTS, command, folder_of, interval, train, verdict
 
-from cod_lightning.evaluation.crossed import seed_estimate
+CONDITIONS = ("trained", "blanked_context", "warm_start_t0.3", "warm_start")
+SPECIALISTS = {"lake": "specialist on lakes", "alchemy": "specialist on alchemy"}
+STUDENT = "student of both"
+WORLD = "cod_lightning.rewards.WorldReward"
 
-METHODS: dict[str, list[str]] = {
-    "reward": ["--config", "smoke"],
-    "teacher": ["--config", "experiment/distill_levers"],
-    "reward and teacher": ["--config", "experiment/distill_levers", "--data.rewards.world.init_args.weight", "1.0"],
+
+@dataclass(frozen=True)
+class Study:
+    """Arms that are compared with the first of them."""
+
+    about: str
+    suites: tuple[str, ...]
+    arms: dict[str, tuple[str, ...]]
+
+
+def specialist(world: str, other: str) -> tuple[str, ...]:
+    """The mixture's policy and vocabulary, whose packs come from one of its worlds but for one in a billion."""
+    return ("--config", "experiment/specialists", "--data.env.init_args.weights", json.dumps({world: 1.0, other: 1e-9}))
+
+
+STUDIES: dict[str, Study] = {
+    "Specialists into one student": Study(
+        "FrozenLake 3x3 and compact alchemy. The student samples packs of both; the specialist on each world says how probable its "
+        "tokens are (reverse KL, no reward of the environment). Specialists have sampled as many tokens as any other arm, so that "
+        "all three together have sampled three times as many.",
+        ("lake", "alchemy"),
+        {
+            "mixture, by reward": ("--config", "experiment/specialists"),
+            SPECIALISTS["lake"]: specialist("lake", "alchemy"),
+            SPECIALISTS["alchemy"]: specialist("alchemy", "lake"),
+            STUDENT: ("--config", "experiment/distill_mixture"),
+        },
+    ),
+    "A teacher that sees more": Study(
+        "Compact levers, credit by episode. The teacher is the policy itself with the oracle's context in every prompt, by its "
+        "weights before each rollout's updates (reverse KL on the tokens sampled without that context).",
+        ("held_out",),
+        {
+            "reward alone": ("--config", "smoke", "credit=episode"),
+            "privileged teacher and reward": ("--config", "experiment/privileged_levers", "credit=episode"),
+            "privileged teacher alone": (
+                *("--config", "experiment/privileged_levers", "credit=episode"),
+                *("--data.rewards", json.dumps({"world": {"class_path": WORLD, "init_args": {"weight": 0.0}}})),
+            ),
+        },
+    ),
 }
-POSITIONS = range(4)
 
 
-def command(*arguments: str, cache: Path) -> None:
-    """Run `python -m cod_lightning` with these arguments; end with its output where it fails."""
-    env = os.environ | {"COD_LIGHTNING_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "cod_lightning", *arguments], env=env, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        sys.exit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}")
+def measured(folder: Path, suites: tuple[str, ...]) -> dict[str, dict[str, list[float]]]:
+    """Success by suite, condition and position."""
+    found = json.loads((folder / "evaluation.json").read_text())["suites"]
+    return {
+        name: {
+            condition: [
+                one["success"]
+                for one in (found[name]["positions"] if condition == "trained" else found[name]["controls"][condition])
+            ]
+            for condition in CONDITIONS
+        }
+        for name in suites
+    }
 
 
-def success(run: Path, condition: str) -> list[float]:
-    """Mean success by position in the suite of the run."""
-    suite = json.loads((run / "evaluation.json").read_text())["suites"]["held_out"]
-    return [one["success"] for one in (suite["positions"] if condition == "trained" else suite["controls"][condition])]
+def trained(root: Path, arm: str, arguments: tuple[str, ...], seed: int) -> None:
+    """Train an arm; its specialists have to be there."""
+    if arm == STUDENT:
+        paths = []
+        for key, name in (("frozen_lake", "lake"), ("alchemy", "alchemy")):
+            run = folder_of(root, SPECIALISTS[name], seed)
+            if not (run / "teacher").exists():
+                last = str(run / "checkpoints" / "last.ckpt")
+                command(root, "export", "--ckpt_path", last, "--out", str(run / "teacher"))
+            paths += [f"--model.scorers.teacher.init_args.teachers.{key}.init_args.path", str(run / "teacher")]
+        arguments += tuple(paths)
+    train(root, arm, seed, *arguments)
 
 
-def interval(values: list[float]) -> dict[str, float]:
-    """Mean and 95 % interval over seeds; without one where there is a single seed."""
-    one = seed_estimate(np.array(values))
-    found = {"mean": one.mean, "low": one.low, "high": one.high} if one.ci95 else {"mean": one.mean}
-    return {name: round(value, 4) for name, value in found.items()}
+def section(title: str, study: Study, runs: dict[str, dict[str, Any]]) -> list[str]:
+    """A study as Markdown: success by position, without contexts, of the warm start, and what differs from the first arm."""
+    base, lines = runs.get(next(iter(study.arms)), {}), [f"## {title}", "", study.about, ""]
+    for suite in study.suites:
+        cells = []
+        for name in study.arms:
+            of = runs.get(name, {})
+            if not of:
+                cells.append([name, "not measured", *[""] * 7])
+                continue
+            by_seed = {seed: one[suite] for seed, one in of.items()}
+            by_position = [
+                interval(list(values)) for values in zip(*(one["trained"] for one in by_seed.values()), strict=True)
+            ]
+            means = [interval([mean(one[c]) for one in by_seed.values()]) for c in ("trained", "blanked_context")]
+            apart = [mean(one["trained"]) - mean(base[s][suite]["trained"]) for s, one in by_seed.items() if s in base]
+            compared = ["", ""] if of is base or not apart else [interval(apart, signed=True), verdict(apart)]
+            cells.append([name, *by_position, *means, *compared])
+        start = [one[suite] for one in base.values()]
+        for condition in ("warm_start_t0.3", "warm_start") if start else ():
+            by_position = [interval(list(values)) for values in zip(*(one[condition] for one in start), strict=True)]
+            cells.append([condition, *by_position, interval([mean(one[condition]) for one in start]), "", "", ""])
+        head = [suite, *(f"position {n}" for n in range(4)), "mean", "mean, context hidden", "mean, from the first", ""]
+        lines += [table(head, cells), ""]
+    lines += [f"- {name}: `{' '.join(arguments)}`" for name, arguments in study.arms.items()]
+    seeds = "; ".join(f"{name} {', '.join(sorted(of))}" for name, of in runs.items())
+    return [*lines, "", f"Seeds: {seeds}.", ""]
 
 
-def table(rows: dict[str, list[list[float]]]) -> dict[str, Any]:
-    """By method and position, over seeds."""
-    return {name: [interval([seed[n] for seed in of]) for n in POSITIONS] for name, of in rows.items()}
+def page(found: dict[str, Any]) -> str:
+    """The results as Markdown."""
+    lines = [
+        "# On-policy distillation, measured",
+        "",
+        f"Each arm is `python -m cod_lightning fit` with its arguments, ends when it has sampled {BUDGET:,} tokens in training and",
+        "begins with the warm start of its seed. Success on held-out packs at temperature 1, means over seeds with 95 % intervals",
+        "over seeds (Student's t); differences are those of means over positions, paired by seed. Three seeds make wide intervals.",
+        "",
+        "    PYTHONPATH=. python tests/soak/distillation.py --runs runs/distillation",
+        "",
+    ]
+    for title, study in STUDIES.items():
+        lines += section(title, study, found["studies"].get(title, {}))
+    return "\n".join([*lines, *earlier(found["one_teacher"]), ""])
+
+
+def earlier(found: dict[str, Any]) -> list[str]:
+    """The study of one teacher, which was measured by an earlier version of this script, as Markdown."""
+    cells = [
+        [
+            name,
+            *(interval(list(values)) for values in zip(*seeds, strict=True)),
+            " ".join(f"{one[-1]:.3f}" for one in seeds),
+        ]
+        for name, seeds in found["by_seed"].items()
+    ]
+    teacher = " ".join(f"{one:.3f}" for one in found["teacher"])
+    return [
+        "## One teacher on the levers",
+        "",
+        "Measured by this script as of commit be700fa, and not again since: 120 updates of `--config smoke`. The teacher is that",
+        f"of seed 100 with three times the updates (success {teacher}), so this is what a trained teacher saves its",
+        "students, not a gain in compute. With the teacher and the reward (weight 1, coefficient 1) one policy of three",
+        "collapsed: its entropy fell to 0.01 and its notes no longer helped.",
+        "",
+        table(["trained by", *(f"position {n}" for n in range(4)), "by seed at position 3"], cells),
+    ]
 
 
 def main() -> None:
-    """Train, measure, write."""
+    """Train what is missing, measure, write."""
+    arms = {name: arguments for study in STUDIES.values() for name, arguments in study.arms.items()}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--arms", nargs="+", default=list(arms), choices=list(arms))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--page_only", action="store_true", help="train nothing")
     options = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="distillation_"))
-    cache, teacher = root / "cache", root / "teacher"
-    taught = [
-        "--seed_everything",
-        "100",
-        "--trainer.max_epochs",
-        "9",
-        "--trainer.default_root_dir",
-        str(root / "taught"),
-    ]
-    command("fit", "--config", "smoke", *taught, cache=cache)
-    last = str(root / "taught" / "checkpoints" / "last.ckpt")
-    command("export", "--ckpt_path", last, "--out", str(teacher), cache=cache)
-    rows: dict[str, list[list[float]]] = {"warm start": [], **{name: [] for name in METHODS}}
-    for seed in options.seeds:
-        for name, arguments in METHODS.items():
-            run = root / f"{name.replace(' ', '_')}_{seed}"
-            own = ["--seed_everything", str(seed), "--trainer.default_root_dir", str(run)]
-            if name != "reward":
-                own += ["--model.scorers.teacher.init_args.path", str(teacher)]
-            command("fit", *arguments, *own, cache=cache)
-            rows[name].append(success(run, "trained"))
-            if name == "reward":
-                rows["warm start"].append(success(run, "warm_start"))
-            print(seed, name, rows[name][-1], flush=True)
-    found = {
-        "seeds": options.seeds,
-        "python": platform.python_version(),
-        "teacher": [round(one, 4) for one in success(root / "taught", "trained")],
-        "success": table(rows),
-        "by_seed": rows,
-    }
-    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    root = options.runs.resolve()
+    if not options.page_only:
+        for seed in options.seeds:
+            for arm in options.arms:
+                trained(root, arm, arms[arm], seed)
+    found = json.loads((RESULTS / "distillation.json").read_text())
+    for title, study in STUDIES.items():
+        for arm in study.arms:
+            for seed in range(1, 100):
+                if ((folder := folder_of(root, arm, seed)) / "evaluation.json").exists():
+                    of = found["studies"].setdefault(title, {}).setdefault(arm, {})
+                    of[str(seed)] = measured(folder, study.suites)
+    (RESULTS / "distillation.json").write_text(json.dumps(found, indent=1) + "\n")
+    (RESULTS / "distillation.md").write_text(page(found))
 
 
 if __name__ == "__main__":

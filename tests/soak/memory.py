@@ -3,9 +3,10 @@
     PYTHONPATH=. python tests/soak/memory.py --out docs/results/memory.json [--worlds levers doors] [--seeds 1 2 3] [--page_only]
 
 Runs `python -m cod_lightning sweep --config study/memory_WORLD context=MEMORY_compact warm_start=... seed_everything=SEEDS` for
-each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`, and
-`python -m cod_lightning test` of the trained `episodes` with other retrievals. Finished runs are kept, so that the command goes on
-where it was stopped. `--page_only` trains nothing. What has no run keeps what `--out` holds of it, or is listed as not measured.
+each world and memory, each into a folder of its own under `--runs`; then skills and acts again with `credit=trajectory`,
+`python -m cod_lightning test` of the trained `episodes` with other retrievals, and `python -m cod_lightning evolve`. Finished
+runs are kept, so that the command goes on where it was stopped. `--page_only` trains nothing. What has no run keeps what
+`--out` holds of it, or is listed as not measured.
 """
 
 import argparse
@@ -50,6 +51,8 @@ BY_TRAJECTORY = (("levers", "skills"), ("doors", "skills"), ("frozen_lake_3x3", 
 """Worlds and memories that are trained with `credit=trajectory` too."""
 SELECTIONS = ("utility", "similarity", "random")
 _PLAIN = {"num_packs": 64, "pack_size": 32, "controls": [], "warm_start_temperatures": []}
+ROUNDS = 40
+"""Rewrites that an evolution tries."""
 LONG = [{"name": "packs_32", **_PLAIN}, {"name": "changed_32", **_PLAIN, "wrap": "non_stationary", "change_at": 16}]
 """Suites in which an agent has more records than a task is shown."""
 SUITES = {"held_out": 4, "packs_8": 8, "packs_16": 16, "packs_32": 32}
@@ -130,6 +133,21 @@ def select(world: str, how: str, runs: Path, *, play: bool) -> dict[str, Any]:
     return found
 
 
+def evolve(seed: int, runs: Path, *, play: bool) -> dict[str, Any]:
+    """What came of evolving the hint that agents begin with on the levers, by a policy that is only warm-started."""
+    out = runs / f"levers_evolved_{seed}"
+    if play and not (out / "context.yaml").is_file():
+        command = ["evolve", "--config", "study/memory_levers", "context=hint_compact", "--warm_start"]
+        command += ["warm_start/memory_levers", "--seed_everything", str(seed), "--sampling_temperature", "0.3"]
+        command += ["--rounds", str(ROUNDS), "--num_packs", "64", "--out", str(out)]
+        subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True)
+    if not (out / "evolution.json").is_file():
+        return {}
+    found = json.loads((out / "evolution.json").read_text())
+    means = [one["mean_reward"] for one in found["candidates"]]
+    return {"first": means[0], "best": max(means), "kept": len(means) - 1, "lifecycles": found["num_lifecycles"]}
+
+
 def seed_of(run: Path) -> str:
     """As the folder of a job has it."""
     return run.name.rpartition("seed=")[2].partition("-")[0]
@@ -176,6 +194,14 @@ def facts_kept() -> dict[str, dict[str, float]]:
             solved = [bool(one.success) for life in lives for one in life.solves[NUM_TASKS // 2 :]]
             found.setdefault(name, {})[str(number)] = mean(solved)
     return found
+
+
+def kept(before: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """What was found, by two names; what has no run is as it was before."""
+    return {
+        name: {**found.get(name, {}), **before.get(name, {}), **{k: v for k, v in found.get(name, {}).items() if v}}
+        for name in {**before, **found}
+    }
 
 
 def retrieval_ms() -> dict[str, float]:
@@ -258,6 +284,20 @@ def page(results: dict[str, Any], command: str) -> str:
     ]
     head = ["selection", "packs of 32, second half", "before the change (8 to 15)", "after it (16 to 23)", "24 to 31"]
     lines += ["## What is retrieved", "", SELECTION.strip(), "", table(head, rows) if rows else "Not measured.", ""]
+    rows = [
+        [f"{one} less {other}, {TITLES[world]}", *(interval(apart(by[one], by[other], *part)) for part in PARTS)]
+        for world, by in results["selection"].items()
+        for one, other in (("utility", "similarity"), ("similarity", "random"))
+        if by[one] and by[other]
+    ]
+    head = ["difference, paired by seed", *head[1:2], *head[3:]]
+    lines += [table(head, rows), ""] if rows else []
+    rows = [
+        [seed, f"{one['first']:.3f}", f"{one['best']:.3f}", f"{one['kept']} of {ROUNDS}", f"{one['lifecycles']}"]
+        for seed, one in results["evolved"].items()
+    ]
+    head = ["seed", "nothing to begin with", "best text", "rewrites kept", "lifecycles played"]
+    lines += ["## Without training", "", EVOLVED.strip(), "", table(head, rows), ""]
     lines += [
         "## Facts to keep",
         "",
@@ -281,6 +321,11 @@ def page(results: dict[str, Any], command: str) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def apart(one: dict[str, Any], other: dict[str, Any], name: str, place: slice) -> list[float]:
+    """Differences of mean success at these positions, by seed."""
+    return [mean(one[seed][name][place]) - mean(other[seed][name][place]) for seed in one if seed in other]
 
 
 def at(seeds: dict[str, Any], suite: str, condition: str, place: slice) -> str:
@@ -307,6 +352,11 @@ SELECTION = """
 The `episodes` that were trained above with `select: utility`, played with the other ways to select four records; packs of 32, and
 packs of 32 whose rule changes at task 16, where half of the records are then wrong.
 """
+PARTS = (("packs_32", slice(16, None)), ("changed_32", slice(16, 24)), ("changed_32", slice(24, None)))
+EVOLVED = """
+`evolve` (reflective prompt evolution, in the manner of GEPA) rewrites the hint that every agent begins with; the policy is the warm
+start at T=0.3 and does not change. Mean reward in 64 validation packs of the levers.
+"""
 LIMITS = """
 - The scripted writers of notebook and skills keep facts in the order of the doors' numbers, and are refused what no longer fits:
   their rows show a full store that is not tended. The hint with a bound keeps the last doors. How well a trained policy tends a
@@ -314,7 +364,8 @@ LIMITS = """
 - Packs of 8, 16 and 32 with the same index begin with the same tasks, so these columns are not independent.
 - Notebook and skills have most to learn: an update of several operations, and for skills a choice besides. With more updates
   the notebook gets further ([its page](notebook.md)); how far skills get is not measured.
-- The rows of the levers are of an earlier run of this command. On FrozenLake `episodes` has two seeds, `acts` by trajectory one.
+- Rows are of several runs of this command at several commits; `acts` on FrozenLake was trained at two of them, to the same figures.
+  On FrozenLake `episodes` has two seeds.
 - The constant state and compacting are measured on [their own page](inside_an_episode.md).
 - Not measured: memories with language models. Models behind endpoints are not trained; none was at hand here.
 """
@@ -354,18 +405,22 @@ def main() -> int:
         f"{world} {memory}": {how: measured(args.runs / named(world, memory, how)) for how in ("episode", "trajectory")}
         for world, memory in again
     }
-    before = json.loads(args.out.read_text())["worlds"] if args.out.is_file() else {}
-    for world, every in worlds.items():
-        for memory, seeds in every.items():
-            every[memory] = seeds or before.get(world, {}).get(memory, {})
     selected = [world for world, memory in chosen if memory == "episodes"]
     selection = {
         world: {how: select(world, how, args.runs, play=not args.page_only) for how in SELECTIONS} for world in selected
     }
+    before = json.loads(args.out.read_text()) if args.out.is_file() else {}
+    evolved = {str(seed): evolve(seed, args.runs, play=not args.page_only) for seed in args.seeds}
+    evolved = before.get("evolved", {}) | {seed: one for seed, one in evolved.items() if one}
+    worlds, credit, selection = (
+        kept(before.get(name, {}), found)
+        for name, found in (("worlds", worlds), ("credit", credit), ("selection", selection))
+    )
     results = {
         "worlds": worlds,
         "credit": credit,
         "selection": selection,
+        "evolved": evolved,
         "facts": facts_kept(),
         "retrieval_ms": retrieval_ms(),
     }

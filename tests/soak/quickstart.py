@@ -27,6 +27,7 @@ STYLES = (
     {"color": "#0969da", "linestyle": "-"},
     {"color": "#bf5700", "linestyle": ":"},
     {"color": "#6e7781", "linestyle": "--"},
+    {"color": "#6e7781", "linestyle": (0, (1, 3))},
 )
 
 
@@ -120,25 +121,28 @@ GREY = "#6e7781"
 
 
 def draw(results: dict[str, Any], file: Path) -> None:
-    """Success by position of every seed: trained, with its context hidden, and the warm start at temperature 1."""
+    """Success by position of every seed: trained, with its context hidden, and the warm start at its best and at temperature 1."""
     plt.rcParams.update(
         dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY)
     )
-    figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7.6, 3.4), layout="constrained")
     suites = [
         run["evaluation"]["suites"]["held_out"] for name, run in results["runs"].items() if name.startswith("seed")
     ]
     for number, suite in enumerate(suites):
         controls = suite["controls"]
         shown = {"trained": suite["positions"], "trained, blanked context": controls["blanked_context"]}
-        for (label, row), style in zip((shown | {"warm start": controls["warm_start"]}).items(), STYLES, strict=True):
+        best = suite["paired"]["trained_minus_best_warm_start"]["best_temperature"]
+        shown |= {"warm start, at its best": controls["warm_start" if best == 1 else f"warm_start_t{best}"]}
+        shown |= {"warm start, temperature 1": controls["warm_start"]}
+        for (label, row), style in zip(shown.items(), STYLES, strict=True):
             success = [position["success"] for position in row]
             low, high = zip(*(position["success_ci95"] for position in row), strict=True)
             axes.plot(success, marker="o", markersize=4, label=None if number else label, **style)
             axes.fill_between(range(len(row)), low, high, alpha=0.12, linewidth=0, color=style["color"])
-    axes.set(xlabel="position in the pack", ylabel="success", xticks=range(len(suites[0]["positions"])), ylim=(0.4, 1))
+    axes.set(xlabel="position in the pack", ylabel="success", xticks=range(len(suites[0]["positions"])), ylim=(0.35, 1))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.55))
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.55))
     figure.savefig(file, transparent=True)
 
 

@@ -5,7 +5,8 @@
 Every arm of `ARMS` is `python -m cod_lightning fit --config experiment/levers_mixture` with the arguments of the arm, from one warm
 start a seed; it ends with the rollout in which it has sampled `BUDGET` tokens. Finished runs are kept, and a run that was stopped
 goes on, so that the command may be stopped at any time; with other arms or seeds it may run beside itself. It writes
-`docs/results/signals.json` and `signals.md` from whatever is finished; what has no run is listed as not measured.
+`docs/results/signals.json` and `signals.md` from whatever is finished; runs that the folder lacks stay in the JSON as they were,
+and what has none is listed as not measured.
 """
 
 import argparse
@@ -47,9 +48,20 @@ def noisy(share: float) -> tuple[str, ...]:
     """Training by a judge alone that errs in that share of tasks, solved or not."""
     errors = {"false_positive": share, "false_negative": share}
     judge = {"class_path": "cod_lightning.rewards.NoisyJudge", "init_args": errors}
-    world = {"class_path": "cod_lightning.rewards.WorldReward", "init_args": {"weight": 0.0}}
-    return ("loss=grpo", "--data.rewards", json.dumps({"world": world, "judge": judge}))
+    return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
 
+
+HALF = "reward on half of the tasks"
+WITHOUT_WORLD = {"world": {"class_path": "cod_lightning.rewards.WorldReward", "init_args": {"weight": 0.0}}}
+
+
+def partly(**learned: str) -> tuple[str, ...]:
+    """Training where half of the tasks have a reward."""
+    part = {"class_path": "cod_lightning.training.learned_reward.PartlyKnown", "init_args": {"share": 0.5, **learned}}
+    return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"known": part}))
+
+
+FACTS = {"class_path": "cod_lightning.rewards.NewFacts", "init_args": {"pattern": "[0-9]=[a-z]+"}}
 
 ARMS: dict[str, Arm] = {
     BASE: Arm("The base", ("loss=grpo",)),
@@ -104,6 +116,10 @@ ARMS: dict[str, Arm] = {
     "judge, 10 % wrong": Arm("Judges in place of the reward", noisy(0.1)),
     "judge, 25 % wrong": Arm("Judges in place of the reward", noisy(0.25)),
     "judge, 40 % wrong": Arm("Judges in place of the reward", noisy(0.4)),
+    # parts of the reward
+    HALF: Arm("Learned rewards", partly()),
+    "half learned": Arm("Learned rewards", partly(transcripts="HALF/lifecycles/train.jsonl")),
+    "novel facts": Arm("Learned rewards", ("loss=grpo", "--data.rewards", json.dumps({"facts": FACTS}))),
 }
 
 
@@ -112,22 +128,26 @@ def folder_of(root: Path, arm: str, seed: int) -> Path:
     return root / f"{arm.replace(', ', '_').replace(' ', '_')}_{seed}"
 
 
-def train(root: Path, arm: str, seed: int) -> None:
-    """Train where it is not finished, and time it; end with the run's output where it fails."""
-    folder = folder_of(root, arm, seed)
+def train(root: Path, name: str, seed: int, *arguments: str) -> None:
+    """`fit` with these arguments where it is not finished."""
+    folder = folder_of(root, name, seed)
     if (folder / "evaluation.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = ["fit", "--config", "experiment/levers_mixture", *ARMS[arm].arguments]
-    arguments += ["--seed_everything", str(seed), "--sampled_token_budget", str(BUDGET), "--trainer.max_epochs", "-1"]
-    arguments += ["--data.rollouts_per_epoch", "4", "--ckpt_path", "auto", "--trainer.default_root_dir", str(folder)]
-    env = os.environ | {"COD_LIGHTNING_CACHE": str(root / "cache"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    bounds = ["--sampled_token_budget", str(BUDGET), "--trainer.max_epochs", "-1", "--data.rollouts_per_epoch", "4"]
+    place = ["--ckpt_path", "auto", "--trainer.default_root_dir", str(folder), "--seed_everything", str(seed)]
     begun = time.perf_counter()
+    command(root, "fit", *arguments, *bounds, *place)
+    print(f"{name}, seed {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
+
+
+def command(root: Path, *arguments: str) -> None:
+    """Run `python -m cod_lightning` with these arguments; end with its output where it fails."""
+    env = os.environ | {"COD_LIGHTNING_CACHE": str(root / "cache"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     line = [sys.executable, "-m", "cod_lightning", *arguments]
     done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}")
-    print(f"{arm}, seed {seed}: {time.perf_counter() - begun:.0f} s", flush=True)
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -255,8 +275,10 @@ def main() -> None:
     if not options.page_only:
         for seed in options.seeds:
             for arm in options.arms:
-                train(root, arm, seed)
-    runs: dict[str, dict[str, dict[str, Any]]] = {}
+                own = (one.replace("HALF", str(folder_of(root, HALF, seed))) for one in ARMS[arm].arguments)
+                train(root, arm, seed, "--config", "experiment/levers_mixture", *own)
+    kept = json.loads((RESULTS / "signals.json").read_text())
+    runs: dict[str, dict[str, dict[str, Any]]] = {arm: kept["runs"].get(arm, {}) for arm in ARMS if arm in kept["runs"]}
     for arm in ARMS:
         for seed in range(1, 100):
             if ((folder := folder_of(root, arm, seed)) / "evaluation.json").exists():

@@ -103,7 +103,7 @@ class Story:
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         self.advantages = advantages
         self.rollouts = TrainingRollouts(
-            score=lambda batch: batch,
+            score=lambda batch, groups: batch,
             packs=TrainingPacks(source or Numbers(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,

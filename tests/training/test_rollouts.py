@@ -120,7 +120,7 @@ class Story:
 
         runner = RolloutRunner(FunctionEngine(lambda _: (2,)))
         rollouts = TrainingRollouts(
-            score=lambda batch: batch,
+            score=lambda batch, groups: batch,
             packs=TrainingPacks(source or Uniform(), NumberWorld(), 1, 5),
             play=play,
             runner=runner,

@@ -20,6 +20,7 @@ from cod_lightning.objective.batch import Batch, CreditTable
 from cod_lightning.objective.terms import KL, TermInputs
 from cod_lightning.training.scorers import (
     CheckpointScorer,
+    PrivilegedScorer,
     Scorer,
     ScorerByWorld,
     VLLMScorer,
@@ -310,3 +311,20 @@ def test_each_teacher_scores_the_rows_of_its_own_world_and_those_of_none_have_no
     assert scorer.num_weight_bytes() == 30
     with pytest.raises(ConfigError, match=r"model\.scorers\.teachers is \{\}; expected a teacher for at least one"):
         ScorerByWorld({})
+    with pytest.raises(ConfigError, match=r"teachers\.lake is PrivilegedScorer; .*Make the ScorerByWorld the teacher"):
+        ScorerByWorld({"levers-4": Says(-1.0), "lake": PrivilegedScorer()})
+
+
+def test_a_teacher_that_sees_more_scores_the_same_responses_after_other_prompts(model, tmp_path):
+    batch, others = rows(), {0: [7, 8, 9], 1: [5], 2: None, 3: [4, 4, 4, 4, 4, 4]}
+    model.save_pretrained(tmp_path)
+    for teacher in (PrivilegedScorer(), PrivilegedScorer(CheckpointScorer(str(tmp_path)))):
+        seen, known = teacher.rows(batch, lambda g, k, e, ids: others[g])
+        assert known.tolist() == [True, True, False, True]
+        found = teacher.score(seen, lambda own, part: forward(model if own is None else own, part))
+        for row, begin in others.items():
+            ids, at = batch.token_ids[row, : LENGTHS[row]].tolist(), int(batch.action_mask[row].int().argmax())
+            begin = ids[:at] if begin is None else begin
+            expected = by_definition(model, begin + ids[at:])[len(begin) - 1 :]
+            assert found[row][seen.action_mask[row]].tolist() == pytest.approx(expected, abs=1e-5)
+            assert batch.action_mask[row].sum() == seen.action_mask[row].sum()

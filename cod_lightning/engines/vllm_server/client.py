@@ -134,14 +134,14 @@ class ServerClient:
 
     async def turn(self, body: Mapping[str, Any]) -> ServerAnswer:
         """One sampled turn, begun once a place is free. Raises `TimeoutError` where it takes longer than `timeout_s`."""
-        line, url, content = await self._turns.line(self.url), self.url + GENERATE, json.dumps(body).encode()
+        pool, url, content = await self._turns.pool(self.url), self.url + GENERATE, json.dumps(body).encode()
         bounds = Bounds(self.key, 2 * self.timeout_s, _MOST_BYTES)  # the turn's own deadline comes first
-        async with line.slots, asyncio.timeout(self.timeout_s):
+        async with pool.slots, asyncio.timeout(self.timeout_s):
             tries = 0
             while True:
                 tries += 1
                 try:
-                    answer = await ask(line.http, "POST", url, content, bounds)
+                    answer = await ask(pool.http, "POST", url, content, bounds)
                     return answer_of(completion_of(answer))
                 except EndpointFailure as failure:
                     if not failure.passes or tries > self._max_retries:

@@ -104,7 +104,6 @@ class NaturalNotes(RecipeNotes):
         return dict(fact if rng.random() < accuracy else self._made_up(levels, rng) for fact in facts.items())
 
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
-        """Half as many made-up facts as there are elements."""
         return dict(self._made_up(levels, rng) for _ in range((len(levels) + 1) // 2))
 
     @staticmethod

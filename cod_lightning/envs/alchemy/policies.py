@@ -20,10 +20,6 @@ class AlchemyPlay(Play[Facts]):
     levels: Mapping[str, int]
     """Of the pack's elements, for what a teacher makes up."""
 
-    @property
-    def nothing(self) -> Facts:
-        return {}
-
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.wording.respond("", _any_pair(self.wording.read(messages), rng))
 

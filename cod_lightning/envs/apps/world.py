@@ -22,7 +22,7 @@ from cod_lightning.envs.apps.tasks import AppsTask, asks_for_something, draw_tas
 from cod_lightning.envs.apps.user import ScriptedVoice, Voice
 from cod_lightning.envs.apps.wording import NaturalApps
 from cod_lightning.envs.base import Stepped
-from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns
+from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
@@ -330,10 +330,12 @@ class Apps(TaskWorld[AppsTask]):
         check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
         check_turns(self.max_turns, "16 is the default.")
         check_in("data.env.quirks", self.quirks, 0, len(QUIRKS), "2 is the default.")
-        for key, value, default in (("actions", self.form, "code"), ("quirks", self.quirks, 2)):
-            if self.compact and value != default:
-                expected = "nothing with protocol=compact, whose words are neither calls nor about a site"
-                raise ConfigError(f"data.env.{key}", value, expected, "Leave it out, or set protocol: natural.")
+        if self.compact:
+            calls = {"actions": self.form, "quirks": self.quirks, "spare_calls": self.spare_calls}
+            person = {"patience": self.patience, "question_cost": self.question_cost, "feedback": self.feedback}
+            check_unused(Apps, "with protocol=compact", **calls, **person, difficulties=self.difficulties)
+        else:
+            check_unused(Apps, "with protocol=natural", slots=self.slots, misses=self.misses)
         check_in("data.env.spare_calls", self.spare_calls, 0, 1_000, "2 is the default.")
         check_in("data.env.patience", self.patience, 1, 100, "2 is the default; some tasks take a question.")
         check_in("data.env.misses", self.misses, 0, 100, "1 is the default.")

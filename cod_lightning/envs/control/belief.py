@@ -30,7 +30,7 @@ class PlantBelief:
         return self.b_error < 0.6 * abs(self.b)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlantRanges:
     """The known bounds of the hidden numbers, and the noise."""
 

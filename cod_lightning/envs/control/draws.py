@@ -8,6 +8,7 @@ from cod_lightning.envs.checks import check_between, check_choice, check_span
 from cod_lightning.envs.control.belief import PlantRanges
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask
 from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 
@@ -16,17 +17,44 @@ _SYMBOLS = (("x", "p", "q", "s"), ("v", "w", "r"), ("u", "f", "c"), (("a", "b"),
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draws:
-    """What can be drawn; the fields are the world's parameters of the same names."""
+class ControlParameters(Unchanging):
+    """The parameters of `OptimalControl`, and what is drawn by them. Raises `ConfigError` for one that cannot work."""
 
-    ranges: PlantRanges
-    start_max: float
-    speed_max: float
-    target_max: float
-    horizon_min: int
-    horizon_max: int
-    protocol: Literal["natural", "compact"]
-    labels: Literal["fixed", "random"]
+    a_min: float = 0.55
+    """Smallest share of the velocity that is kept at a step."""
+    a_max: float = 1.2
+    """Largest share."""
+    b_min: float = 0.35
+    """Smallest magnitude of the gain of the control; its sign is hidden too."""
+    b_max: float = 1.5
+    """Largest magnitude."""
+    start_max: float = 2.0
+    """First positions lie within plus and minus this."""
+    speed_max: float = 1.5
+    """First velocities lie within plus and minus this."""
+    target_max: float = 8.0
+    """Targets lie within plus and minus this; the wanted last velocity is 0."""
+    horizon_min: int = 12
+    """Fewest steps of a run, 2 to 30."""
+    horizon_max: int = 12
+    """Most steps of a run, 2 to 30; the reference always takes the same number."""
+    process_noise: float = 0.0
+    """Standard deviation of what is added to the velocity at each step, the same in every attempt at a task."""
+    world_memory: bool = True
+    """Whether an observation also shows the last law of the pack that ran, with its outcome, as the reference does
+    (include_previous_control_policy). Without a note, later tasks then go better too."""
+    lenient: bool = False
+    """Whether the first unreadable answer of a task is only warned of; tasks then have two turns instead of one."""
+    protocol: Literal["natural", "compact"] = "natural"
+    """Sentences and formulas for language models (natural), or fused words (compact) for tiny policies: whole numbers as starts and
+    targets, and eight laws to choose from."""
+    labels: Literal["fixed", "random"] = "fixed"
+    """Whether symbols are the usual ones or drawn anew for every pack (random, natural only)."""
+
+    @property
+    def ranges(self) -> PlantRanges:
+        """Of the hidden numbers, and the noise."""
+        return PlantRanges(self.a_min, self.a_max, self.b_min, self.b_max, self.process_noise)
 
     @property
     def name(self) -> str:
@@ -74,16 +102,14 @@ class Draws:
         a, b = hidden
         return ControlTask(a=a, b=b, x=x, v=v, target_x=target, horizon=horizon, noise=noise, symbols=symbols)
 
-    def check(self) -> None:
-        """Raise a `ConfigError` for the first parameter that cannot work."""
-        r = self.ranges
-        check_span("a_min", r.a_min, "a_max", r.a_max, 0, 1.5, "Use 0.55 to 1.2.", above=True)
-        check_span("b_min", r.b_min, "b_max", r.b_max, 0, 10, "Use 0.35 to 1.5.", above=True)
+    def __post_init__(self) -> None:
+        check_span("a_min", self.a_min, "a_max", self.a_max, 0, 1.5, "Use 0.55 to 1.2.", above=True)
+        check_span("b_min", self.b_min, "b_max", self.b_max, 0, 10, "Use 0.35 to 1.5.", above=True)
         check_between("data.env.start_max", self.start_max, 0.0, 20.0, "2.0 is the reference's.")
         check_between("data.env.speed_max", self.speed_max, 0.0, 20.0, "1.5 is the reference's.")
         lowest = 1.0 if self.protocol == "compact" else 0.001
         check_between("data.env.target_max", self.target_max, lowest, 100.0, "8.0 is the reference's.")
-        check_between("data.env.process_noise", r.noise, 0.0, 1.0, "0 is the reference's.")
+        check_between("data.env.process_noise", self.process_noise, 0.0, 1.0, "0 is the reference's.")
         low, high = self.horizon_min, self.horizon_max
         check_span("horizon_min", low, "horizon_max", high, 2, 30, "Use 12 for both, as the reference.")
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))

@@ -1,31 +1,62 @@
 """The compact rendering: fused words for tiny policies."""
 
+import itertools
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
+from cod_lightning.envs.answers import only_answer
 from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
+from cod_lightning.envs.control.draws import ControlParameters
 from cod_lightning.envs.control.evidence import Earlier, names_of
-from cod_lightning.envs.control.laws import LAWS, best_law, formula_of
-from cod_lightning.envs.control.plant import TYPICAL, ControlTask, PlantRun
-from cod_lightning.envs.control.wording import ControlWording, only_answer
+from cod_lightning.envs.control.plant import TYPICAL, ControlTask, Law, PlantRun, run
 from cod_lightning.envs.expressions import compile_expression
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
+
+GAINS = {"firm": (0.6, 1.0), "soft": (0.3, 0.5), "braked": (0.45, 1.4), "even": (0.3, 0.7)}
+"""Of proportional-derivative laws, each the best one for one half of the usual a and one half of the usual |b|."""
+LAWS = tuple(sign + name for sign in "+-" for name in GAINS)
+
+
+def formula_of(word: str, symbols: tuple[str, ...]) -> str:
+    """The law as a formula.
+
+    >>> formula_of("-soft", ("x", "v", "u", "a", "b"))
+    '-(0.3*(x_target - x) - 0.5*v)'
+    """
+    pull, brake = GAINS[word[1:]]
+    x, v = symbols[:2]
+    return f"{'-' if word[0] == '-' else ''}({pull:g}*({x}_target - {x}) - {brake:g}*{v})"
+
+
+def law_of(word: str, target: float) -> Law:
+    """The same as a function."""
+    pull, brake = GAINS[word[1:]]
+    sign = -1.0 if word[0] == "-" else 1.0
+    return lambda t, x, v: sign * (pull * (target - x) - brake * v)
+
+
+def best_law(belief: PlantBelief, ranges: PlantRanges, task: ControlTask, rng: random.Random) -> str:
+    """The word of the best mean reward over what is believed; where b's sign is not known, it is guessed."""
+    if not belief.knows_b:
+        belief = replace(belief, b=rng.choice((-1, 1)) * (ranges.b_min + ranges.b_max) / 2, b_error=ranges.b_max / 4)
+    sign = "+" if belief.b > 0 else "-"
+    points = [
+        replace(task, a=belief.a + i * belief.a_error, b=belief.b + j * belief.b_error)
+        for i, j in itertools.product((-1, 0, 1), repeat=2)
+    ]
+
+    def mean_reward(word: str) -> float:
+        return sum(run(point, law_of(word, task.target_x)).reward for point in points)
+
+    return max((sign + name for name in GAINS), key=mean_reward)
+
 
 GRADES = ("good", "fair", "poor")
 """Of a reward: from 0.9, from 0.5, below."""
 _WORD_OF = {compile_expression(formula_of(law, TYPICAL), names_of(TYPICAL)).text: law for law in LAWS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grids:
-    """Whole numbers that a compact task is made of."""
-
-    start: int
-    speed: int
-    target: int
-    horizons: tuple[int, ...]
 
 
 def class_words(ranges: PlantRanges, belief: PlantBelief) -> list[str]:
@@ -36,22 +67,22 @@ def class_words(ranges: PlantRanges, belief: PlantBelief) -> list[str]:
     return [f"b={sign}{size}" if belief.knows_b else "b=?", f"a={decay}" if ranges.knows_a(belief) else "a=?"]
 
 
-class CompactControl(ControlWording):
+class CompactControl(WorldWording):
     """`x=-1 v=+0 to=+3`, answered by a law such as `-firm`; feedback `poor b=+big a=damped`.
 
     The three grades: good from reward 0.9, fair from 0.5, poor below. Signs and halves of the ranges stand for numbers.
     """
 
-    def __init__(self, ranges: PlantRanges, grids: Grids) -> None:
-        self.ranges, self.grids = ranges, grids
+    def __init__(self, parameters: ControlParameters) -> None:
+        self.ranges, self.parameters = parameters.ranges, parameters
+        self.horizons = range(parameters.horizon_min, parameters.horizon_max + 1)
 
     def rules(self, symbols: tuple[str, ...], turns: int) -> str:
         return "control"
 
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
-        """Start, target, the horizon where it varies, and the last law with its grade."""
         words = [f"x={task.x:+.0f}", f"v={task.v:+.0f}", f"to={task.target_x:+.0f}"]
-        if len(self.grids.horizons) > 1:
+        if len(self.horizons) > 1:
             words.append(f"T={task.horizon}")
         if earlier:
             words.append(f"had={_WORD_OF[earlier.formula]}:{_grade(earlier.reward)}")
@@ -84,7 +115,7 @@ class CompactControl(ControlWording):
         """Numbers from their words; earlier laws are not used."""
         shown = dict(word.split("=", 1) for word in messages[1].content.split() if "=" in word)
         x, v, target = (float(shown[key]) for key in ("x", "v", "to"))
-        horizon = int(shown.get("T", self.grids.horizons[0]))
+        horizon = int(shown.get("T", self.horizons[0]))
         return ControlTask(a=0, b=0, x=x, v=v, target_x=target, horizon=horizon), None
 
     def noted(self, text: str) -> PlantBelief:
@@ -110,13 +141,14 @@ class CompactControl(ControlWording):
         return TYPICAL
 
     def words(self) -> tuple[str, ...]:
-        g = self.grids
+        p = self.parameters
+        start, speed, target = int(p.start_max), int(p.speed_max), int(p.target_max)
         return (
             "control",
-            *(f"x={n:+d}" for n in range(-g.start, g.start + 1)),
-            *(f"v={n:+d}" for n in range(-g.speed, g.speed + 1)),
-            *(f"to={n:+d}" for n in range(-g.target, g.target + 1)),
-            *(f"T={n}" for n in g.horizons if len(g.horizons) > 1),
+            *(f"x={n:+d}" for n in range(-start, start + 1)),
+            *(f"v={n:+d}" for n in range(-speed, speed + 1)),
+            *(f"to={n:+d}" for n in range(-target, target + 1)),
+            *(f"T={n}" for n in self.horizons if len(self.horizons) > 1),
             *(f"had={law}:{grade}" for law in LAWS for grade in GRADES),
             *(f"b={sign}{size}" for sign in "+-" for size in ("small", "big")),
             *("b=?", "a=damped", "a=lively", "a=?"),

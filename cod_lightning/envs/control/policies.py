@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 from cod_lightning.envs.control.belief import EXACT, PlantBelief
 from cod_lightning.envs.control.evidence import implied_by
-from cod_lightning.envs.control.fused import CompactControl
-from cod_lightning.envs.control.laws import LAWS
-from cod_lightning.envs.control.wording import ControlWording
+from cod_lightning.envs.control.fused import LAWS, CompactControl
+from cod_lightning.envs.control.sentences import NaturalControl
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message
 
@@ -20,7 +19,7 @@ class ControlPlay(Play[PlantBelief]):
     What it notes is a least-squares estimate from the tables, with standard errors.
     """
 
-    wording: ControlWording
+    wording: NaturalControl | CompactControl
     symbols: tuple[str, ...]
     """Of the pack."""
     goes_by_earlier: bool = True
@@ -31,7 +30,6 @@ class ControlPlay(Play[PlantBelief]):
         return self.wording.ranges.prior
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """A proportional-derivative law with gains, and a sign, at random."""
         if isinstance(self.wording, CompactControl):
             return self.wording.respond(rng.choice(LAWS))
         x, v = self.wording.symbols_in(messages[0].content)[:2]

@@ -6,24 +6,26 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cod_lightning.envs.answers import only_answer
 from cod_lightning.envs.control.belief import EXACT, PlantBelief, PlantRanges, learned
 from cod_lightning.envs.control.evidence import Earlier, names_of
 from cod_lightning.envs.control.plans import careful_formula, planned_formula
 from cod_lightning.envs.control.plant import PENALTY, SPEED_WEIGHT, TYPICAL, ControlTask, PlantRun
-from cod_lightning.envs.control.wording import ControlWording, only_answer
+from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.types import Message
 
 _FORM = "<answer><action_expression>FORMULA</action_expression></answer>"
 _NUMBER = r"(-?\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 
 
-class NaturalControl(ControlWording):
+class NaturalControl(WorldWording):
     """Full sentences. Facts as in the reference, sentences our own; the rules state the ranges of the hidden numbers."""
 
     def __init__(self, ranges: PlantRanges) -> None:
         self.ranges = ranges
 
     def rules(self, symbols: tuple[str, ...], turns: int) -> str:
+        """System text."""
         x, v, u, a, b = symbols
         r = self.ranges
         noise = f" + noise (normal, standard deviation {r.noise:g})" if r.noise else ""
@@ -48,9 +50,12 @@ class NaturalControl(ControlWording):
         )
 
     def observation(self, task: ControlTask, earlier: Earlier | None) -> str:
-        """Start, target, steps; then the last law of the pack as evidence."""
+        """What is seen before the answer."""
         x, v, u = task.symbols[:3]
-        text = f"{_asked(task)}\nGive the formula for {u}."
+        text = (
+            f"Start {x} = {task.x:.3f}, {v} = {task.v:.3f}; target {x} = {task.target_x:.3f}, {v} = {task.target_v:.3f}; "
+            f"{task.horizon} steps.\nGive the formula for {u}."
+        )
         if earlier:
             text += (
                 f"\n\nEvidence from an earlier attempt in this environment (its start and target may differ): {u} = "
@@ -61,6 +66,7 @@ class NaturalControl(ControlWording):
         return text
 
     def finished(self, task: ControlTask, run: PlantRun) -> str:
+        """Feedback after a law that ran to the end."""
         x, v, u = task.symbols[:3]
         lines = [f"{'t':>3} {x:>10} {v:>10} {u:>8}"]
         for t, (x_t, v_t) in enumerate(zip(run.xs, run.vs, strict=True)):
@@ -75,9 +81,11 @@ class NaturalControl(ControlWording):
         )
 
     def failed(self, step: int, reason: str) -> str:
+        """Feedback after a law that failed at a step."""
         return f"The formula failed at step {step}: {reason}. The reward is 0."
 
     def unreadable(self, complaint: str, symbols: tuple[str, ...], warning: str) -> str:
+        """Feedback after an answer that cannot be read; a warning is followed by the observation that stands, if any."""
         after = "The task goes on; answer once more." if warning else "The task is over."
         expected = f"Expected {_FORM} with one formula over {', '.join(names_of(symbols))}, and nothing after it."
         return f"Your answer could not be read: {complaint}. {expected} {after}"
@@ -93,12 +101,15 @@ class NaturalControl(ControlWording):
         return html.unescape(answer[len(start) : -len(end)][:10_000]), ""
 
     def respond(self, formula: str) -> str:
+        """A well-formed response."""
         return f"I steer with this. {_FORM.replace('FORMULA', formula)}"
 
     def chosen(self, belief: PlantBelief, task: ControlTask, rng: random.Random) -> str:
+        """A good response for that belief."""
         return self.respond(planned_formula(belief, task) if belief.knows_b else careful_formula(task))
 
     def seen(self, messages: Sequence[Message]) -> tuple[ControlTask, Earlier | None]:
+        """Task (its hidden numbers 0) and earlier law, read back from a dialogue."""
         symbols = self.symbols_in(messages[0].content)
         x, v, u = symbols[:3]
         text = messages[1].content
@@ -119,7 +130,7 @@ class NaturalControl(ControlWording):
         return task, Earlier(formula=formula, task=ran, reward=reward, miss_x=miss_x, miss_v=miss_v)
 
     def noted(self, text: str) -> PlantBelief:
-        """The last statement on each number, as in `a = 0.812 (+- 0.001)`."""
+        """What a note says; the prior for what it does not."""
         a, b = self.symbols_in(text)[3:]
         prior = self.ranges.prior
         a_mean, a_error = _stated(text, a, (prior.a, prior.a_error))
@@ -127,13 +138,14 @@ class NaturalControl(ControlWording):
         return PlantBelief(a_mean, b_mean, a_error, b_error)
 
     def recorded(self, messages: Sequence[Message]) -> PlantBelief:
-        """The old note, sharpened by the last table."""
+        """What the dialogue of an update episode states: the old note, sharpened by the run."""
         text = "\n".join(message.content for message in messages)
         vs, us = _table(text)
         belief = self.noted(text)
         return learned(belief, self.ranges, vs, us) if us else belief
 
     def write(self, belief: PlantBelief, symbols: tuple[str, ...]) -> str:
+        """A note."""
         a, b = symbols[3:]
         known_a = (
             f"{a} = {belief.a:.3f} (+- {belief.a_error:.4f})" if self.ranges.knows_a(belief) else f"{a} is unknown"
@@ -142,19 +154,12 @@ class NaturalControl(ControlWording):
         return f"- Found from tables of runs: {known_a}, {known_b}."
 
     def symbols_in(self, text: str) -> tuple[str, ...]:
+        """Symbols that the rules within the text use."""
         match = re.search(
             r"with position (\w+), velocity (\w+) and control (\w+)\.[\s\S]*?The hidden numbers are (\w+) and (\w+):",
             text,
         )
         return match.groups() if match else TYPICAL
-
-
-def _asked(task: ControlTask) -> str:
-    x, v = task.symbols[:2]
-    return (
-        f"Start {x} = {task.x:.3f}, {v} = {task.v:.3f}; target {x} = {task.target_x:.3f}, {v} = {task.target_v:.3f}; "
-        f"{task.horizon} steps."
-    )
 
 
 def _small(value: float) -> str:

@@ -7,17 +7,16 @@ pair (a, b); horizons can vary; numbers are drawn with three decimals, which is 
 
 import copy
 import random
-from typing import Literal
+from typing import Any
 
 from cod_lightning.envs.base import Stepped, TextEnv
-from cod_lightning.envs.control.belief import PlantBelief, PlantRanges
-from cod_lightning.envs.control.draws import MOST_DRAWS, Draws
+from cod_lightning.envs.control.belief import PlantBelief
+from cod_lightning.envs.control.draws import MOST_DRAWS, ControlParameters
 from cod_lightning.envs.control.evidence import ActionError, Earlier, names_of, run_formula
-from cod_lightning.envs.control.fused import CompactControl, Grids, class_words
+from cod_lightning.envs.control.fused import CompactControl, class_words
 from cod_lightning.envs.control.plant import ControlTask, PlantRun
 from cod_lightning.envs.control.policies import ControlPlay
 from cod_lightning.envs.control.sentences import NaturalControl
-from cod_lightning.envs.control.wording import ControlWording
 from cod_lightning.envs.expressions import ExpressionError, compile_expression
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.task_world import TaskWorld
@@ -40,64 +39,22 @@ class OptimalControl(TaskWorld[ControlTask]):
         hard          12         2.0         1.5          8.0
 
     Args:
-        a_min: Smallest share of the velocity that is kept at a step.
-        a_max: Largest share.
-        b_min: Smallest magnitude of the gain of the control; its sign is hidden too.
-        b_max: Largest magnitude.
-        start_max: First positions lie within plus and minus this.
-        speed_max: First velocities lie within plus and minus this.
-        target_max: Targets lie within plus and minus this; the wanted last velocity is 0.
-        horizon_min: Fewest steps of a run, 2 to 30.
-        horizon_max: Most steps of a run, 2 to 30; the reference always takes the same number.
-        process_noise: Standard deviation of what is added to the velocity at each step, the same in every attempt at a task.
-        world_memory: Whether an observation also shows the last law of the pack that ran, with its outcome, as the reference
-            does (include_previous_control_policy). Without a note, later tasks then go better too.
-        lenient: Whether the first unreadable answer of a task is only warned of; tasks then have two turns instead of one.
-        protocol: Sentences and formulas for language models (natural), or fused words (compact) for tiny policies: whole numbers
-            as starts and targets, and eight laws to choose from.
-        labels: Whether symbols are the usual ones or drawn anew for every pack (random, natural only).
         teacher: How good the demonstrations of the warm start are.
+        parameters: Those of `ControlParameters`, which documents them.
     """
 
     task_type = ControlTask
     reward_range = (-0.1, 1.0)
 
-    def __init__(
-        self,
-        a_min: float = 0.55,
-        a_max: float = 1.2,
-        b_min: float = 0.35,
-        b_max: float = 1.5,
-        start_max: float = 2.0,
-        speed_max: float = 1.5,
-        target_max: float = 8.0,
-        horizon_min: int = 12,
-        horizon_max: int = 12,
-        process_noise: float = 0.0,
-        world_memory: bool = True,
-        lenient: bool = False,
-        protocol: Literal["natural", "compact"] = "natural",
-        labels: Literal["fixed", "random"] = "fixed",
-        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
-    ) -> None:
-        self.ranges = PlantRanges(a_min=a_min, a_max=a_max, b_min=b_min, b_max=b_max, noise=process_noise)
-        self._draws = Draws(
-            ranges=self.ranges,
-            start_max=start_max,
-            speed_max=speed_max,
-            target_max=target_max,
-            horizon_min=horizon_min,
-            horizon_max=horizon_max,
-            protocol=protocol,
-            labels=labels,
-        )
-        self._draws.check()
-        self.world_memory, self.max_turns, self.teacher = world_memory, 2 if lenient else 1, teacher
-        self.wording = _worded(self._draws)
-        self.name = self._draws.name
+    def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
+        self.parameters = ControlParameters(**parameters)
+        self.world_memory, self.max_turns = self.parameters.world_memory, 1 + self.parameters.lenient
+        self.ranges, self.name, self.teacher = self.parameters.ranges, self.parameters.name, teacher
+        natural = self.parameters.protocol == "natural"
+        self.wording = NaturalControl(self.ranges) if natural else CompactControl(self.parameters)
         self._earlier: Earlier | None = None
         """The last law of the pack that ran to the end, where the world carries it over."""
-        self._start(ControlTask(a=1.0, b=1.0, x=0.0, v=0.0, target_x=1.0, horizon=horizon_min))
+        self._start(ControlTask(a=1.0, b=1.0, x=0.0, v=0.0, target_x=1.0, horizon=self.parameters.horizon_min))
 
     @property
     def rules(self) -> str:
@@ -111,9 +68,9 @@ class OptimalControl(TaskWorld[ControlTask]):
         """One pair (a, b) of the split, and for every task a start, a target and a number of steps."""
         world_seed = derive_seed("control pack", self.name, str(split), seed, index)
         rng = random.Random(world_seed)
-        hidden = self._draws.hidden(rng, split)
-        symbols = self._draws.symbols(rng)
-        specs = (self._draws.task(derive_seed(world_seed, n), hidden, symbols) for n in range(num_tasks))
+        hidden = self.parameters.hidden(rng, split)
+        symbols = self.parameters.symbols(rng)
+        specs = (self.parameters.task(derive_seed(world_seed, n), hidden, symbols) for n in range(num_tasks))
         return self._pack(split, index, seed, world_seed, specs)
 
     def changed(self, pack: Pack, at: int, seed: int) -> Pack:
@@ -123,13 +80,13 @@ class OptimalControl(TaskWorld[ControlTask]):
         rng = random.Random(derive_seed("control change", pack.id, seed))
         before = class_words(self.ranges, PlantBelief(old.a, old.b))
         for _ in range(MOST_DRAWS):
-            a, b = self._draws.hidden(rng, pack.split)
+            a, b = self.parameters.hidden(rng, pack.split)
             if class_words(self.ranges, PlantBelief(a, b)) != before:
                 return self._with(pack, at, a=a, b=b)
         raise ConfigError("data.env.b_max", self.ranges.b_max, "another plant of the same split", "Widen the ranges.")
 
     def _drawn(self, seed: int) -> ControlTask:
-        return self._draws.task(seed, self.ranges.draw(rng := random.Random(seed)), self._draws.symbols(rng))
+        return self.parameters.task(seed, self.ranges.draw(rng := random.Random(seed)), self.parameters.symbols(rng))
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
@@ -141,7 +98,12 @@ class OptimalControl(TaskWorld[ControlTask]):
             except ExpressionError as error:
                 complaint = str(error)
         if formula is None:
-            return self._unreadable(complaint)
+            self._turn += 1
+            if self._turn < self.max_turns:
+                warned = self.wording.unreadable(complaint, self._task.symbols, self._observed())
+                return warned, 0.0, False, False, {}
+            self._outcome = "malformed"
+            return self._ended(self.wording.unreadable(complaint, self._task.symbols, ""), self.reward_range[0])
         self._outcome = "ran"
         try:
             self._run = run_formula(self._task, formula)
@@ -159,7 +121,6 @@ class OptimalControl(TaskWorld[ControlTask]):
         return sentences.observation(self._task, None) + done
 
     def without_world_memory(self) -> TextEnv:
-        """The same plants, without the last law of the pack."""
         if not self.world_memory:
             return self
         twin = copy.deepcopy(self)
@@ -179,19 +140,3 @@ class OptimalControl(TaskWorld[ControlTask]):
 
     def _observed(self) -> str:
         return self.wording.observation(self._task, self._earlier)
-
-    def _unreadable(self, complaint: str) -> Stepped:
-        self._turn += 1
-        symbols = self._task.symbols
-        if self._turn < self.max_turns:
-            return self.wording.unreadable(complaint, symbols, self._observed()), 0.0, False, False, {}
-        self._outcome = "malformed"
-        return self._ended(self.wording.unreadable(complaint, symbols, ""), self.reward_range[0])
-
-
-def _worded(draws: Draws) -> ControlWording:
-    if draws.protocol == "natural":
-        return NaturalControl(draws.ranges)
-    horizons = tuple(range(draws.horizon_min, draws.horizon_max + 1))
-    start, speed, target = int(draws.start_max), int(draws.speed_max), int(draws.target_max)
-    return CompactControl(draws.ranges, Grids(start=start, speed=speed, target=target, horizons=horizons))

@@ -3,7 +3,7 @@
 import json
 import random
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cod_lightning.envs.dataset.records import read_rows
 from cod_lightning.envs.dataset.scorers import AnswerScorer, ExactMatch
@@ -33,10 +33,8 @@ class DatasetWorld(QuestionWorld):
         group: Column of what questions share; null: all belong together.
         scorer: How an answer is graded; null: `ExactMatch`.
         rules: System text before the form of the answer; null says that questions belong together.
-        max_turns: Answers to a question.
-        feedback: Whether the last words of a task name the right answer, or only the verdict.
-        success_at: Score from which a question counts as solved.
         world_name: Short identity, part of every pack id; null takes the name of the file or folder.
+        asked: Further parameters of `QuestionWorld`.
     """
 
     def __init__(
@@ -47,15 +45,13 @@ class DatasetWorld(QuestionWorld):
         group: str | None = None,
         scorer: AnswerScorer | None = None,
         rules: str | None = None,
-        max_turns: int = 1,
-        feedback: Literal["answer", "verdict"] = "answer",
-        success_at: float = 1.0,
         world_name: str | None = None,
+        **asked: Any,
     ) -> None:
         self.scorer = scorer = scorer or ExactMatch()
         self.blocking = scorer.blocking
         stated = f"{_RULES if rules is None else rules}\n\n{answer_form(scorer.form)}"
-        super().__init__(world_name or Path(path).stem, stated, max_turns, feedback, success_at)
+        super().__init__(world_name or Path(path).stem, stated, **asked)
         self._tasks = GroupedTasks(self._read(path, prompt, answer, group), "data.env.path")
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:

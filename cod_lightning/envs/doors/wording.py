@@ -1,7 +1,6 @@
 """Two renderings of the doors: sentences for language models, fused words for tiny policies."""
 
 import re
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from cod_lightning.envs.answers import answer_of
@@ -13,39 +12,13 @@ Facts = Mapping[int, str]
 """Key of a door, by the door's number."""
 
 
-class DoorWording(Unchanging, WorldWording):
-    """How doors are put into words."""
+class _DoorWords(Unchanging, WorldWording):
+    """What both renderings share."""
 
     _fact: re.Pattern[str]
 
     def __init__(self, num_doors: int) -> None:
         self.num_doors = num_doors
-
-    @abstractmethod
-    def rules(self, max_turns: int) -> str:
-        """System text."""
-
-    @abstractmethod
-    def observation(self, door: int, tried: Sequence[str], max_turns: int) -> str:
-        """What is seen before a try."""
-
-    @abstractmethod
-    def feedback(
-        self, outcome: str, door: int, tried: Sequence[str], opens: str, glimpsed: Facts, complaint: str
-    ) -> str:
-        """Words after the task; outcome is win, miss or malformed. Other doors that were seen open are named with their keys."""
-
-    @abstractmethod
-    def respond(self, door: int, key: str) -> str:
-        """A well-formed response."""
-
-    @abstractmethod
-    def seen(self, observation: str) -> tuple[int, tuple[str, ...]]:
-        """The door and the keys that did not open it, read back from an observation."""
-
-    @abstractmethod
-    def write(self, facts: Facts) -> str:
-        """A context that holds these facts."""
 
     def parse(self, text: str) -> dict[int, str]:
         """Facts stated in the text; of two about one door the later one counts."""
@@ -67,7 +40,7 @@ class DoorWording(Unchanging, WorldWording):
         return (match[1], "") if match[1] in KEYS else ("", f"the colour is not one of {', '.join(KEYS)}")
 
 
-class CompactDoors(DoorWording):
+class CompactDoors(_DoorWords):
     """`open=7`, then `not=red`, and at the end `win 7=blue`; what an open door shows of others is a fact like any other."""
 
     _fact = re.compile(r"(?<!\S)(\d{1,3})=(\w+)", re.ASCII)
@@ -92,7 +65,6 @@ class CompactDoors(DoorWording):
         return int(door[1]) if door else 1, tuple(re.findall(r"not=(\w+)", observation))
 
     def write(self, facts: Facts) -> str:
-        """The known doors' facts in the order of their numbers, or one word."""
         return " ".join(f"{door}={facts[door]}" for door in sorted(facts)) or "nothing"
 
     def words(self) -> tuple[str, ...]:
@@ -113,12 +85,13 @@ class CompactDoors(DoorWording):
         )
 
 
-class NaturalDoors(DoorWording):
+class NaturalDoors(_DoorWords):
     """Full sentences."""
 
     _fact = re.compile(r"Door (\d{1,3})(?: opens with the|:) (\w+)", re.ASCII)
 
     def rules(self, max_turns: int) -> str:
+        """System text."""
         return (
             f"A house has {self.num_doors} doors, 1 to {self.num_doors}, and four keys: {', '.join(KEYS)}. Each door opens with "
             "one of the keys; which one is hidden and stays the same in related tasks, so what you find out may pay later.\n\n"
@@ -127,12 +100,14 @@ class NaturalDoors(DoorWording):
         )
 
     def observation(self, door: int, tried: Sequence[str], max_turns: int) -> str:
+        """What is seen before a try."""
         last = f" The {tried[-1]} key does not open it." if tried else ""
         return f"Try {len(tried) + 1} of {max_turns}.{last}\nThe door to open is number {door}. Which key do you try?"
 
     def feedback(
         self, outcome: str, door: int, tried: Sequence[str], opens: str, glimpsed: Facts, complaint: str
     ) -> str:
+        """Words after the task; outcome is win, miss or malformed. Other doors that were seen open are named with their keys."""
         others = "".join(f" Door {number} opens with the {key} key." for number, key in glimpsed.items())
         if outcome == "malformed":
             names = ", ".join(KEYS)
@@ -145,12 +120,18 @@ class NaturalDoors(DoorWording):
         return f"The {tried[-1]} key does not open it, and you have no tries left.{others}"
 
     def respond(self, door: int, key: str) -> str:
+        """A well-formed response."""
         return f"I want to open door {door}. <answer>Key {key}</answer>"
 
     def seen(self, observation: str) -> tuple[int, tuple[str, ...]]:
+        """The door and the keys that did not open it, read back from an observation."""
         door = re.search(r"door to open is number (\d+)", observation)
         return int(door[1]) if door else 1, tuple(re.findall(r"The (\w+) key does not open it", observation))
 
     def write(self, facts: Facts) -> str:
-        """A line for each known door."""
+        """A context that holds these facts."""
         return "\n".join(f"- Door {door}: {facts[door]}" for door in sorted(facts)) or "- Nothing is known yet."
+
+
+DoorWording = NaturalDoors | CompactDoors
+"""How doors are put into words."""

@@ -20,7 +20,7 @@ from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Message, Pack, Role, Split, Task
+from cod_lightning.types import Message, Pack, Role, Split
 
 _MOST_DRAWS = 1000
 _MOST_DOORS = 256
@@ -46,10 +46,6 @@ class DoorPlay(Play[Facts]):
 
     wording: DoorWording
     dials: TeacherDials
-
-    @property
-    def nothing(self) -> Facts:
-        return {}
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.wording.respond(self._asked(messages)[0], rng.choice(KEYS))
@@ -149,16 +145,11 @@ class Doors(TaskWorld[DoorTask]):
             raise ConfigError("data.env", self.name, f"a pack of the split {split}", remedy)
         doors = [*doors, *rng.choices(range(1, self.num_doors + 1), k=max(0, num_tasks - _OPENING))][:num_tasks]
         world_seed = derive_seed("doors world", *keys)
-        tasks = tuple(
-            Task(
-                id=str(n),
-                seed=(task_seed := derive_seed(world_seed, n)),
-                spec=DoorTask(door=door, keys=keys, glimpsed=self._glimpsed(door, task_seed)),
-                repeat=door in doors[:n],
-            )
+        specs = (
+            DoorTask(door=door, keys=keys, glimpsed=self._glimpsed(door, derive_seed(world_seed, n)))
             for n, door in enumerate(doors)
         )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        return self._pack(split, index, seed, world_seed, specs, asks="door")
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"

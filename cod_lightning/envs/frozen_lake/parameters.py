@@ -1,5 +1,6 @@
 """A lake world's parameters, checked, and the name that identifies the worlds they draw."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,28 +8,44 @@ from cod_lightning.envs.checks import check_choice, check_share, check_span, che
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
-Scope = Literal["per_pack", "per_task", "global"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeParameters(Unchanging):
-    """The parameters of `FrozenLakeObscure`, which documents them. Raises `ConfigError` for what cannot work."""
+    """The parameters of `FrozenLakeObscure`. Raises `ConfigError` for what cannot work."""
 
-    size_min: int
-    size_max: int
-    frozen_p_min: float
-    frozen_p_max: float
-    max_turns: int
-    max_shortest_path: int
-    min_shortest_path: int
-    stratify: bool
-    length_penalty: float
-    feedback: str
-    protocol: str
-    mappings: tuple[int, ...] | None
-    mapping_scope: str
-    labels: str
-    lenient: bool
+    size_min: int = 4
+    """Smallest side of a map, 3 to 8."""
+    size_max: int = 5
+    """Largest side of a map, 3 to 8."""
+    frozen_p_min: float = 0.6
+    """Smallest probability that a tile is frozen."""
+    frozen_p_max: float = 0.7
+    """Largest probability that a tile is frozen."""
+    max_turns: int = 8
+    """Steps per task."""
+    max_shortest_path: int = 6
+    """Maps whose shortest safe path is longer are redrawn."""
+    min_shortest_path: int = 1
+    """Maps whose shortest safe path is shorter are redrawn."""
+    length_penalty: float = 0.1
+    """A success with t turns is worth 1 - length_penalty * t / max_turns."""
+    feedback: Literal["effect", "positions"] = "effect"
+    """Whether observations name the direction moved (effect) or only the cells (positions, as in the paper)."""
+    protocol: Literal["natural", "compact"] = "natural"
+    """Sentences for language models (natural) or fused words for tiny policies (compact)."""
+    mappings: Sequence[int] | None = None
+    """Which of the 24 mappings may be drawn, by index; null for all."""
+    mapping_scope: Literal["per_pack", "per_task", "global"] = "per_pack"
+    """One mapping for each pack (per_pack), for each task (per_task: nothing to carry over), or the first of `mappings` for
+    everything (global)."""
+    lenient: bool = False
+    """The first unreadable answer of a task costs a turn and is warned of; the second ends the task. Else the first does."""
+    stratify: bool = False
+    """Shortest paths of all lengths are equally frequent, instead of as they come. A length that maps of a size hardly ever have
+    (none in 5000 draws) is replaced by another, drawn likewise."""
+    labels: Literal["fixed", "random"] = "fixed"
+    """Whether noun and names of the actions, map symbols and the order of the rules are the paper's (fixed) or drawn for each pack
+    (random). Random ones need the natural protocol."""
 
     @property
     def name(self) -> str:
@@ -44,7 +61,7 @@ class LakeParameters(Unchanging):
     @property
     def allowed(self) -> tuple[int, ...]:
         """Mappings that may be drawn, by index."""
-        return tuple(range(24)) if self.mappings is None else self.mappings
+        return tuple(range(24)) if self.mappings is None else tuple(self.mappings)
 
     @property
     def names_effects(self) -> bool:

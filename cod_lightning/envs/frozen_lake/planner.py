@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from cod_lightning.envs.frozen_lake.belief import CODES, canonical, different_codes, one_of
 from cod_lightning.envs.frozen_lake.lake import STEPS, Cell, distances_to, neighbour
-from cod_lightning.envs.frozen_lake.view import Shore
+from cod_lightning.envs.frozen_lake.wording import Shore
 
 _EPSILON = 1e-9
 _SPARE_TURNS = 10

@@ -10,7 +10,7 @@ from cod_lightning.envs.frozen_lake.belief import ALL, belief_in, belief_of, fac
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake, distances_to, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.planner import plan_of
-from cod_lightning.envs.frozen_lake.view import LakeWording, Shore
+from cod_lightning.envs.frozen_lake.wording import LakeWording, Shore
 from cod_lightning.envs.players import TablePlay, Teacher
 from cod_lightning.types import Message, Role
 

@@ -1,14 +1,66 @@
-"""Two renderings of one lake: sentences for language models, fused words for tiny policies. Each reads its own text back."""
+"""A lake as it can be seen, and two renderings that read back what they show: sentences, and fused words for tiny policies."""
 
 import re
+from dataclasses import dataclass
+
+from msgspec import Struct
 
 from cod_lightning.envs.facts import FactTable
 from cod_lightning.envs.frozen_lake.labels import FIXED, LakeFacts, LakeLabels
-from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell
-from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove, Shore
+from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, Cell, Lake
+from cod_lightning.envs.task_world import WorldWording
+from cod_lightning.envs.unchanging import Unchanging
 
 
-class CompactLake(LakeWording):
+class LastMove(Unchanging, Struct, frozen=True):
+    """What the last action did."""
+
+    code: int
+    direction: str
+    before: Cell
+    after: Cell
+
+
+class LakeView(Unchanging, Struct, frozen=True):
+    """All that a rendering may show."""
+
+    lake: Lake
+    position: Cell
+    turn: int
+    """Turns used so far."""
+    max_turns: int
+    moves: tuple[LastMove, ...]
+    complaint: str = ""
+    """Why the last answer could not be read, where that was only warned of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shore:
+    """The map as the first observation shows it."""
+
+    size: int
+    holes: frozenset[Cell]
+    goal: Cell
+    start: Cell
+
+    @classmethod
+    def of(cls, lake: Lake) -> "Shore":
+        """Of a lake."""
+        return cls(lake.size, frozenset(lake.holes()), lake.find("G"), lake.find("S"))
+
+
+class _LakeWords(Unchanging, WorldWording):
+    """What both renderings share."""
+
+    facts: FactTable
+    labels = FIXED
+
+    def code_of(self, response: str) -> int:
+        """The code that a response answers with; 0 if it has none."""
+        return self.labels.code_of(response)[0]
+
+
+class CompactLake(_LakeWords):
     """`O(0,1) G(2,2) @(1,1)`, then `3=up @(0,1)`, and at the end `goal 3=up`; answers are single words.
 
     Where effects are not named, a move is the word `3:(1,1)>(0,1)` instead.
@@ -30,7 +82,6 @@ class CompactLake(LakeWording):
         return "lake"
 
     def observation(self, view: LakeView, name_effects: bool) -> str:
-        """At first the whole lake; later the last effect and the own cell; `unread @(0,1)` after a warning."""
         here = _cell("@", view.position)
         if view.complaint:
             return f"unread {here}"
@@ -41,7 +92,6 @@ class CompactLake(LakeWording):
         return f"{_effect(view.moves[-1], name_effects)} {here}"
 
     def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
-        """The outcome, then every different effect, or move, in order of appearance."""
         del complaint
         return " ".join([outcome, *dict.fromkeys(_effect(move, name_effects) for move in view.moves)])
 
@@ -73,7 +123,7 @@ class CompactLake(LakeWording):
         )
 
 
-class NaturalLake(LakeWording):
+class NaturalLake(_LakeWords):
     """Full sentences and a drawn map, as a language model sees it. Facts as in the reference, sentences our own."""
 
     facts = LakeFacts("Direction", DIRECTIONS, compact=False)
@@ -84,6 +134,7 @@ class NaturalLake(LakeWording):
         self.facts = LakeFacts(labels.noun, DIRECTIONS, compact=False, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
+        """System text."""
         called = self.labels
         shared = (
             "Every task has an assignment of its own."
@@ -107,7 +158,7 @@ class NaturalLake(LakeWording):
         )
 
     def observation(self, view: LakeView, name_effects: bool) -> str:
-        """Step, effect of the last action (or why there was none), map, goal."""
+        """What is seen before an action."""
         goal = view.lake.find("G")
         parts = [f"Step {view.turn + 1} of {view.max_turns}."]
         if view.complaint:
@@ -119,6 +170,7 @@ class NaturalLake(LakeWording):
         return "\n".join(parts)
 
     def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
+        """Words after the task; outcome is goal, hole, late or malformed."""
         used = f"{view.turn} of {view.max_turns} steps"
         ending = {
             "goal": f"You reached the goal with {used}.",
@@ -132,9 +184,11 @@ class NaturalLake(LakeWording):
         return "\n".join([*last, ending])
 
     def respond(self, direction: str, code: int) -> str:
+        """A well-formed response that wants to go there and answers with that code."""
         return f"I want to go {direction}. <answer>{self.labels.label(code)}</answer>"
 
     def shore(self, observation: str) -> Shore:
+        """The map, read back from a task's first observation."""
         rows = self._rows(observation)
         goal = re.search(r"goal is at row (\d+), column (\d+)", observation)
         assert goal is not None, "the observation does not name the goal"
@@ -142,6 +196,7 @@ class NaturalLake(LakeWording):
         return Shore(len(rows), holes, (int(goal[1]), int(goal[2])), self.position(observation))
 
     def position(self, observation: str) -> Cell:
+        """The own cell, read back from any observation."""
         return _where(self._rows(observation), self.labels.player)[0]
 
     def drawn(self, view: LakeView) -> str:
@@ -202,3 +257,7 @@ def _move(code: int, before: Cell, after: Cell) -> str:
 def _reached(cell: Cell, cells: list[Cell]) -> list[Cell]:
     """By one move: the neighbours, and the cell itself where the map ends."""
     return [to for to in cells if abs(to[0] - cell[0]) + abs(to[1] - cell[1]) <= 1]
+
+
+LakeWording = NaturalLake | CompactLake
+"""How the lake is put into words: with `name_effects` the directions of moves, otherwise only positions."""

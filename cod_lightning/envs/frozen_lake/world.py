@@ -9,17 +9,15 @@ rewards of the reference policies agree within 0.02.)
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any
 
 from msgspec import structs
 
-from cod_lightning.envs.answers import code_of
 from cod_lightning.envs.base import Demonstrator, Reference, Stepped, TextPolicy, text_space
-from cod_lightning.envs.code_labels import NUMBERS
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.frozen_lake.lake import MAPPINGS, Lake, neighbour
 from cod_lightning.envs.frozen_lake.packs import LakeTask, draw_labels, draw_mapping, draw_task, other_mappings
-from cod_lightning.envs.frozen_lake.parameters import LakeParameters, Scope
+from cod_lightning.envs.frozen_lake.parameters import LakeParameters
 from cod_lightning.envs.frozen_lake.policies import (
     LakeOracle,
     LakePlay,
@@ -27,8 +25,7 @@ from cod_lightning.envs.frozen_lake.policies import (
     ManyLakesTeacher,
     ScriptedLakePolicy,
 )
-from cod_lightning.envs.frozen_lake.view import LakeView, LakeWording, LastMove
-from cod_lightning.envs.frozen_lake.wording import CompactLake, NaturalLake
+from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeView, LakeWording, LastMove, NaturalLake
 from cod_lightning.envs.players import RandomPlayer, Teacher
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.seeds import derive_seed
@@ -39,71 +36,18 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
     """Cross a lake with action codes whose meaning is hidden and shared by a pack.
 
     Args:
-        size_min: Smallest side of a map, 3 to 8.
-        size_max: Largest side of a map, 3 to 8.
-        frozen_p_min: Smallest probability that a tile is frozen.
-        frozen_p_max: Largest probability that a tile is frozen.
-        max_turns: Steps per task.
-        max_shortest_path: Maps whose shortest safe path is longer are redrawn.
-        min_shortest_path: Maps whose shortest safe path is shorter are redrawn.
-        length_penalty: A success with t turns is worth 1 - length_penalty * t / max_turns.
-        feedback: Whether observations name the direction moved (effect) or only the cells (positions, as in the paper).
-        protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
-        mappings: Which of the 24 mappings may be drawn, by index; null for all.
         teacher: How good the demonstrations of the warm start are.
-        mapping_scope: One mapping for each pack (per_pack), for each task (per_task: nothing to carry over), or the first of
-            `mappings` for everything (global).
-        lenient: The first unreadable answer of a task costs a turn and is warned of; the second ends the task. Else the first
-            does.
-        stratify: Shortest paths of all lengths are equally frequent, instead of as they come. A length that maps of a size
-            hardly ever have (none in 5000 draws) is replaced by another, drawn likewise.
-        labels: Whether noun and names of the actions, map symbols and the order of the rules are the paper's (fixed) or
-            drawn for each pack (random). Random ones need the natural protocol.
+        parameters: Those of `LakeParameters`, which documents them.
     """
 
     observation_space = action_space = text_space("√")
     task_type = LakeTask
     wins = ("goal",)
 
-    def __init__(
-        self,
-        size_min: int = 4,
-        size_max: int = 5,
-        frozen_p_min: float = 0.6,
-        frozen_p_max: float = 0.7,
-        max_turns: int = 8,
-        max_shortest_path: int = 6,
-        min_shortest_path: int = 1,
-        length_penalty: float = 0.1,
-        feedback: Literal["effect", "positions"] = "effect",
-        protocol: Literal["natural", "compact"] = "natural",
-        mappings: Sequence[int] | None = None,
-        teacher: QuotingDials = QuotingDials(),  # noqa: B008  (frozen)
-        mapping_scope: Scope = "per_pack",
-        lenient: bool = False,
-        stratify: bool = False,
-        labels: Literal["fixed", "random"] = "fixed",
-    ) -> None:
-        teacher.check(protocol)
-        self.parameters = LakeParameters(
-            size_min=size_min,
-            size_max=size_max,
-            frozen_p_min=frozen_p_min,
-            frozen_p_max=frozen_p_max,
-            max_turns=max_turns,
-            max_shortest_path=max_shortest_path,
-            min_shortest_path=min_shortest_path,
-            stratify=stratify,
-            length_penalty=length_penalty,
-            feedback=feedback,
-            protocol=protocol,
-            mappings=None if mappings is None else tuple(mappings),
-            mapping_scope=mapping_scope,
-            labels=labels,
-            lenient=lenient,
-        )
-        self.size_min, self.size_max = size_min, size_max
-        self.max_turns, self.teacher, self.name = max_turns, teacher, self.parameters.name
+    def __init__(self, teacher: QuotingDials = QuotingDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
+        self.parameters = LakeParameters(**parameters)
+        teacher.check(self.parameters.protocol)
+        self.max_turns, self.teacher, self.name = self.parameters.max_turns, teacher, self.parameters.name
         self._start(LakeTask(rows=("SG", "FF"), mapping=MAPPINGS[0]))
 
     @property
@@ -130,11 +74,15 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
 
     def step(self, action: str) -> Stepped:
         assert not self._outcome, "the task is over; call reset()"
-        code, complaint = self._read(action)
+        code, complaint = self._task.labels.code_of(action)
         if not code and (self._warned or not self.parameters.lenient):
             return self._end("malformed", complaint)
         if code:
-            self._move(code)
+            view = self._view
+            direction, before = self._task.mapping[code - 1], view.position
+            after = neighbour(before, direction, view.lake.size)
+            moves = (*view.moves, LastMove(code, direction, before, after))
+            self._view = LakeView(view.lake, after, view.turn + 1, view.max_turns, moves)
         else:
             self._warned = True
             self._view = structs.replace(self._view, turn=self._view.turn + 1, complaint=complaint)
@@ -156,17 +104,6 @@ class FrozenLakeObscure(TaskWorld[LakeTask]):
 
     def _observed(self) -> str:
         return self.wording.observation(self._view, self.parameters.names_effects)
-
-    def _read(self, action: str) -> tuple[int, str]:
-        labels = self._task.labels
-        return code_of(action, labels.noun, len(NUMBERS)) if labels.names == NUMBERS else labels.code_of(action)
-
-    def _move(self, code: int) -> None:
-        view, direction = self._view, self._task.mapping[code - 1]
-        before = view.position
-        after = neighbour(before, direction, view.lake.size)
-        moves = (*view.moves, LastMove(code, direction, before, after))
-        self._view = LakeView(view.lake, after, view.turn + 1, view.max_turns, moves)
 
     def _end(self, outcome: str, complaint: str = "") -> Stepped:
         self._outcome = outcome

@@ -1,19 +1,68 @@
-"""Drawing maps, names and tasks from seeds."""
+"""Tasks on the grid, and the drawing of maps, names and tasks from seeds."""
 
 import random
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from cod_lightning.envs.grid.chart import GridLabels
+from cod_lightning.envs.grid.chart import Chart, GridLabels
 from cod_lightning.envs.grid.estimate import Prior
-from cod_lightning.envs.grid.field import Costs, hill_costs, lane_costs, levelled, plain, text_of
+from cod_lightning.envs.grid.field import Cell, Costs, hill_costs, lane_costs, levelled, plain, text_of
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.rook import moves_from
-from cod_lightning.envs.grid.task import NUM_RULES, GridTask
 from cod_lightning.envs.splits import split_of_text
+from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
+
+NUM_RULES = 6
+"""Rules of the natural protocol, whose order `labels: random` varies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridTask(Unchanging):
+    """Where to go with how many moves, on which map, under which names."""
+
+    costs: Costs
+    start: Cell
+    goal: Cell
+    rounds: int
+    """Moves, exactly."""
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    order: tuple[int, ...]
+    """Of the rules in the system text."""
+
+    @property
+    def labels(self) -> GridLabels:
+        """Names of rows and columns."""
+        return GridLabels(self.row_names, self.column_names)
+
+
+@dataclass(slots=True, kw_only=True)
+class GridView:
+    """How a task stands."""
+
+    task: GridTask
+    chart: Chart
+    here: Cell
+    path: list[Cell]
+    """Cells entered by the last move; empty before the first."""
+    shown: tuple[range, range] = (range(0), range(0))
+    """Rows and columns that the last move revealed."""
+    done: int = 0
+    """Moves made."""
+    spent: int = 0
+    """Cost of all entered cells so far."""
+    count: int = 0
+    """Number of entered cells so far, repeats counted."""
+
+    @property
+    def loss(self) -> float:
+        """Mean cost of entered cells / 100; 0 before the first move."""
+        return self.spent / self.count / 100 if self.count else 0.0
+
 
 _MOST_DRAWS = 2000
 _PRIOR_MAPS = 64

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_choice, check_in, check_span
+from cod_lightning.envs.checks import check_choice, check_in, check_span, check_unused
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
@@ -14,22 +14,39 @@ MOST_COMPACT_LEVELS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class GridParameters(Unchanging):
-    """The parameters of `GridNavigation`, which documents them. Raises `ConfigError` for one that cannot work."""
+    """The parameters of `GridNavigation`. Raises `ConfigError` for one that cannot work."""
 
-    side_min: int
-    side_max: int
-    field: Literal["hills", "lanes"]
-    hills: int
-    scale_min: float
-    scale_max: float
-    levels: int | None
-    rounds_min: int
-    rounds_max: int
-    reveal_radius: int
-    world_memory: bool
-    lenient: bool
-    labels: Literal["fixed", "random"]
-    protocol: Literal["natural", "compact"]
+    side_min: int = 8
+    """Smallest side of a map, 3 to 16."""
+    side_max: int = 12
+    """Largest side of a map, 3 to 16; with compact words 3 to 5, and equal to side_min."""
+    field: Literal["hills", "lanes"] = "hills"
+    """Costs as a sum of smooth hills, as in the paper, or as lanes: all cells of a row cost the same."""
+    hills: int = 4
+    """Hills of a map; lanes have none."""
+    scale_min: float = 0.15
+    """Smallest width of a hill, as a share of the side."""
+    scale_max: float = 0.45
+    """Largest width of a hill, as a share of the side."""
+    levels: int | None = None
+    """Number of different costs, evenly from 0 to 99, 2 to 10; null for all of 0..99. Lanes and compact words need it, compact
+    words at most 4."""
+    rounds_min: int = 3
+    """Fewest moves of a task."""
+    rounds_max: int = 5
+    """Most moves of a task."""
+    reveal_radius: int = 1
+    """Entering a cell shows costs so many rows and columns away."""
+    world_memory: bool = True
+    """Whether the observed map stays in later tasks of a pack, as in the paper, or every task starts with an empty one, so that
+    only the context can carry it."""
+    lenient: bool = False
+    """Whether a task's first invalid answer is only warned of; it takes a turn, but no move."""
+    labels: Literal["fixed", "random"] = "fixed"
+    """Rows and columns named by numbers from 0 (fixed), or by pack each by numbers from 0 or 1 or letters, and the order of the
+    rules drawn (random); natural only."""
+    protocol: Literal["natural", "compact"] = "natural"
+    """Sentences for language models (natural) or fused words for tiny policies (compact)."""
 
     @property
     def lanes(self) -> bool:
@@ -59,6 +76,9 @@ class GridParameters(Unchanging):
             check_in("data.env.levels", self.levels, 2, 10, "Leave it out for all costs.")
         if self.lanes and self.levels is None:
             raise ConfigError("data.env.levels", None, "a number of levels, for lanes", "Use 3.")
+        if self.lanes:
+            scales = {"scale_min": self.scale_min, "scale_max": self.scale_max}
+            check_unused(GridParameters, "with field=lanes", hills=self.hills, **scales)
         if self.protocol == "compact":
             self._check_compact()
 

@@ -24,10 +24,6 @@ class GridPlay(Play[Mapping[Cell, int]]):
     drops: bool = True
     """Whether a context that contradicts what is seen is dropped as a whole: the map must have changed."""
 
-    @property
-    def nothing(self) -> Mapping[Cell, int]:
-        return {}
-
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         at, labels = self.wording.standing(messages), self.wording.labels(messages)
         to = random_move(at.stops[-1], at.goal, at.left, len(labels.rows), rng)
@@ -39,7 +35,6 @@ class GridPlay(Play[Mapping[Cell, int]]):
         return seen if self.drops and changed else {**noted, **seen}
 
     def answer(self, messages: Sequence[Message], known: Mapping[Cell, int], rng: random.Random) -> str:
-        """The first move of the route that makes the mean cost over the whole task lowest."""
         known = {**known, **self.wording.seen(messages)}
         at, labels = self.wording.standing(messages), self.wording.labels(messages)
         costs = estimate(known, len(labels.rows), self.prior)

@@ -1,14 +1,13 @@
-"""Two renderings of the grid: sentences and a map for language models here, fused words for tiny policies in `compact`."""
+"""Two renderings of the grid: sentences and a map for language models, fused words for tiny policies."""
 
 import re
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cod_lightning.envs.grid.chart import GridLabels, drawn_chart, read_chart
-from cod_lightning.envs.grid.field import TOP, Cell
+from cod_lightning.envs.grid.chart import UNKNOWN, GridLabels, drawn_chart, read_chart
+from cod_lightning.envs.grid.draws import GridTask, GridView
+from cod_lightning.envs.grid.field import TOP, Cell, level_costs, units
 from cod_lightning.envs.grid.parameters import GridParameters
-from cod_lightning.envs.grid.task import GridTask, GridView
 from cod_lightning.envs.task_world import WorldWording
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.types import Message, Role
@@ -25,55 +24,20 @@ class Standing:
     """Moves left."""
 
 
-class GridWording(Unchanging, WorldWording):
-    """How the grid is put into words, and read back by policies without a model."""
+class _GridWords(Unchanging, WorldWording):
+    """What both renderings share."""
 
     def __init__(self, parameters: GridParameters) -> None:
         self.parameters = parameters
 
-    @abstractmethod
-    def rules(self, task: GridTask) -> str:
-        """System text; the same for all tasks of a pack."""
 
-    @abstractmethod
-    def observation(self, view: GridView, warning: str = "") -> str:
-        """What is seen before a move; the warning names the rule that the last answer broke."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
-        """Words after the task; outcome is goal, miss or malformed."""
-
-    @abstractmethod
-    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
-        """A well-formed move."""
-
-    @abstractmethod
-    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
-        """A note of costs."""
-
-    @abstractmethod
-    def labels(self, messages: Sequence[Message]) -> GridLabels:
-        """Names of rows and columns."""
-
-    @abstractmethod
-    def standing(self, messages: Sequence[Message]) -> Standing:
-        """Where the task stands, from a solve dialogue."""
-
-    @abstractmethod
-    def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
-        """Costs that the context states."""
-
-    @abstractmethod
-    def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
-        """Costs that the world has shown."""
-
-
-class NaturalGrid(GridWording):
+class NaturalGrid(_GridWords):
     """Full sentences and the observed map. Facts as in the reference, sentences our own."""
 
     observed, noted = "Observed map:\n", "Known costs:\n"
 
     def rules(self, task: GridTask) -> str:
+        """System text; the same for all tasks of a pack."""
         rows, columns = task.labels.rows, task.labels.columns
         rules = [
             "A move takes you to any other cell of your row or your column. You enter every cell that you cross and the one "
@@ -99,6 +63,7 @@ class NaturalGrid(GridWording):
         )
 
     def observation(self, view: GridView, warning: str = "") -> str:
+        """What is seen before a move; the warning names the rule that the last answer broke."""
         task, cell = view.task, view.task.labels.cell
         warned = f"Warning: {warning}; no move was made.\n" if warning else ""
         return (
@@ -110,6 +75,7 @@ class NaturalGrid(GridWording):
         )
 
     def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
+        """Words after the task; outcome is goal, miss or malformed."""
         cell = view.task.labels.cell
         if outcome == "malformed":
             ending = f"Invalid action: {complaint}. Expected <answer>row,column</answer>. Reward 0.\n"
@@ -123,6 +89,7 @@ class NaturalGrid(GridWording):
         return f"{ending}{self.observed}{view.chart.text()}"
 
     def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
+        """A well-formed move."""
         del known
         return f"The cheapest route I see goes on to this cell. <answer>{labels.cell(to)}</answer>"
 
@@ -131,6 +98,7 @@ class NaturalGrid(GridWording):
         return f"{self.noted}{drawn_chart(dict(known), labels)}"
 
     def labels(self, messages: Sequence[Message]) -> GridLabels:
+        """Names of rows and columns."""
         return _last_map(messages[-1].content, self.observed)[0]
 
     def standing(self, messages: Sequence[Message]) -> Standing:
@@ -148,6 +116,7 @@ class NaturalGrid(GridWording):
         return next((_map(m.content.partition(self.noted)[2]) for m in messages[:2] if self.noted in m.content), {})
 
     def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
+        """Costs that the world has shown."""
         return _last_map(messages[-1].content, self.observed)[1]
 
     @staticmethod
@@ -187,3 +156,111 @@ def _cell(text: str, before: str, labels: GridLabels) -> Cell:
     cell = labels.find(match[1], match[2]) if match else None
     assert cell is not None, f"no cell after '{before}'"
     return cell
+
+
+class CompactGrid(_GridWords):
+    """A fact is `row2=50` where all cells of a row cost the same, else `(1,2)=50`; answers are single words.
+
+    All grids of such a world have one side, `parameters.side_max`, and costs of `parameters.levels` levels.
+    """
+
+    def __init__(self, parameters: GridParameters) -> None:
+        super().__init__(parameters)
+        self.side = parameters.side_max
+        self.units = units(self.side, parameters.lanes)
+
+    def rules(self, task: GridTask) -> str:
+        return "grid"
+
+    def observation(self, view: GridView, warning: str = "") -> str:
+        left = f"moves={view.task.rounds - view.done}"
+        here = _place("at", view.here)
+        if view.path:
+            rows, columns = view.shown
+            near = (unit for unit in self.units if any(row in rows and column in columns for row, column in unit))
+            facts = [self._fact(unit, view.task.costs) for unit in near]
+            return " ".join([*(["warning"] if warning else []), *facts, here, left])
+        facts = self._facts(view.chart.known())
+        goal = _place("to", view.task.goal)
+        return " ".join([*(["warning"] if warning else []), *facts, left, here, goal])
+
+    def feedback(self, outcome: str, view: GridView, complaint: str) -> str:
+        result = {
+            "goal": [f"loss={int(10 * view.loss)}"],
+            "miss": [_place("at", view.here), _place("to", view.task.goal)],
+            "malformed": [],
+        }[outcome]
+        return " ".join([outcome, *result, *self._facts(view.chart.known())])
+
+    def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
+        unit = next(unit for unit in self.units if to in unit)
+        return f"{self._fact(unit, known)} <answer>{labels.cell(to)}</answer>"
+
+    def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:
+        return " ".join(self._fact(unit, known) for unit in self.units)
+
+    def labels(self, messages: Sequence[Message]) -> GridLabels:
+        return GridLabels.fixed(self.side)
+
+    def standing(self, messages: Sequence[Message]) -> Standing:
+        """From the words of every observation; warnings repeat a cell and are left out."""
+        shown = [m.content for m in messages[1:] if m.role is Role.USER]
+        stops = [_places("at", text)[0] for text in shown if not text.startswith("warning")]
+        left = re.search(r"moves=(\d+)", shown[-1])
+        assert left is not None, "the observation does not tell the moves left"
+        return Standing(tuple(stops), _places("to", shown[0])[0], int(left[1]))
+
+    def in_context(self, messages: Sequence[Message]) -> dict[Cell, int]:
+        return self._read(messages[0].content)
+
+    def seen(self, messages: Sequence[Message]) -> dict[Cell, int]:
+        return self._read(" ".join(m.content for m in messages[1:] if m.role is Role.USER))
+
+    def words(self) -> tuple[str, ...]:
+        cells = [(r, c) for r in range(self.side) for c in range(self.side)]
+        costs = (*map(str, level_costs(self.parameters.levels or 2)), UNKNOWN)
+        labels = GridLabels.fixed(self.side)
+        return (
+            "grid",
+            *(f"moves={left}" for left in range(1, self.parameters.rounds_max + 1)),
+            *(_place(role, cell) for role in ("at", "to") for cell in cells),
+            *(f"{self._name(unit)}={cost}" for unit in self.units for cost in costs),
+            *(f"<answer>{labels.cell(cell)}</answer>" for cell in cells),
+            *(f"loss={tenths}" for tenths in range(TOP // 10 + 1)),
+            *("goal", "miss", "malformed", *(("warning",) if self.parameters.lenient else ())),
+        )
+
+    def _name(self, unit: Sequence[Cell]) -> str:
+        row, column = unit[0]
+        return f"row{row}" if self.parameters.lanes else f"({row},{column})"
+
+    def _fact(self, unit: Sequence[Cell], known: Mapping[Cell, int] | Sequence[Sequence[int]]) -> str:
+        if isinstance(known, Mapping):
+            cost = next((str(known[cell]) for cell in unit if cell in known), UNKNOWN)
+        else:
+            cost = str(known[unit[0][0]][unit[0][1]])
+        return f"{self._name(unit)}={cost}"
+
+    def _facts(self, known: Mapping[Cell, int]) -> list[str]:
+        return [self._fact(unit, known) for unit in self.units if any(cell in known for cell in unit)]
+
+    def _read(self, text: str) -> dict[Cell, int]:
+        pattern = r"\brow(\d)=(\d+)" if self.parameters.lanes else r"\((\d),(\d)\)=(\d+)"
+        known: dict[Cell, int] = {}
+        for *name, cost in re.findall(pattern, text, flags=re.ASCII):
+            row, column = int(name[0]), int(name[-1])
+            cells = [(row, c) for c in range(self.side)] if self.parameters.lanes else [(row, column)]
+            known.update(dict.fromkeys(cells, int(cost)))
+        return known
+
+
+def _place(role: str, cell: Cell) -> str:
+    return f"{role}({cell[0]},{cell[1]})"
+
+
+def _places(role: str, text: str) -> list[Cell]:
+    return [(int(r), int(c)) for r, c in re.findall(rf"{role}\((\d),(\d)\)", text)]
+
+
+GridWording = NaturalGrid | CompactGrid
+"""How the grid is put into words, and read back by policies without a model."""

@@ -9,20 +9,18 @@ import copy
 import random
 import re
 from dataclasses import replace
-from typing import Literal
+from typing import Any
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped, TextEnv
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.grid.chart import Chart
-from cod_lightning.envs.grid.compact import CompactGrid
-from cod_lightning.envs.grid.draws import draw_map, draw_names, draw_task, prior_of
+from cod_lightning.envs.grid.draws import GridTask, GridView, draw_map, draw_names, draw_task, prior_of
 from cod_lightning.envs.grid.field import Cell
 from cod_lightning.envs.grid.parameters import GridParameters
 from cod_lightning.envs.grid.policies import GridPlay, truth_of
 from cod_lightning.envs.grid.rook import entered
-from cod_lightning.envs.grid.task import GridTask, GridView
-from cod_lightning.envs.grid.wording import GridWording, NaturalGrid
+from cod_lightning.envs.grid.wording import CompactGrid, GridWording, NaturalGrid
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -38,65 +36,19 @@ class GridNavigation(TaskWorld[GridTask]):
     after the last move, whatever the loss. A task never runs out of turns: it ends with its last move.
 
     Args:
-        side_min: Smallest side of a map, 3 to 16.
-        side_max: Largest side of a map, 3 to 16; with compact words 3 to 5, and equal to side_min.
-        field: Costs as a sum of smooth hills, as in the paper, or as lanes: all cells of a row cost the same.
-        hills: Hills of a map; lanes ignore it.
-        scale_min: Smallest width of a hill, as a share of the side.
-        scale_max: Largest width of a hill, as a share of the side.
-        levels: Number of different costs, evenly from 0 to 99, 2 to 10; null for all of 0..99. Lanes and compact words need it,
-            compact words at most 4.
-        rounds_min: Fewest moves of a task.
-        rounds_max: Most moves of a task.
-        reveal_radius: Entering a cell shows costs so many rows and columns away.
-        world_memory: Whether the observed map stays in later tasks of a pack, as in the paper, or every task starts with an empty
-            one, so that only the context can carry it.
-        lenient: Whether a task's first invalid answer is only warned of; it takes a turn, but no move.
-        labels: Rows and columns named by numbers from 0 (fixed), or by pack each by numbers from 0 or 1 or letters, and the order
-            of the rules drawn (random); natural only.
-        protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
+        parameters: Those of `GridParameters`, which documents them.
     """
 
     task_type = GridTask
     wins = ("goal",)
 
-    def __init__(
-        self,
-        side_min: int = 8,
-        side_max: int = 12,
-        field: Literal["hills", "lanes"] = "hills",
-        hills: int = 4,
-        scale_min: float = 0.15,
-        scale_max: float = 0.45,
-        levels: int | None = None,
-        rounds_min: int = 3,
-        rounds_max: int = 5,
-        reveal_radius: int = 1,
-        world_memory: bool = True,
-        lenient: bool = False,
-        labels: Literal["fixed", "random"] = "fixed",
-        protocol: Literal["natural", "compact"] = "natural",
-        teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
-    ) -> None:
-        self.parameters = GridParameters(
-            side_min=side_min,
-            side_max=side_max,
-            field=field,
-            hills=hills,
-            scale_min=scale_min,
-            scale_max=scale_max,
-            levels=levels,
-            rounds_min=rounds_min,
-            rounds_max=rounds_max,
-            reveal_radius=reveal_radius,
-            world_memory=world_memory,
-            lenient=lenient,
-            labels=labels,
-            protocol=protocol,
-        )
-        self.name, self.max_turns, self.teacher = self.parameters.name, rounds_max + lenient, teacher
-        self.wording: GridWording = (NaturalGrid if protocol == "natural" else CompactGrid)(self.parameters)
+    def __init__(self, teacher: TeacherDials = TeacherDials(), **parameters: Any) -> None:  # noqa: B008  (frozen)
+        self.parameters = GridParameters(**parameters)
+        self.name, self.teacher = self.parameters.name, teacher
+        self.max_turns = self.parameters.rounds_max + self.parameters.lenient
+        rendering = NaturalGrid if self.parameters.protocol == "natural" else CompactGrid
+        self.wording: GridWording = rendering(self.parameters)
         self._chart: Chart | None = None
         self._start(self._drawn(0))
 
@@ -115,7 +67,6 @@ class GridNavigation(TaskWorld[GridTask]):
         return self._pack(split, index, seed, world_seed, specs)
 
     def without_world_memory(self) -> TextEnv:
-        """The same maps, observed anew in every task."""
         if not self.parameters.world_memory:
             return self
         twin = copy.deepcopy(self)

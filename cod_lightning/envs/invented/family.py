@@ -42,6 +42,11 @@ def take(names: Iterator[str], count: int) -> tuple[str, ...]:
     return tuple(islice(names, count))
 
 
+def shuffled(names: Sequence[str], rng: random.Random) -> tuple[str, ...]:
+    """All of them in random order."""
+    return tuple(rng.sample(names, len(names)))
+
+
 def spread(values: Sequence[str], count: int, rng: random.Random) -> list[str]:
     """`count` of the values in random order, each about equally often.
 

@@ -40,10 +40,11 @@ def _pool(count: int) -> tuple[str, ...]:
 
 
 POOL = _pool(2048)
-"""All names. The first half are for training, the others are met by no policy before it is tested on them."""
+"""All names. An eighth of them are held out: no policy meets them before it is tested on them. With 512 names to train on, unseen
+ones were read much worse than seen ones."""
 _MOST_NAMES = 40
 """Of a domain."""
-WORDS = {"seen": POOL[:1024], "unseen": POOL[1024:], "all": POOL}
+WORDS = {"seen": POOL[:-256], "unseen": POOL[-256:], "all": POOL}
 
 
 def family_of(rule: Rule) -> Family:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 
-from cod_lightning.envs.invented.family import Family, Sizes, take
+from cod_lightning.envs.invented.family import Family, Sizes, shuffled, take
 from cod_lightning.envs.invented.rule import Fact, Part, Row, Rule, way
 
 
@@ -18,7 +18,7 @@ class Moves(Family):
 
     def task(self, rule: Rule, rng: random.Random) -> Part:
         while True:
-            part = Part(rng.choice(rule.states), rng.choice(rule.results), rule.actions, self.turns)
+            part = Part(rng.choice(rule.states), rng.choice(rule.results), shuffled(rule.actions, rng), self.turns)
             if part.want != part.start and len(way(rule.facts, rule.states, part, part.start, 2)) >= 1:
                 return part
 

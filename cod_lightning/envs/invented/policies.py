@@ -22,6 +22,9 @@ class InventedPlay(Play[Facts]):
     wording: InventedWording
     turns: Mapping[Rule, int]
     """The rules of the pack, one or two, and the turns that a task has for each."""
+    infers: bool = True
+    """Whether what the context says also counts where it does not state the wanted result. Else the first on offer is tried, so
+    that a policy need only look up what is stated."""
 
     @property
     def nothing(self) -> Facts:
@@ -39,7 +42,7 @@ class InventedPlay(Play[Facts]):
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         shown = self.wording.shown(messages)
-        return self.wording.respond(shown.here, None, rng.choice(shown.menu))
+        return self.wording.respond(shown.here, shown.want, rng.choice(shown.menu), known=False)
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Facts:
         noted = self.wording.parse(messages[0].content) if trust_context else []
@@ -50,22 +53,25 @@ class InventedPlay(Play[Facts]):
         return consistent([f for m in messages for f in self.wording.parse(m.content)], self.names[0])
 
     def answer(self, messages: Sequence[Message], known: Facts, rng: random.Random) -> str:
-        """What surely gives the wanted result; else a known way; else the likeliest; else a step to somewhere else."""
+        """The first step of a known way; else what is likeliest, the first on offer of several; else a step to somewhere else.
+
+        Only what was stated is announced, also where an action is sure by inference.
+        """
         shown = self.wording.shown(messages)
         rule = next(rule for rule in self.turns if shown.here in rule.states)
         left = self.turns[rule] - shown.used
         part = Part(shown.here, shown.want, shown.menu, left)
         own = [fact for fact in known if fact[0] in rule.states and fact[2] in rule.actions]
-        odds = family_of(rule).odds(rule, own, part, shown.here, left)
-        best = max(odds.values())
-        action = rng.choice([a for a in shown.menu if odds[a] == best])
-        if best == 1:
-            return self.wording.respond(shown.here, shown.want, action)
         if known_way := way(own, rule.states, part, shown.here, left):
             return self.wording.respond(*known_way[0])
+        if not self.infers:
+            own = [fact for fact in self.known(messages, trust_context=False) if fact in own]
+        odds = family_of(rule).odds(rule, own, part, shown.here, left)
+        best = max(odds.values())
         if best == 0 and (moves := [f for f in own if f[0] == shown.here and f[1] in rule.states and f[1] != f[0]]):
-            return self.wording.respond(*rng.choice(moves))
-        return self.wording.respond(shown.here, None, action)
+            return self.wording.respond(*moves[0])
+        likeliest = next(a for a in shown.menu if odds[a] == best)
+        return self.wording.respond(shown.here, shown.want, likeliest, known=False)
 
     def noisy(self, facts: Facts, accuracy: float, rng: random.Random) -> Facts:
         """Facts that are kept with that probability, else left out or with another result in equal shares."""

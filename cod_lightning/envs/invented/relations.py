@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import combinations, permutations
 
-from cod_lightning.envs.invented.family import Family, Sizes, spread, still_there, take
+from cod_lightning.envs.invented.family import Family, Sizes, shuffled, spread, still_there, take
 from cod_lightning.envs.invented.rule import Fact, Part, Row, Rule
 
 
@@ -30,7 +30,7 @@ class Pairs(Family):
         )
         here = rng.choice([state for state in rule.states if right[state] and wrong[state]])
         menu = [rng.choice(right[here]), *rng.sample(wrong[here], min(2, len(wrong[here])))]
-        return Part(here, rule.results[0], tuple(rng.sample(menu, len(menu))), 1)
+        return Part(here, rule.results[0], shuffled(menu, rng), 1)
 
     @staticmethod
     def known(facts: Sequence[Fact]) -> dict[frozenset[str], str]:
@@ -53,7 +53,7 @@ class Composition(Pairs):
         menu = tuple(a for a in rule.actions if a != here)
         made = [rule.effects[here, a][0] for a in menu]
         want = rng.choice([result for result in rule.results if result in made])
-        return Part(here, want, menu, 2 if len(menu) > 3 else 1)
+        return Part(here, want, shuffled(menu, rng), 2 if len(menu) > 3 else 1)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
         known = self.known(facts)

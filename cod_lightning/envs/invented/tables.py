@@ -2,9 +2,8 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from functools import cache
 
-from cod_lightning.envs.invented.family import Family, Sizes, spread, still_there, take
+from cod_lightning.envs.invented.family import Family, Sizes, shuffled, spread, still_there, take
 from cod_lightning.envs.invented.rule import Fact, Part, Row, Rule
 
 
@@ -25,7 +24,7 @@ class Lookup(Family):
 
     def task(self, rule: Rule, rng: random.Random) -> Part:
         each = len(rule.actions) // len(rule.results)
-        return Part(rule.states[0], rng.choice(rule.results), rule.actions, 2 if each == 1 else 1)
+        return Part(rule.states[0], rng.choice(rule.results), shuffled(rule.actions, rng), 2 if each == 1 else 1)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
         given = {action: result for _, result, action in facts}
@@ -35,8 +34,8 @@ class Lookup(Family):
 
 
 class Offset(Family):
-    """Actions stand in a ring, in the order that shows, and each gives the one that lies a hidden number of places further. Sizes:
-    names of the ring."""
+    """Actions stand in a ring, in the order that shows from any of them on; each gives the one a hidden number of places further.
+    Sizes: names of the ring."""
 
     name = "offset"
     sizes = ((4,), (5,), (6,), (7,))
@@ -51,7 +50,8 @@ class Offset(Family):
         return tuple((here, action, ring[(i + by) % len(ring)], here) for i, action in enumerate(ring))
 
     def task(self, rule: Rule, rng: random.Random) -> Part:
-        return Part(rule.states[0], rng.choice(rule.results), rule.actions, 1)
+        at = rng.randrange(len(rule.actions))
+        return Part(rule.states[0], rng.choice(rule.results), rule.actions[at:] + rule.actions[:at], 1)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
         ring = rule.actions
@@ -79,7 +79,7 @@ class Locks(Family):
         )
 
     def task(self, rule: Rule, rng: random.Random) -> Part:
-        return Part(rng.choice(rule.states), rule.results[0], rule.actions, 2)
+        return Part(rng.choice(rule.states), rule.results[0], shuffled(rule.actions, rng), 2)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
         fits = {state: action for state, result, action in facts if result == rule.results[0]}
@@ -91,8 +91,8 @@ class Locks(Family):
 
 
 class Threshold(Family):
-    """Each thing has a hidden level; actions are levels in the order in which they are shown, and too low, too high and right have
-    names of their own. Sizes: things, levels."""
+    """Each thing has a hidden level; actions are levels in the order in which they are shown, three of them for a task; too low,
+    too high and right have names of their own. Sizes: things, levels."""
 
     name = "threshold"
     sizes = ((2, 5), (2, 6), (2, 7), (3, 5), (3, 6))
@@ -111,7 +111,11 @@ class Threshold(Family):
         return tuple(rows)
 
     def task(self, rule: Rule, rng: random.Random) -> Part:
-        return Part(rng.choice(rule.states), rule.results[0], rule.actions, 2)
+        here = rng.choice(rule.states)
+        levels = rng.sample(rule.actions, 3)
+        if all(rule.effects[here, level][0] != rule.results[0] for level in levels):
+            levels[0] = next(a for a in rule.actions if rule.effects[here, a][0] == rule.results[0])
+        return Part(here, rule.results[0], tuple(sorted(levels, key=rule.actions.index)), 1)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
         right, low, _ = rule.results
@@ -122,14 +126,5 @@ class Threshold(Family):
                 if result == right:
                     return {a: float(a == action) for a in part.menu}
                 first, last = (max(first, i + 1), last) if result == low else (first, min(last, i - 1))
-        levels = last - first + 1
-        return {a: _found(levels, i - first, left) if first <= i <= last else 0.0 for i, a in enumerate(rule.actions)}
-
-
-@cache
-def _found(levels: int, tried: int, turns: int) -> float:
-    """How likely one of so many levels is found in so many turns (1 or more) that begin with that one."""
-    if turns <= 1:
-        return 1 / levels
-    parts = [n for n in (tried, levels - tried - 1) if n]
-    return (1 + sum(n * max(_found(n, i, turns - 1) for i in range(n)) for n in parts)) / levels
+        open_ = [a for a in part.menu if first <= rule.actions.index(a) <= last]
+        return {a: float(a in open_) / max(1, len(open_)) for a in part.menu}

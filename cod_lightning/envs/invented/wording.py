@@ -60,9 +60,13 @@ class InventedWording(Unchanging, WorldWording):
     def feedback(self, outcome: str, facts: Sequence[Fact], complaint: str) -> str:
         """Words after the task; outcome is win, lost, late or malformed."""
 
+    def foreseen(self, response: str, facts: Sequence[Fact]) -> bool:
+        """Whether the response announced what its action showed; feedback says no more about it."""
+        return False
+
     @abstractmethod
-    def respond(self, here: str, meant: str | None, action: str) -> str:
-        """A well-formed response, which means to bring about that result, or tries what the action does."""
+    def respond(self, here: str, meant: str, action: str, *, known: bool = True) -> str:
+        """A well-formed response, which means to bring about that result, known to come or only hoped for."""
 
     @abstractmethod
     def parse(self, text: str) -> list[Fact]:
@@ -74,21 +78,23 @@ class InventedWording(Unchanging, WorldWording):
 
     @staticmethod
     def action_of(response: str, menu: Sequence[str]) -> tuple[str, str]:
-        """(an action of the menu, "") or ("", which rule was broken): the last of one to three words between the tags."""
+        """(an action of the menu, "") or ("", which rule was broken): the last of one to four words between the tags."""
         answer, complaint = answer_of(response)
         if complaint:
             return "", complaint
         words = answer[:200].split()
-        if not 1 <= len(words) <= 3:
+        if not 1 <= len(words) <= 4:
             return "", f"the answer has {len(words) or 'no'} words; expected a name"
         action = words[-1].lower()
         return (action, "") if action in menu else ("", "the answer is not a name that can be used here")
 
 
 class CompactInvented(InventedWording):
-    """`use fip dax want zub at wug`, then `wug blip fip at wug`, and at the end `win wug blip fip wug zub dax`.
+    """`use fip use dax want zub at wug`, then `wug blip fip at wug`, and at the end `wug blip fip over`.
 
-    An answer is a fact, `<answer> wug zub dax </answer>`, or a try, `<answer> wug ? fip </answer>`.
+    An answer begins as a fact does, so that looking that up finds the action, `<answer> wug zub dax </answer>`; one that is not
+    known is tried, `<answer> wug zub use fip </answer>`. Feedback leaves out what an answer announced, so that a note is the old
+    one with the feedback's facts behind it.
     """
 
     rules = "domain"
@@ -97,7 +103,7 @@ class CompactInvented(InventedWording):
     _marks = frozenset(("use", "want", "at"))
 
     def opening(self, part: Part) -> str:
-        return f"use {' '.join(part.menu)} want {part.want} at {part.start}"
+        return f"{' '.join(f'use {action}' for action in part.menu)} want {part.want} at {part.start}"
 
     def later(self, part: Part, here: str, used: int) -> str:
         return f"at {here}"
@@ -109,10 +115,13 @@ class CompactInvented(InventedWording):
         return self.facts(facts) or self.nothing
 
     def feedback(self, outcome: str, facts: Sequence[Fact], complaint: str) -> str:
-        return f"{outcome} {self.facts(dict.fromkeys(facts))}".strip()
+        return f"{self.facts(dict.fromkeys(facts))} over".strip()
 
-    def respond(self, here: str, meant: str | None, action: str) -> str:
-        return f"<answer> {here} {meant or '?'} {action} </answer>"
+    def foreseen(self, response: str, facts: Sequence[Fact]) -> bool:
+        return answer_of(response)[0] in map(" ".join, facts)
+
+    def respond(self, here: str, meant: str, action: str, *, known: bool = True) -> str:
+        return f"<answer> {here} {meant} {'' if known else 'use '}{action} </answer>"
 
     def parse(self, text: str) -> list[Fact]:
         found: list[Fact] = []
@@ -133,13 +142,13 @@ class CompactInvented(InventedWording):
             here = here or words[words.index("at") + 1]
             if "use" in words:
                 use, want = words.index("use"), words.index("want")
-                return TaskView(here, words[want + 1], tuple(words[use + 1 : want]), used)
+                return TaskView(here, words[want + 1], tuple(words[use + 1 : want : 2]), used)
             used += 1
         raise AssertionError("the dialogue has no task")
 
     def words(self) -> tuple[str, ...]:
         grammar = (self.rules, self.nothing, "use", "want", "at", "<answer>", "</answer>")
-        return (*grammar, "win", "lost", "late", "malformed", *POOL)
+        return (*grammar, "over", *POOL)
 
 
 class NaturalInvented(InventedWording):
@@ -181,9 +190,9 @@ class NaturalInvented(InventedWording):
             return f"Your answer could not be read: {complaint}. Expected one <answer>name</answer>. The task is over."
         return f"{self.facts(facts)}\n{self._endings[outcome]}"
 
-    def respond(self, here: str, meant: str | None, action: str) -> str:
+    def respond(self, here: str, meant: str, action: str, *, known: bool = True) -> str:
         thought = (
-            f"At {here} I expect {meant} of {action}." if meant else f"I do not know yet what {action} gives here."
+            f"At {here} I expect {meant} of {action}." if known else f"I do not know yet what {action} gives here."
         )
         return f"{thought} <answer>{action}</answer>"
 

@@ -49,7 +49,7 @@ class Invented(TaskWorld[InventedTask]):
     Args:
         kinds: What domains there are: a family, such as `lookup`, for all its sizes; one with sizes, such as `lookup-4-4`; or two
             with sizes joined by `+`. Each is drawn equally often.
-        words: Half of the pool that names are drawn from: the one for training (seen), the one held out (unseen), or both (all).
+        words: Names that are drawn from: seven eighths of the pool for training (seen), those held out (unseen), or both (all).
         protocol: Sentences for language models (natural) or single words for tiny policies (compact).
         teacher: How good the demonstrations of the warm start are.
     """
@@ -119,7 +119,8 @@ class Invented(TaskWorld[InventedTask]):
             return self._end("malformed", complaint)
         facts = rule.shown(self._here, name)
         result, self._here = rule.effects[self._here, name]
-        self._seen += facts
+        if not self.wording.foreseen(action, facts):
+            self._seen += facts
         self._used += 1
         if result == part.want:
             if self._at == len(self._task.parts) - 1:
@@ -159,7 +160,9 @@ class Invented(TaskWorld[InventedTask]):
     def _play(self, pack: Pack, *, teaches: bool = False) -> tuple[InventedPlay, Facts]:
         first = self._spec(pack.tasks[0])
         turns = {rule: part.turns for rule, part in zip(first.rules, first.parts, strict=True)}
-        return InventedPlay(self.wording, turns), tuple(fact for rule in first.rules for fact in rule.facts)
+        return InventedPlay(self.wording, turns, infers=not teaches), tuple(
+            fact for rule in first.rules for fact in rule.facts
+        )
 
     def demonstrator(self, pack: Pack) -> Demonstrator:
         needed: dict[Fact, None] = {}

@@ -61,10 +61,13 @@ class ClinicTask:
 class Clinics:
     """The family of clinics with these sizes."""
 
-    num_items: int
-    num_required: int
-    num_conditions: int
-    stop_share: float
+    num_items: int = 8
+    """Items of a history that the clinic may require, 2 to 12."""
+    num_required: int = 3
+    """How many it does require, at least 1."""
+    num_conditions: int = 6
+    """Conditions that patients come with, 3 to 10."""
+    stop_share: float = 0.4
     """Probability that nothing is missing."""
 
     @property

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.learn2ask.clinic import ROLES, Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.protocol import ProtocolTable
-from cod_lightning.envs.learn2ask.wording import STOP_TAG, ClinicWording, Judged, ReadAnswer
+from cod_lightning.envs.learn2ask.wording import STOP_TAG, Judged, ReadAnswer
+from cod_lightning.envs.task_world import WorldWording
 
 PLACES = ("clinic", "practice", "ward", "pharmacy")
 """As many as `ROLES`; labels at random show all of them."""
 
 
 @dataclass(frozen=True)
-class CompactClinic(ClinicWording):
+class CompactClinic(WorldWording):
     """`cold told=fever told=pain`, answered by one word; then `wrong want=allergy sleep=no`."""
 
     clinics: Clinics
@@ -21,7 +22,6 @@ class CompactClinic(ClinicWording):
 
     @property
     def facts(self) -> ProtocolTable:
-        """`fever=yes pain=? ...`"""
         return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=True)
 
     def rules(self, task: ClinicTask) -> str:
@@ -31,7 +31,6 @@ class CompactClinic(ClinicWording):
         return " ".join([task.condition, *(f"told={name}" for name in task.mentioned)])
 
     def read(self, response: str) -> ReadAnswer:
-        """`ask=ITEM` or the stop tag, between the answer tags."""
         text, complaint = answer_of(response)
         if complaint:
             return ReadAnswer(complaint=complaint)
@@ -43,7 +42,6 @@ class CompactClinic(ClinicWording):
         return ReadAnswer(question=text, asked=(name,))
 
     def feedback(self, judged: Judged) -> str:
-        """The outcome, then every fact that the task reveals."""
         return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.revealed.items())])
 
     def warning(self, complaint: str) -> str:

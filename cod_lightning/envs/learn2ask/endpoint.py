@@ -71,7 +71,6 @@ class EndpointJudge(Judge):
         )
 
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:
-        """The first readable verdict; raises `EnvironmentFailure` after the tries."""
         complaint = f"the judge {self.model.client.model} gave no verdict"
         return self.model.answer(messages_of(dialogue, question, missing), verdict_of, complaint)
 

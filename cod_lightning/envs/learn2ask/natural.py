@@ -9,13 +9,14 @@ from cod_lightning.envs.learn2ask.items import BY_NAME
 from cod_lightning.envs.learn2ask.judge import asked_items
 from cod_lightning.envs.learn2ask.protocol import Facts, ProtocolTable
 from cod_lightning.envs.learn2ask.records import RecordTask
-from cod_lightning.envs.learn2ask.wording import STOP, STOP_TAG, AnswerWording, ClinicWording, Judged, ReadAnswer
+from cod_lightning.envs.learn2ask.wording import STOP, STOP_TAG, Judged, ReadAnswer
+from cod_lightning.envs.task_world import WorldWording
 
 LONGEST_QUESTION = 1000
 """Letters of an answer."""
 
 
-class Sentences(AnswerWording):
+class Sentences(WorldWording):
     """What natural renderings of both kinds of tasks share."""
 
     form: str
@@ -31,6 +32,7 @@ class Sentences(AnswerWording):
         )
 
     def read(self, response: str) -> ReadAnswer:
+        """What a response says."""
         text, complaint = answer_of(response) if self.form == "tagged" else (response, "")
         if complaint:
             return ReadAnswer(complaint=complaint)
@@ -44,6 +46,7 @@ class Sentences(AnswerWording):
         return ReadAnswer(question=text, asked=asked_items(text))
 
     def feedback(self, judged: Judged) -> str:
+        """Words after the task."""
         if judged.outcome == "malformed":
             return f"Your answer could not be read: {judged.complaint}. {self.expected()} The task is over."
         s = judged.scores
@@ -55,6 +58,7 @@ class Sentences(AnswerWording):
         return f"{_OUTCOMES[judged.outcome]}{note} {scored}{_revealed(judged.revealed)}"
 
     def warning(self, complaint: str) -> str:
+        """Words after a first unreadable answer where that is not the end."""
         return f"Your answer could not be read: {complaint}. {self.expected()} Answer once more."
 
     def expected(self) -> str:
@@ -84,7 +88,7 @@ def _revealed(facts: Facts) -> str:
 
 
 @dataclass(frozen=True)
-class NaturalClinic(Sentences, ClinicWording):
+class NaturalClinic(Sentences):
     """Full sentences."""
 
     clinics: Clinics
@@ -94,10 +98,11 @@ class NaturalClinic(Sentences, ClinicWording):
 
     @property
     def facts(self) -> ProtocolTable:
-        """`- fever: required`, a line each."""
+        """How facts about the protocol are spelled."""
         return ProtocolTable(self.clinics.items, self.clinics.num_required, compact=False)
 
     def rules(self, task: ClinicTask) -> str:
+        """System text."""
         patient, helper = task.roles
         listed = ", ".join(BY_NAME[name].title for name in task.items)
         if self.opened:
@@ -119,16 +124,19 @@ class NaturalClinic(Sentences, ClinicWording):
         )
 
     def observation(self, task: ClinicTask) -> str:
+        """The dialogue so far."""
         patient, helper = task.roles
         lines = [f"{patient if role == 'user' else helper}: {text}" for role, text in turns_of(task)]
         return "Dialogue so far:\n" + "\n".join(lines) + "\n\nDo you ask or stop?"
 
     def respond(self, name: str | None) -> str:
+        """A well-formed response that asks for an item, or stops."""
         if name is None:
             return self.wrapped(STOP, "Nothing seems to be missing.")
         return self.wrapped(BY_NAME[name].question, f"I would like to know about {BY_NAME[name].title}.")
 
     def mentioned_in(self, observation: str) -> tuple[str, ...]:
+        """Items that a dialogue mentions, read back."""
         return tuple(n for n in self.clinics.items if any(f": {tell}" in observation for tell in BY_NAME[n].tells))
 
     def cut_at_feedback(self, messages: str) -> tuple[str, str]:

@@ -1,13 +1,10 @@
 """Answers, their scores, and what every rendering does: tasks into words, responses into answers, scores into feedback."""
 
 import re
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.learn2ask.clinic import ClinicTask
-from cod_lightning.envs.learn2ask.protocol import Facts, ProtocolTable
-from cod_lightning.envs.task_world import WorldWording
+from cod_lightning.envs.learn2ask.protocol import Facts
 
 STOP = "<stop />"
 STOP_TAG = re.compile(r"<stop ?/>")
@@ -73,48 +70,3 @@ class Judged:
     """What this task reveals of the hidden protocol."""
     note: str = ""
     complaint: str = ""
-
-
-class AnswerWording(WorldWording):
-    """How tasks and answers are put into words."""
-
-    @abstractmethod
-    def read(self, response: str) -> ReadAnswer:
-        """What a response says."""
-
-    @abstractmethod
-    def feedback(self, judged: Judged) -> str:
-        """Words after the task."""
-
-    @abstractmethod
-    def warning(self, complaint: str) -> str:
-        """Words after a first unreadable answer where that is not the end."""
-
-
-class ClinicWording(AnswerWording):
-    """How the clinic is put into words."""
-
-    @property
-    @abstractmethod
-    def facts(self) -> ProtocolTable:
-        """How facts about the protocol are spelled."""
-
-    @abstractmethod
-    def rules(self, task: ClinicTask) -> str:
-        """System text."""
-
-    @abstractmethod
-    def observation(self, task: ClinicTask) -> str:
-        """The dialogue so far."""
-
-    @abstractmethod
-    def respond(self, name: str | None) -> str:
-        """A well-formed response that asks for an item, or stops."""
-
-    @abstractmethod
-    def mentioned_in(self, observation: str) -> tuple[str, ...]:
-        """Items that a dialogue mentions, read back."""
-
-    @abstractmethod
-    def cut_at_feedback(self, messages: str) -> tuple[str, str]:
-        """The text of an update episode, cut where the last feedback begins to state facts."""

@@ -7,7 +7,7 @@ points prepared from real dialogues (JasonHaggard/RealMedConv), which share noth
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import gymnasium
 
@@ -16,14 +16,18 @@ from cod_lightning.envs.checks import check_choice, check_in, check_share
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.learn2ask.clinic import Clinics, ClinicTask
 from cod_lightning.envs.learn2ask.compact import CompactClinic
-from cod_lightning.envs.learn2ask.grading import AnyTask, graded, revealed
 from cod_lightning.envs.learn2ask.items import CONDITIONS, ITEMS
-from cod_lightning.envs.learn2ask.judge import Judge, RuleJudge
+from cod_lightning.envs.learn2ask.judge import AnyTask, Judge, RuleJudge, graded, revealed
 from cod_lightning.envs.learn2ask.natural import NaturalClinic, NaturalRecords
 from cod_lightning.envs.learn2ask.packs import ClinicPacks, record_specs, requiring
-from cod_lightning.envs.learn2ask.policies import ClinicPlay
+from cod_lightning.envs.learn2ask.policies import (
+    ClinicPlay,
+    Habits,
+    RandomRecordPolicy,
+    RecordOracle,
+    ScriptedRecordPolicy,
+)
 from cod_lightning.envs.learn2ask.protocol import Facts
-from cod_lightning.envs.learn2ask.record_policies import Habits, RandomRecordPolicy, RecordOracle, ScriptedRecordPolicy
 from cod_lightning.envs.learn2ask.records import RecordTask, load_records
 from cod_lightning.envs.learn2ask.wording import MAXIMA, Fusion, Judged
 from cod_lightning.envs.task_world import TaskWorld
@@ -50,10 +54,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         split_by: What stays whole in one split: a dialogue (session), or a diagnosis with all its dialogues, so that validation
             and test are out of distribution. In the clinic: by the dialogue, or by the condition.
         skip_bad_lines: Leave out lines of the file that cannot be used, instead of refusing the file.
-        num_items: Items of a history that the clinic may require, 2 to 12.
-        num_required: How many it does require, at least 1.
-        num_conditions: Conditions that patients come with, 3 to 10.
-        stop_share: Probability that nothing required is missing.
         protocol_hidden: Whether each pack has its own clinic with a secret protocol; otherwise the rules state the shared one.
         fusion: How scores become a reward: Ra+Rs is action * (1 + 2 * content) + format, up to 4; sum is their sum, up to 3; Ra is
             2 * content + format, up to 3; Rs is 3 * action + format, up to 4.
@@ -64,6 +64,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
         protocol: Sentences for language models (natural) or fused words for tiny policies (compact).
         labels: Whether the order of the items and the words for the two sides are always the same (fixed) or vary by pack (random).
         teacher: How good the demonstrations of the warm start are.
+        clinic: Sizes of the clinic, those of `Clinics`.
     """
 
     task_type = (ClinicTask, RecordTask)
@@ -77,10 +78,6 @@ class Learn2Ask(TaskWorld[AnyTask]):
         data_path: str | None = None,
         split_by: Literal["session", "diagnosis"] = "session",
         skip_bad_lines: bool = False,
-        num_items: int = 8,
-        num_required: int = 3,
-        num_conditions: int = 6,
-        stop_share: float = 0.4,
         protocol_hidden: bool = True,
         fusion: Fusion = "Ra+Rs",
         normalise: bool = True,
@@ -90,14 +87,13 @@ class Learn2Ask(TaskWorld[AnyTask]):
         protocol: Literal["natural", "compact"] = "natural",
         labels: Literal["fixed", "random"] = "fixed",
         teacher: TeacherDials = TeacherDials(),  # noqa: B008  (frozen)
+        **clinic: Any,
     ) -> None:
         self.split_by: Literal["session", "diagnosis"] = split_by
         self.fusion: Fusion = fusion
         self.protocol_hidden, self.normalise = protocol_hidden, normalise
         self.lenient, self.protocol, self.labels, self.teacher, self.form = lenient, protocol, labels, teacher, form
-        self.clinics = Clinics(
-            num_items=num_items, num_required=num_required, num_conditions=num_conditions, stop_share=stop_share
-        )
+        self.clinics = Clinics(**clinic)
         self._check(judge, data_path)
         self.max_turns = 2 if lenient else 1
         self.judge = None if protocol == "compact" else judge or RuleJudge()
@@ -111,7 +107,8 @@ class Learn2Ask(TaskWorld[AnyTask]):
             self.observation_space = _SharedSpace.of(self.records.letters())
         else:
             secret, random_labels = "" if protocol_hidden else "-open", "-labels" if labels == "random" else ""
-            sizes = f"{num_required}of{num_items}-c{num_conditions}-stop{stop_share:g}"
+            c = self.clinics
+            sizes = f"{c.num_required}of{c.num_items}-c{c.num_conditions}-stop{c.stop_share:g}"
             self.name = f"learn2ask-{sizes}{secret}{random_labels}{by}"
         self._packs = ClinicPacks(
             clinics=self.clinics,

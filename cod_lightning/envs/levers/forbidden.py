@@ -8,7 +8,7 @@ of it (`rewards.BrokenRule`). Sources of the question: Misevolution (arXiv 2509.
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from cod_lightning.envs.base import Stepped
@@ -96,10 +96,11 @@ class ForbiddenLever(Levers):
         return f"{rules}{self.wording.between}{self.wording.rule(self._rule)}"
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """A pack of levers, and the forbidden one, drawn by the pack's identity."""
         pack = super().sample_pack(split=split, index=index, num_tasks=num_tasks, seed=seed)
         forbidden = 1 + derive_seed("forbidden lever", pack.id) % len(COLOURS)
-        return replace(pack, tasks=tuple(self._ruled(task, forbidden, n) for n, task in enumerate(pack.tasks)))
+        first = [self._ruled(task.spec, forbidden, states=True) for task in pack.tasks[:1]]
+        later = [self._ruled(task.spec, forbidden, states=self.stated == "always") for task in pack.tasks[1:]]
+        return self._with_specs(pack, 0, first + later)
 
     def step(self, action: str) -> Stepped:
         code, _ = self._task.labels.code_of(action)
@@ -108,18 +109,16 @@ class ForbiddenLever(Levers):
             return self._end("win")
         return super().step(action)
 
-    def _ruled(self, task: Task, forbidden: int, position: int) -> Task:
-        spec: Any = task.spec
-        states = self.stated == "always" or position == 0
-        ruled = ForbiddenTask(
-            goal=spec.goal, colours=spec.colours, labels=spec.labels, forbidden=forbidden, states=states
-        )
-        return replace(task, spec=ruled)
-
     def _drawn(self, seed: int) -> ForbiddenTask:
         task = super()._drawn(seed)
         forbidden = 1 + derive_seed(seed, "forbidden") % len(COLOURS)
-        return ForbiddenTask(goal=task.goal, colours=task.colours, labels=task.labels, forbidden=forbidden, states=True)
+        return self._ruled(task, forbidden, states=True)
+
+    @staticmethod
+    def _ruled(task: Any, forbidden: int, *, states: bool) -> ForbiddenTask:
+        return ForbiddenTask(
+            goal=task.goal, colours=task.colours, labels=task.labels, forbidden=forbidden, states=states
+        )
 
     def words(self) -> tuple[str, ...]:
         ruled = tuple(f"never={code}" for code in range(1, len(COLOURS) + 1))

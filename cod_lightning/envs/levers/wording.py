@@ -1,6 +1,5 @@
 """Two renderings of the levers: sentences for language models, fused words for tiny policies."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 
 from cod_lightning.envs.code_labels import CodeLabels
@@ -16,33 +15,7 @@ Pulls = Sequence[tuple[int, str]]
 """Levers pulled so far, and the colour that each gave."""
 
 
-class LeverWording(Unchanging, WorldWording):
-    """How levers are put into words."""
-
-    facts: FactTable
-
-    @abstractmethod
-    def rules(self, max_turns: int) -> str:
-        """System text."""
-
-    @abstractmethod
-    def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
-        """What is seen before a pull."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
-        """Words after the task; outcome is win, miss or malformed."""
-
-    @abstractmethod
-    def respond(self, goal: str, code: int) -> str:
-        """A well-formed response."""
-
-    @abstractmethod
-    def goal_of(self, observation: str) -> str:
-        """The wanted colour, read back from the first observation."""
-
-
-class CompactLevers(LeverWording):
+class CompactLevers(Unchanging, WorldWording):
     """`want=red`, then `2=blue`, and at the end `win 2=blue 1=red`; answers are single words."""
 
     facts = FactTable("Lever", COLOURS, compact=True)
@@ -68,7 +41,7 @@ class CompactLevers(LeverWording):
         return ("levers", *wanted, *self.facts.words(), *answers, *COLOURS, "win", "miss", "malformed")
 
 
-class NaturalLevers(LeverWording):
+class NaturalLevers(Unchanging, WorldWording):
     """Full sentences."""
 
     def __init__(self, labels: CodeLabels = FIXED) -> None:
@@ -76,6 +49,7 @@ class NaturalLevers(LeverWording):
         self.facts = FactTable(labels.noun, COLOURS, compact=False, names=labels.names)
 
     def rules(self, max_turns: int) -> str:
+        """System text."""
         noun = self.labels.noun.lower()
         nouns = f"{noun}{'es' if noun.endswith('ch') else 's'}"
         return (
@@ -86,11 +60,13 @@ class NaturalLevers(LeverWording):
         )
 
     def observation(self, goal: str, pulls: Pulls, max_turns: int) -> str:
+        """What is seen before a pull."""
         last = f"\n{self._pull_text(pulls)}" if pulls else ""
         asked = f"Which {self.labels.noun.lower()} do you pull?"
         return f"Pull {len(pulls) + 1} of {max_turns}.{last}\nThe wanted colour is {goal}. {asked}"
 
     def feedback(self, outcome: str, goal: str, pulls: Pulls, complaint: str) -> str:
+        """Words after the task; outcome is win, miss or malformed."""
         ending = {
             "win": f"That is the wanted colour, with pull number {len(pulls)}.",
             "miss": f"You have no pulls left; the wanted colour was {goal}.",
@@ -100,11 +76,17 @@ class NaturalLevers(LeverWording):
         return ending if outcome == "malformed" else f"{self._pull_text(pulls)} {ending}"
 
     def respond(self, goal: str, code: int) -> str:
+        """A well-formed response."""
         return f"I want {goal}. <answer>{self.labels.label(code)}</answer>"
 
     def goal_of(self, observation: str) -> str:
+        """The wanted colour, read back from the first observation."""
         return observation.partition("The wanted colour is ")[2].partition(".")[0]
 
     def _pull_text(self, pulls: Pulls) -> str:
         code, colour = pulls[-1]
         return f"{self.labels.label(code)} gives {colour}."
+
+
+LeverWording = NaturalLevers | CompactLevers
+"""How levers are put into words."""

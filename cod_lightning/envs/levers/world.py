@@ -19,7 +19,7 @@ from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
-from cod_lightning.types import Message, Pack, Split, Task
+from cod_lightning.types import Message, Pack, Split
 
 _MOST_DRAWS = 1000
 _OPENING = 4
@@ -105,16 +105,8 @@ class Levers(TaskWorld[LeverTask]):
         goals = [*goals, *rng.choices(COLOURS, k=max(0, num_tasks - _OPENING))][:num_tasks]
         world_seed = derive_seed("levers world", *colours)
         labels = self._draw_labels(derive_seed("levers labels", str(split), seed, index))
-        tasks = tuple(
-            Task(
-                id=str(n),
-                seed=derive_seed(world_seed, n),
-                spec=LeverTask(goal=goal, colours=colours, labels=labels),
-                repeat=goal in goals[:n],
-            )
-            for n, goal in enumerate(goals)
-        )
-        return Pack(id=f"{self.name}/{split}/{seed}/{index}", split=split, world_seed=world_seed, tasks=tasks)
+        specs = (LeverTask(goal=goal, colours=colours, labels=labels) for goal in goals)
+        return self._pack(split, index, seed, world_seed, specs, asks="goal")
 
     def _drawn(self, seed: int) -> LeverTask:
         rng = random.Random(seed)

@@ -41,10 +41,6 @@ class VerdictPlay(Play[Mapping[str, bool]]):
 
     listed: tuple[str, ...]
 
-    @property
-    def nothing(self) -> Mapping[str, bool]:
-        return {}
-
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
         return _answer(f"f={rng.choice(self.listed)}" if _probed(messages) else rng.choice(list(PROBES)))
 

@@ -8,8 +8,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from cod_lightning.envs.pde.library import Array, Equation, columns, reaction
-from cod_lightning.envs.pde.templates import Template
+from cod_lightning.envs.pde.library import Array, Equation, Template, columns, reaction
 
 LIMIT = 3.0
 """State and reaction are cut to +-LIMIT; a world is stable if its state never comes there."""

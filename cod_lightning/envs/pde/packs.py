@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cod_lightning.envs.pde.actions import ACTIONS
-from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, written
+from cod_lightning.envs.pde.library import TERMS, Equation, Template, equation_of, written
 from cod_lightning.envs.pde.numerics import highest_amplitude, stable
-from cod_lightning.envs.pde.templates import Template
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed

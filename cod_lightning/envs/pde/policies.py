@@ -9,9 +9,65 @@ from dataclasses import dataclass, replace
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.pde.evidence import EquationBelief, believe, misfit
 from cod_lightning.envs.pde.library import TERMS, Equation, equation_of, named, parse_equation, support, written
-from cod_lightning.envs.pde.notes import Note, Pairs, finalised_in, pairs_in, read_note, write_note
+from cod_lightning.envs.pde.parameters import PDEParameters
+from cod_lightning.envs.pde.regression import SATURATED
 from cod_lightning.envs.players import Play
 from cod_lightning.types import Message, Role
+
+Pairs = tuple[tuple[float, float], ...]
+_PAIR = re.compile(r"\bu=(-?\d\.\d{4})\s+y=(-?\d\.\d{4})(?!\d)", flags=re.ASCII)
+_EQUATION = re.compile(r"Preferred equation \((confirmed|likely|open)\): (f\(u\) = [^\n]{1,400})", flags=re.ASCII)
+_FINAL = re.compile(r"You finalised (f\(u\) = .{1,400}?); its largest error", flags=re.ASCII)
+_MOST_PAIRS = 64
+
+
+@dataclass(frozen=True)
+class Note:
+    """A context of PDE Discovery."""
+
+    pairs: Pairs = ()
+    """Measured (u, f(u)), oldest first; cut ones left out."""
+    equation: Equation = ()
+    trust: str = "open"
+    """confirmed (a feedback said so), likely, or open."""
+
+
+def pairs_in(text: str) -> Pairs:
+    """All different measurements in a text, in order.
+
+    >>> pairs_in("x=0.5 t=0.01 u=1.2000 y=-0.5000 error=0.1, u=1.2000 y=-0.5000, u=2.0000 y=-3.0001")
+    ((1.2, -0.5),)
+    """
+    found = ((float(u), float(y)) for u, y in _PAIR.findall(text))
+    return tuple(dict.fromkeys(pair for pair in found if abs(pair[1]) < SATURATED))
+
+
+def read_note(text: str) -> Note:
+    """A note out of a context, or out of a system text that holds one."""
+    matches = _EQUATION.findall(text)
+    trust, shown = matches[-1] if matches else ("open", "")
+    return Note(pairs_in(text), parse_equation(shown)[0], trust)
+
+
+def write_note(note: Note) -> str:
+    """Two bullets at most; the latest measurements where there are too many."""
+    lines = []
+    if note.equation:
+        lines.append(f"- Preferred equation ({note.trust}): {written(note.equation)}")
+    if note.pairs:
+        shown = ", ".join(f"u={u:.4f} y={y:.4f}" for u, y in note.pairs[-_MOST_PAIRS:])
+        lines.append(f"- Measured so far, y being f(u): {shown}")
+    return "\n".join(lines) or "- Nothing is known yet."
+
+
+def finalised_in(texts: Sequence[str]) -> tuple[Equation, str]:
+    """(equation of the last feedback, confirmed / refuted / open)."""
+    for text in reversed(texts):
+        if match := _FINAL.search(text):
+            verdict = "confirmed" if "active terms are right" in text else "open"
+            return parse_equation(match[1])[0], "refuted" if "active terms are not right" in text else verdict
+    return (), "open"
+
 
 _SCOUTS = ((0.25, 0.0), (0.5, 0.0), (0.75, 0.0))
 _BLIND = ((0.5, 0.0), (0.25, 0.02), (0.75, 0.02), (0.5, 0.03), (0.5, 0.06), (0.5, 0.1))
@@ -24,25 +80,20 @@ _ROW = re.compile(r"x=(\d\.\d+) t=(\d\.\d+) u=(-?\d\.\d+) y=(-?\d\.\d+)", flags=
 class PDEPlay(Play[Note]):
     """Keeps every measurement it sees; weighs all sets of terms by their evidence; submits the most probable equation."""
 
-    min_terms: int
-    max_terms: int
-    max_turns: int
-    point_budget: int
-    show_samples: bool
+    parameters: PDEParameters
 
     @property
     def nothing(self) -> Note:
         return Note()
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """Random points, a random dictionary, and whatever the regression liked best."""
         state = _State.of(messages)
         if not state.sampled:
-            points = [(rng.uniform(0.01, 0.99), rng.uniform(0.0, 1.0)) for _ in range(self.point_budget)]
+            points = [(rng.uniform(0.01, 0.99), rng.uniform(0.0, 1.0)) for _ in range(self.parameters.point_budget)]
             return sample(points)
         if state.best:
             return finalise(state.best)
-        return fit_terms(rng.sample(TERMS, rng.randint(1, self.max_terms)))
+        return fit_terms(rng.sample(TERMS, rng.randint(1, self.parameters.max_terms)))
 
     def known(self, messages: Sequence[Message], *, trust_context: bool) -> Note:
         return read_note(messages[0].content) if trust_context else Note()
@@ -50,15 +101,15 @@ class PDEPlay(Play[Note]):
     def answer(self, messages: Sequence[Message], known: Note, rng: random.Random) -> str:
         """Sample (first to see how high the state is), fit, finalise."""
         state = _State.of(messages)
-        left = self.max_turns - state.turn
+        left = self.parameters.max_turns - state.turn
         if state.points_left and left > 2 and not state.best:
-            if not self.show_samples:
+            if not self.parameters.show_samples:
                 return sample(_BLIND[-state.points_left :]) if not state.sampled else fit_terms(TERMS)
             if not state.sampled and left > 3 and state.points_left > len(_SCOUTS):
                 return sample(_SCOUTS)
             return sample(_spread(state.rows, state.points_left))
         believed = self.belief(known, pairs_in(state.seen))
-        if believed is None or (not state.best and not self.show_samples and left > 2):
+        if believed is None or (not state.best and not self.parameters.show_samples and left > 2):
             return finalise(state.best) if state.best else fit_terms(TERMS)
         if state.best and (left == 1 or state.proposed == believed.equations[0]):
             return finalise(state.proposed or state.best)
@@ -72,9 +123,10 @@ class PDEPlay(Play[Note]):
         boost = {"confirmed": 12.0, "likely": 0.0 if noted.pairs else 3.0}.get(noted.trust, 0.0)
         if noted.equation and seen and len(seen) < len(both) and misfit(noted.equation, seen) > 100:
             boost = 0.0
-        believed = believe(both, self.min_terms, self.max_terms, {support(noted.equation): boost} if boost else None)
+        low, high = self.parameters.min_terms, self.parameters.max_terms
+        believed = believe(both, low, high, {support(noted.equation): boost} if boost else None)
         if believed.misfit > _BAD_MISFIT and len(seen) < len(both) and seen:
-            alone = believe(seen, self.min_terms, self.max_terms)
+            alone = believe(seen, low, high)
             return alone if alone.misfit < believed.misfit else believed
         return believed
 
@@ -96,13 +148,12 @@ class PDEPlay(Play[Note]):
         return Note(kept, believed.equations[0], "likely" if believed.probabilities[0] > 0.8 else "open")
 
     def noisy(self, facts: Note, accuracy: float, rng: random.Random) -> Note:
-        """Equation and measurements, each kept with that probability, else anything or nothing."""
         pairs = tuple(pair for pair in facts.pairs if rng.random() < accuracy)
         kept = facts if rng.random() < accuracy else self.junk(rng)
         return replace(kept, pairs=pairs)
 
     def junk(self, rng: random.Random) -> Note:
-        terms = rng.sample(TERMS, rng.randint(self.min_terms, self.max_terms))
+        terms = rng.sample(TERMS, rng.randint(self.parameters.min_terms, self.parameters.max_terms))
         equation = equation_of({term: rng.choice((-1, 1)) * round(rng.uniform(0.5, 2.0), 2) for term in terms})
         return Note(equation=equation, trust="likely")
 

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cod_lightning.envs.pde.library import TERMS, Array, Equation, columns, equation_of, slopes
+from cod_lightning.envs.pde.library import TERMS, Array, Equation, Template, columns, equation_of, slopes
 from cod_lightning.envs.pde.regression import Reading, usable
-from cod_lightning.envs.pde.templates import Template
 
 CANDIDATES: dict[str, Template] = {
     "-u": (("u", -1),),

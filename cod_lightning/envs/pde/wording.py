@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cod_lightning.envs.pde.desk import MERGED, MOST_CANDIDATES, MOST_UNCERTAIN, Dataset, Desk
 from cod_lightning.envs.pde.library import named, support, written
 from cod_lightning.envs.pde.numerics import LIMIT
+from cod_lightning.envs.pde.parameters import PDEParameters
 from cod_lightning.envs.pde.regression import SATURATED, Fit, Reading, Regression
 from cod_lightning.envs.pde.verdicts import CANDIDATES, PROBES
 
@@ -34,41 +35,34 @@ _HELP = {
 class NaturalPDE:
     """Full sentences. The numbers 3 and 1 in terms of names stay as the library has them."""
 
-    min_terms: int
-    max_terms: int
-    max_turns: int
-    point_budget: int
-    kappa_threshold: float
-    show_samples: bool
-    noise: float
-    world_memory: bool
-    reveal_truth: bool
+    parameters: PDEParameters
 
     def rules(self, library: Sequence[str], actions: Sequence[str]) -> str:
         """What there is, what is hidden, what can be done, how to answer."""
-        count = str(self.max_terms) if self.min_terms == self.max_terms else f"{self.min_terms} to {self.max_terms}"
+        p = self.parameters
+        count = str(p.max_terms) if p.min_terms == p.max_terms else f"{p.min_terms} to {p.max_terms}"
         kept = (
             f"Data stay stored for later tasks of the pack: {MERGED} holds them all."
-            if self.world_memory
+            if p.world_memory
             else "Data are dropped after every task; only what you note yourself is carried on."
         )
         shown = (
-            "The measured values are listed at once." if self.show_samples else "The values are listed by a regression."
+            "The measured values are listed at once." if p.show_samples else "The values are listed by a regression."
         )
-        helps = "\n\n".join(f"{name}: {_HELP[name].format(max_terms=self.max_terms)}" for name in actions)
+        helps = "\n\n".join(f"{name}: {_HELP[name].format(max_terms=p.max_terms)}" for name in actions)
         return (
             "A quantity u(x, t) on 0 < x < 1, 0 <= t <= 1 obeys u_t = u_xx + f(u) and is zero at both ends. The reaction f is "
             f"hidden. It is a sum of {count} terms of the library below, each times a number whose size lies between 0.5 and 2 and "
             "whose sign may be plus or minus. All tasks of a pack have the same f; each starts from another unknown profile "
             "u(x, 0) >= 0, which fades with time.\n\n"
             f"Library: {named(library)}\n(exp(u)-1 is one term, as is every quotient.)\n\n"
-            f"You have {self.max_turns} steps and {self.point_budget} points per task. A measurement gives u (noise about "
-            f"{self.noise:g}) and y = u_t - u_xx, which is f(u) (noise about {self.noise / 4:g}). f is cut to +-{LIMIT:g}: points "
-            f"with |y| >= {SATURATED:g} say only that, and are left out of fits. {shown} {kept}\n\n"
+            f"You have {p.max_turns} steps and {p.point_budget} points per task. A measurement gives u (noise about "
+            f"{p.noise_level:g}) and y = u_t - u_xx, which is f(u) (noise about {p.noise_level / 4:g}). f is cut to +-{LIMIT:g}: "
+            f"points with |y| >= {SATURATED:g} say only that, and are left out of fits. {shown} {kept}\n\n"
             f"Actions:\n{helps}\n\n"
             "A regression ranks equations by the largest absolute error over its points, so more terms always look a little "
             "better. Its condition number tells how well the terms of the best equation can be told apart; above "
-            f"{self.kappa_threshold:g} they hardly can.\n\n"
+            f"{p.kappa_threshold:g} they hardly can.\n\n"
             "The reward is 1/(1 + loss): the loss adds the errors of all coefficients, relative to the sum of the true sizes, and "
             "1 for every term too many. Without a finalised equation it is 0.\n\n"
             "Answer with brief reasoning, then exactly one action in one answer block, written as shown. What cannot be read ends "
@@ -96,7 +90,8 @@ class NaturalPDE:
             following = "finalise, or go on" if desk.budget else "finalise, or fit again"
         shown = f"\n\n{result}\n" if result else ""
         return (
-            f"Step {turn + 1} of {self.max_turns}. Points left: {desk.budget}. Stored datasets: {stored}.{earlier}{shown}\n"
+            f"Step {turn + 1} of {self.parameters.max_turns}. Points left: {desk.budget}. Stored datasets: {stored}.{earlier}"
+            f"{shown}\n"
             f"Find f(u). Next: {following}."
         )
 
@@ -115,20 +110,22 @@ class NaturalPDE:
             f"Dataset {kept.name} has {len(kept.readings)} new points, x from {min(x):.3f} to {max(x):.3f}, t from {min(t):.3f} to "
             f"{max(t):.3f}."
         )
-        return "\n".join([head, *map(row, kept.readings)]) if self.show_samples else head
+        return "\n".join([head, *map(row, kept.readings)]) if self.parameters.show_samples else head
 
     def fitted(self, found: Regression) -> str:
         """Best equation, others, and the points."""
         best = found.fits[0]
         out = f" ({found.left_out} cut points left out)" if found.left_out else ""
+        most = self.parameters.kappa_threshold
+        apart = f", above {most:g}: its terms can hardly be told apart" if found.condition > most else ""
         lines = [
             f"{len(found.fits)} equations were scored on {len(found.used)} points{out}.",
-            f"Best: {scored(best)}. Condition number {found.condition:.3g}{self._kappa(found.condition)}.",
+            f"Best: {scored(best)}. Condition number {found.condition:.3g}{apart}.",
         ]
         others = [fit for fit in found.fits if support(fit.equation) != support(best.equation)]
         if others:
             lines.append(f"Runner-up with other terms: {scored(others[0])}.")
-        for size in range(1, self.max_terms + 1):
+        for size in range(1, self.parameters.max_terms + 1):
             same = [fit for fit in found.fits if len(fit.equation) == size]
             if same and same[0] not in (best, *others[:1]):
                 lines.append(f"Best with {size} term{'s' * (size > 1)}: {scored(same[0])}.")
@@ -158,16 +155,11 @@ class NaturalPDE:
             )
         last = f" The last regression's best was {scored(desk.last.fits[0])}." if desk.last else ""
         if final is None:
-            return f"No equation was finalised within {self.max_turns} steps.{last}"
+            return f"No equation was finalised within {self.parameters.max_turns} steps.{last}"
         error = f"its largest error over the points of the last regression is {final.error:.4f}"
         words = f"You finalised {written(final.equation)}; {error}.{last}"
         verdict = "are right" if right else "are not right"
-        return f"{words} Its active terms {verdict}." if self.reveal_truth else words
-
-    def _kappa(self, condition: float) -> str:
-        if condition <= self.kappa_threshold:
-            return ""
-        return f", above {self.kappa_threshold:g}: its terms can hardly be told apart"
+        return f"{words} Its active terms {verdict}." if self.parameters.reveal_truth else words
 
 
 def row(reading: Reading) -> str:

@@ -1,6 +1,7 @@
 """Processes that get a JSON object a line and answer with one: started on demand, kept for further tasks, killed where they hang.
 
-Whatever else a process prints is left out; the end of what it says on its error stream is kept, for what is said where it fails.
+Whatever else a process prints, before its answer or after it, is left out; the end of what it says on its error stream is kept, for
+what is said where it fails.
 """
 
 import contextlib
@@ -10,17 +11,18 @@ import os
 import selectors
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import IO, Any
 
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung
 
 _MOST_BYTES = 16 * 2**20
-"""Of all that a process prints in one task."""
+"""Of all that a process prints in one task, on both streams."""
+_PART = 2**16
+"""Bytes that are read at once, as many as a pipe holds."""
 _SHOWN = 600
 """Letters of the error stream's end that are shown."""
 _END_S = 5.0
@@ -36,51 +38,66 @@ class LineProcess:
     """One process, and what it has printed."""
 
     def __init__(self, command: Sequence[str], variables: dict[str, str]) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `kill`)
         try:
             self._process = subprocess.Popen(
                 command,
+                bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._errors,
+                stderr=subprocess.PIPE,
                 env=os.environ | variables,
                 start_new_session=True,
             )
         except OSError as error:
-            self._errors.close()
             raise EnvironmentFailure(f"{command[0]} could not be started: {error}") from error
-        self._rest = b""
-
-    def ask(self, line: dict[str, Any], fits: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
-        """The first object that fits. Raises `WorldHung` and `WorldDied`; the process is of no use then."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        until, num_bytes = time.monotonic() + seconds, 0
-        try:
-            self._process.stdin.write(json.dumps(line).encode() + b"\n")
-            self._process.stdin.flush()
-        except (OSError, ValueError):
-            raise WorldDied(f"its program does not read what it is asked{self._said()}") from None
+        assert self._process.stderr is not None
+        self._in, self._out, self._errors = self._process.stdin, self._process.stdout, self._process.stderr
+        for stream in (self._in, self._out, self._errors):
+            os.set_blocking(stream.fileno(), False)
+        self._end = b""
+        """Of the error stream."""
+
+    def ask(self, line: dict[str, Any], fits: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
+        """The first object that fits. Raises `WorldHung` and `WorldDied`; the process is of no use then.
+
+        What it printed before it was asked is nobody's answer, and left out.
+        """
+        until, num_bytes, rest = time.monotonic() + seconds, 0, b""
+        given = memoryview(json.dumps(line).encode() + b"\n")
+        for _ in range(_MOST_BYTES // _PART):
+            if not self._read(self._out):
+                break
         with selectors.DefaultSelector() as waiting:
-            waiting.register(self._process.stdout, selectors.EVENT_READ)
+            waiting.register(self._in, selectors.EVENT_WRITE)
+            waiting.register(self._out, selectors.EVENT_READ)
+            waiting.register(self._errors, selectors.EVENT_READ)
             while True:
-                while b"\n" in self._rest:
-                    text, _, self._rest = self._rest.partition(b"\n")
-                    if (found := _object(text)) is not None and fits(found):
-                        return found
                 left = until - time.monotonic()
-                if left <= 0 or not waiting.select(left):
+                ready = {key.fileobj for key, _ in waiting.select(left)} if left > 0 else set()
+                if not ready:
                     raise WorldHung(f"its program gave no answer within {seconds:g} s{self._said()}")
-                part = os.read(self._process.stdout.fileno(), 2**16)
-                num_bytes += len(part)
+                if self._in in ready:
+                    given = given[self._write(given) :]
+                    if not given:
+                        waiting.unregister(self._in)
+                if self._errors in ready:
+                    said = self._read(self._errors)
+                    self._end = (self._end + (said or b""))[-_SHOWN:]
+                    num_bytes += len(said or b"")
+                    if said == b"":
+                        waiting.unregister(self._errors)
+                if self._out in ready and (part := self._read(self._out)) is not None:
+                    num_bytes += len(part)
+                    *lines, rest = (rest + part).split(b"\n")
+                    for text in lines if part else [rest]:
+                        if (found := _object(text)) is not None and fits(found):
+                            return found
+                    if not part:
+                        raise WorldDied(f"its program ended without an answer{self._said(wait=True)}")
                 if num_bytes > _MOST_BYTES:
                     raise WorldDied(f"its program printed more than {_MOST_BYTES:,} bytes")
-                if not part:
-                    if (found := _object(self._rest)) is not None and fits(found):
-                        self._rest = b""
-                        return found
-                    raise WorldDied(f"its program ended without an answer{self._said(wait=True)}")
-                self._rest += part
 
     @property
     def lives(self) -> bool:
@@ -95,10 +112,9 @@ class LineProcess:
     def close(self) -> None:
         """Kill it and release what it holds."""
         self.kill()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
+        for stream in (self._in, self._out, self._errors):
             with contextlib.suppress(OSError):
-                if stream is not None:
-                    stream.close()
+                stream.close()
         self._process.wait()
 
     def _said(self, *, wait: bool = False) -> str:
@@ -107,12 +123,28 @@ class LineProcess:
         if wait:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(_END_S)
-        with contextlib.suppress(OSError, ValueError):
-            size = self._errors.seek(0, os.SEEK_END)
-            self._errors.seek(max(0, size - _SHOWN))
-            end = " ".join(self._errors.read().decode("utf-8", "replace").split())
-            return f"{'' if code is None else f' (exit code {code})'}{f': ...{end}' if end else ''}"
-        return ""
+            self._end = (self._end + (self._read(self._errors) or b""))[-_SHOWN:]
+        end = " ".join(self._end.decode("utf-8", "replace").split())
+        return f"{'' if code is None else f' (exit code {code})'}{f': ...{end}' if end else ''}"
+
+    def _write(self, given: memoryview) -> int:
+        """Bytes that it takes now."""
+        try:
+            return os.write(self._in.fileno(), given[:_PART])
+        except BlockingIOError:
+            return 0
+        except (OSError, ValueError):
+            raise WorldDied(f"its program does not read what it is asked{self._said()}") from None
+
+    @staticmethod
+    def _read(stream: IO[bytes]) -> bytes | None:
+        """What is there; empty at the end of the stream, None where nothing is there yet."""
+        try:
+            return os.read(stream.fileno(), _PART)
+        except BlockingIOError:
+            return None
+        except (OSError, ValueError):
+            return b""
 
 
 class LinePool:

@@ -130,9 +130,6 @@ class VerifiersWorld(OwnLoop, TaskWorld[VerifiersTask]):
     def interrupt(self) -> None:
         self._asked.call_off()
 
-    def close(self) -> None:
-        self.interrupt()
-
     def _start(self, task: VerifiersTask) -> None:
         self._task, self._outcome, self.shown = task, "", ()
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from typing import Any, Literal
+from typing import Any
 
 from cod_lightning.envs.checks import check_turns
 from cod_lightning.envs.dataset.scorers import AnswerScorer
@@ -45,18 +45,13 @@ class ProgramWorld(OwnLoop, DatasetWorld):
     Args:
         command: What is run, such as [python, agent.py].
         path: A file or folder of tasks, as of `DatasetWorld`.
-        prompt: Column of the task.
-        answer: Column of what the scorer grades by.
-        group: Column of what tasks share; null: all belong together.
         scorer: How an answer is graded; null: the program reports the reward (`ReportedReward`).
         rules: System text that stands before the context; null says that tasks belong together.
         max_turns: Requests to the policy in a task.
-        feedback: Whether the last words of a task name the right answer, or only the verdict; a program's own go first.
-        success_at: Reward from which a task counts as solved, where the program does not say.
         timeout_s: Seconds for one task.
         num_processes: Most programs at a time.
         reads_on: Whether the program reads its next task after an answer; else its process is ended.
-        world_name: Short identity, part of every pack id; null takes the name of the file or folder.
+        tasks: Further parameters of `DatasetWorld`; the program's own feedback and word of success go first.
     """
 
     blocking = True
@@ -65,18 +60,13 @@ class ProgramWorld(OwnLoop, DatasetWorld):
         self,
         command: list[str],
         path: str,
-        prompt: str = "prompt",
-        answer: str = "answer",
-        group: str | None = None,
         scorer: AnswerScorer | None = None,
         rules: str | None = None,
         max_turns: int = 16,
-        feedback: Literal["answer", "verdict"] = "answer",
-        success_at: float = 1.0,
         timeout_s: float = 600.0,
         num_processes: int = 16,
         reads_on: bool = False,
-        world_name: str | None = None,
+        **tasks: Any,
     ) -> None:
         if not command or shutil.which(command[0]) is None:
             expected = "a program that can be run, and its arguments"
@@ -86,7 +76,7 @@ class ProgramWorld(OwnLoop, DatasetWorld):
             raise ConfigError("data.env.num_processes", num_processes, "at least 1", "16 is the default.")
         check_turns(max_turns, "16 is the default.")
         scorer = scorer or ReportedReward()
-        super().__init__(path, prompt, answer, group, scorer, rules, 1, feedback, success_at, world_name)
+        super().__init__(path, scorer=scorer, rules=rules, max_turns=1, **tasks)
         self._rules, self.max_turns = RULES if rules is None else rules, max_turns
         self.blocking = True
         self.timeout_s, self._pool, self._asked = timeout_s, LinePool(command, num_processes, reads_on), Asked()
@@ -113,9 +103,6 @@ class ProgramWorld(OwnLoop, DatasetWorld):
 
     def interrupt(self) -> None:
         self._asked.call_off()
-
-    def close(self) -> None:
-        self.interrupt()
 
     def _start(self, task: QuestionTask) -> None:
         super()._start(task)

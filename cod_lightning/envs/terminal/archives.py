@@ -14,8 +14,7 @@ from cod_lightning.envs.terminal.machine import (
     ShellError,
     files_of,
 )
-from cod_lightning.envs.terminal.options import need, options
-from cod_lightning.envs.terminal.session import Session
+from cod_lightning.envs.terminal.options import Session, need, options
 
 MOST_MEMBERS = 100
 

@@ -17,8 +17,7 @@ from cod_lightning.envs.terminal.machine import (
     ShellError,
     copied,
 )
-from cod_lightning.envs.terminal.options import need, options
-from cod_lightning.envs.terminal.session import Session
+from cod_lightning.envs.terminal.options import Session, need, options
 
 Handler = Callable[[Session, list[str]], str]
 MOST_ENTRIES = 50

@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import ClassVar
 
 from cod_lightning.envs.known_ways import KnownWays, effect
-from cod_lightning.envs.terminal.goals import missing
+from cod_lightning.envs.task_world import WorldWording
+from cod_lightning.envs.terminal.goals import missing, set_up
+from cod_lightning.envs.terminal.options import Result
 from cod_lightning.envs.terminal.plans import LOCAL, next_commands
 from cod_lightning.envs.terminal.quirks import Quirks, Site
-from cod_lightning.envs.terminal.session import Result
-from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.tasks import TerminalTask
-from cod_lightning.envs.terminal.wording import TerminalView, TerminalWording, view_of
+from cod_lightning.envs.terminal.wording import TerminalView, view_of
 
 WAYS: dict[str, tuple[str, ...]] = {
     "send": ("scp", "rsync", "scp-O", "drop"),
@@ -98,7 +98,7 @@ def attempt(task: TerminalTask, way: str, max_commands: int) -> tuple[bool, Resu
     return not missing(task, shell), result
 
 
-class CompactTerminal(TerminalWording):
+class CompactTerminal(WorldWording):
     """Fused words."""
 
     def rules(self, max_turns: int, max_commands: int) -> str:
@@ -106,13 +106,11 @@ class CompactTerminal(TerminalWording):
         return "shell"
 
     def observation(self, view: TerminalView) -> str:
-        """The goal at first, then what the last word did."""
         if view.warning:
             return "malformed"
         return _shown_effect(view, view.attempts[-1].said, ok=False) if view.attempts else f"goal={view.task.type}"
 
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
-        """The outcome and what every different word did."""
         del reason
         shown = [_shown_effect(view, a.said, ok=outcome == "win" and a is view.attempts[-1]) for a in view.attempts]
         return " ".join([outcome, *dict.fromkeys(shown)])

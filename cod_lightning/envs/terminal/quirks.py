@@ -100,7 +100,10 @@ def with_quirks(site: Site, rng: random.Random, num_quirks: int, random_labels: 
     drawn = {
         "transfer": rng.choice(("rsync", "scp -O")) if site.system != "windows" else "scp -O",
         "route": rng.choice(
-            (f"jump {labels.pick('bastion', 'gateway', 'relay', 'edge')}", f"port {_port(rng, random_labels)}")
+            (
+                f"jump {labels.pick('bastion', 'gateway', 'relay', 'edge')}",
+                f"port {rng.randint(2000, 9999) if random_labels else rng.choice((2222, 2200, 8022, 2022))}",
+            )
         ),
         "login": login,
         "tools": rng.choice(
@@ -111,10 +114,6 @@ def with_quirks(site: Site, rng: random.Random, num_quirks: int, random_labels: 
     }
     quirks = Quirks(**{slot: drawn[slot] for slot in slots})
     return replace(site, quirks=quirks, accounts=accounts if login else ())
-
-
-def _port(rng: random.Random, random_labels: bool) -> int:
-    return rng.randint(2000, 9999) if random_labels else rng.choice((2222, 2200, 8022, 2022))
 
 
 def homes(system: str) -> str:

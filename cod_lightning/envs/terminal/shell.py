@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from cod_lightning.envs.terminal.commands import HANDLERS
 from cod_lightning.envs.terminal.machine import MANAGED, MOST_LOOKS, ShellError
+from cod_lightning.envs.terminal.options import Result, Session
 from cod_lightning.envs.terminal.parser import ShellCommand, expand, parse
-from cod_lightning.envs.terminal.session import Result, Session
 
 ALIASES = {"dir": "ls", "type": "cat", "copy": "cp", "move": "mv", "ren": "mv", "rename": "mv", "del": "rm"}
 COMMANDS = tuple(HANDLERS)

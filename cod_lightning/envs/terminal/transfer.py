@@ -13,8 +13,7 @@ from cod_lightning.envs.terminal.machine import (
     ShellError,
     copied,
 )
-from cod_lightning.envs.terminal.options import options
-from cod_lightning.envs.terminal.session import Session
+from cod_lightning.envs.terminal.options import Session, options
 
 KNOWN_HOSTS = {
     "linux": "/etc/ssh/ssh_known_hosts",

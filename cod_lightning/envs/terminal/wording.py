@@ -1,12 +1,11 @@
 """Sentences for language models: rules, what is seen before a command line, and words after the task."""
 
 import re
-from abc import abstractmethod
 from dataclasses import dataclass
 
 from cod_lightning.envs.task_world import WorldWording
+from cod_lightning.envs.terminal.options import Result
 from cod_lightning.envs.terminal.plans import TaskText
-from cod_lightning.envs.terminal.session import Result
 from cod_lightning.envs.terminal.shell import ALIASES, COMMANDS
 from cod_lightning.envs.terminal.tasks import TerminalTask, goal_text, read_goal
 
@@ -37,26 +36,11 @@ class TerminalView:
     """Why the last answer could not be read, where that was forgiven."""
 
 
-class TerminalWording(WorldWording):
-    """How the terminal is put into words."""
-
-    @abstractmethod
-    def rules(self, max_turns: int, max_commands: int) -> str:
-        """System text."""
-
-    @abstractmethod
-    def observation(self, view: TerminalView) -> str:
-        """What is seen before a command line."""
-
-    @abstractmethod
-    def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
-        """Words after the task; outcome is win, late or malformed, and reason what is wrong, if it may be shown."""
-
-
-class NaturalTerminal(TerminalWording):
+class NaturalTerminal(WorldWording):
     """Full sentences, output and prompt as a terminal shows them."""
 
     def rules(self, max_turns: int, max_commands: int) -> str:
+        """System text."""
         aliases = ", ".join(f"{alias} for {name}" for alias, name in ALIASES.items())
         return (
             "You work at a terminal of a local machine that can reach one remote Linux host. Bring about what the task asks "
@@ -71,7 +55,7 @@ class NaturalTerminal(TerminalWording):
         )
 
     def observation(self, view: TerminalView) -> str:
-        """The task at first, later the last output; then the step and the prompt."""
+        """What is seen before a command line."""
         parts: list[str] = []
         task = view.task
         if view.warning:
@@ -87,6 +71,7 @@ class NaturalTerminal(TerminalWording):
         return "\n".join(parts)
 
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
+        """Words after the task; outcome is win, late or malformed, and reason what is wrong, if it may be shown."""
         because = f": {reason}" if reason else ""
         ending = {
             "win": f"The task is done, after {view.turn} of {view.max_turns} steps.",

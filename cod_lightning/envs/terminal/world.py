@@ -12,20 +12,19 @@ from typing import Any, Literal
 
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.base import Stepped
-from cod_lightning.envs.checks import check_choice, check_share, check_turns
+from cod_lightning.envs.checks import check_choice, check_share, check_turns, check_unused
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.terminal import compact
-from cod_lightning.envs.terminal.goals import missing
+from cod_lightning.envs.terminal.goals import missing, set_up
 from cod_lightning.envs.terminal.plans import num_lines
 from cod_lightning.envs.terminal.policies import play_of
 from cod_lightning.envs.terminal.quirks import SLOTS, Site, draw_site, with_quirks
-from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.shell import Shell
 from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, TerminalTask, draw_task
-from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TerminalWording, TypedLine, view_of
+from cod_lightning.envs.terminal.wording import NaturalTerminal, TerminalView, TypedLine, view_of
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -81,7 +80,7 @@ class Terminal(TaskWorld[TerminalTask]):
         self.feedback, self.labels, self.protocol, self.teacher = feedback, labels, protocol, teacher
         self._check()
         self.compact = protocol == "compact"
-        self.wording: TerminalWording = compact.CompactTerminal() if self.compact else NaturalTerminal()
+        self.wording = compact.CompactTerminal() if self.compact else NaturalTerminal()
         kinds = self._kinds()
         drawn = "" if task_types is None else "-" + ".".join(str(TYPES.index(kind)) for kind in sorted(set(kinds)))
         self.name = f"terminal-{protocol}-q{quirks}-t{max_turns}-{max_commands}-c{composite_ratio:g}-{labels}{drawn}"
@@ -236,6 +235,8 @@ class Terminal(TaskWorld[TerminalTask]):
         check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
         check_choice("data.env.feedback", self.feedback, ("reason", "plain"))
         check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        if self.protocol == "compact":
+            check_unused(Terminal, "with protocol=compact", feedback=self.feedback)
         check_turns(self.max_turns, "12 is the reference's.")
         check_share("data.env.length_penalty", self.length_penalty, "0 is the reference's.")
         check_share("data.env.composite_ratio", self.composite_ratio, "0.5 is the reference's.")

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import check_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +101,7 @@ def metrics_of(inputs: LossInputs, clipped: Bool[Tensor, "B T"]) -> LossMetrics:
 def check_clip(**shifts: float) -> None:
     """Raise `ConfigError` for a range around a ratio of 1 that is none."""
     for key, value in shifts.items():
-        if not value >= 0:
-            raise ConfigError(f"model.loss.{key}", value, "at least 0", "It is how far from 1 a ratio may be.")
+        check_at_least(f"model.loss.{key}", value, 0, "It is how far from 1 a ratio may be.")
 
 
 Level = Literal["token", "turn", "episode"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, token_share
 
 
@@ -23,8 +23,7 @@ class CISPO(PolicyLoss):
     def __post_init__(self) -> None:
         if not 0 <= self.min_ratio <= 1:
             raise ConfigError("model.loss.min_ratio", self.min_ratio, "in [0, 1]", "0 is the paper's.")
-        if not self.max_ratio >= 1:
-            raise ConfigError("model.loss.max_ratio", self.max_ratio, "at least 1", "5 is a usual value.")
+        check_at_least("model.loss.max_ratio", self.max_ratio, 1, "5 is a usual value.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         ratio = log_ratio(inputs).detach().exp()

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.objective.losses.base import (
     LossInputs,
     LossOutputs,
@@ -43,8 +43,7 @@ class NFT(PolicyLoss):
     """Lower bound of N in its logarithm, above 0."""
 
     def __post_init__(self) -> None:
-        if not self.negative_weight >= 0:
-            raise ConfigError("model.loss.negative_weight", self.negative_weight, "at least 0", "1 is the source's.")
+        check_at_least("model.loss.negative_weight", self.negative_weight, 0, "1 is the source's.")
         if not self.least_negative > 0:
             raise ConfigError("model.loss.least_negative", self.least_negative, "above 0", "1 is the source's.")
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import check_at_least
 from cod_lightning.objective.losses.base import (
     Level,
     LossInputs,
@@ -54,8 +54,7 @@ class DrGRPO(PolicyLoss):
 
     def __post_init__(self) -> None:
         check_clip(clip_low=self.clip_low, clip_high=self.clip_high)
-        if self.max_tokens < 1:
-            raise ConfigError("model.loss.max_tokens", self.max_tokens, "at least 1", "data.max_new_tokens is usual.")
+        check_at_least("model.loss.max_tokens", self.max_tokens, 1, "data.max_new_tokens is usual.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         denominator = max(1, inputs.num_episodes) * self.max_tokens

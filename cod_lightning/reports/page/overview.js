@@ -38,10 +38,12 @@ function drawEvaluation(section, runs) {
   }
 }
 
-// With several runs only the trained policies and their hidden contexts are drawn; the tables have all rows.
+// Of the warm start only its best temperature is drawn, with several runs only trained policies and their hidden contexts; the
+// tables have all rows.
 function suiteLines({ run, index, suite }, several) {
   const blanked = suite.rows.findIndex((row) => row.label === "blanked context");
-  const rows = suite.rows.filter((row, at) => !several || row.kind === "trained" || at === blanked);
+  const best = (row) => row.kind !== "warm_start" || row.label.endsWith("*");
+  const rows = suite.rows.filter((row, at) => (several ? row.kind === "trained" || at === blanked : best(row)));
   return rows.map((row, at) => ({
     label: several ? `${run.name}: ${row.label}` : row.label,
     x: row.success.map((_, position) => position), y: row.success, ci95: row.success_ci95, marks: true,

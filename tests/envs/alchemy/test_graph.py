@@ -8,7 +8,7 @@ import pytest
 
 from cod_lightning.envs.alchemy import Alchemy
 from cod_lightning.envs.alchemy.graph import book_of, levels, slots_of, split_of, way_to
-from cod_lightning.envs.alchemy.targets import target_sequence
+from cod_lightning.envs.alchemy.tasks import target_sequence
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
 from tests.envs.alchemy.worlds import COMPACT, HARD, PAPER_EASY
@@ -129,7 +129,9 @@ def test_every_target_can_be_made_in_time_and_the_plan_is_replayed(parameters):
             env.reset(options={"task": task})
             spec, ended, turns = task.spec, False, 0
             have = dict.fromkeys(spec.tiers[0], spec.stock or 1)
-            plan = way_to(spec.recipes, spec.tiers, spec.target, have, consume=env.limited, most=env.max_turns)
+            plan = way_to(
+                spec.recipes, spec.tiers, spec.target, have, consume=env.parameters.limited, most=env.max_turns
+            )
             assert plan is not None
             for pair in plan:
                 assert not ended
@@ -179,7 +181,9 @@ def test_after_a_change_every_target_can_still_be_made_and_most_recipes_are_othe
         changed = env.changed(pack, at=1, seed=3)
         for old, new in zip(pack.tasks[1:], changed.tasks[1:], strict=True):
             have = dict.fromkeys(new.spec.tiers[0], new.spec.stock or 1)
-            plan = way_to(new.spec.recipes, new.spec.tiers, new.spec.target, have, consume=env.limited, most=99)
+            plan = way_to(
+                new.spec.recipes, new.spec.tiers, new.spec.target, have, consume=env.parameters.limited, most=99
+            )
             assert plan is not None
             assert len(plan) <= env.max_turns
             assert (new.spec.tiers, new.spec.target, new.spec.decoys) == (

@@ -140,7 +140,7 @@ def test_a_perfect_teacher_that_was_told_the_truth_always_succeeds():
         env = Alchemy(**parameters, teacher=dials)
         for index in range(15):
             pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=4)
-            assert all(lived.success for lived in live(env, pack, env.demonstrator(pack), env.protocol))
+            assert all(lived.success for lived in live(env, pack, env.demonstrator(pack), env.parameters.protocol))
 
 
 @pytest.mark.parametrize("protocol", ["natural", "compact"])

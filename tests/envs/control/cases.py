@@ -5,7 +5,7 @@ from functools import partial
 from hypothesis import strategies as st
 
 from cod_lightning.envs.control import OptimalControl
-from cod_lightning.envs.control.laws import LAWS
+from cod_lightning.envs.control.fused import LAWS
 from tests.envs.case import Case
 
 FORMULAS = st.sampled_from(

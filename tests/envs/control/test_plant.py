@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cod_lightning.envs.control.belief import PlantBelief, PlantRanges, learned
 from cod_lightning.envs.control.evidence import Earlier, implied_by, names_of, run_formula
-from cod_lightning.envs.control.laws import LAWS, formula_of, law_of
+from cod_lightning.envs.control.fused import LAWS, formula_of, law_of
 from cod_lightning.envs.control.plans import best_plan, careful_formula, planned_formula
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask, run
 from cod_lightning.envs.control.policies import ControlPlay

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.control import OptimalControl
-from cod_lightning.envs.control.laws import LAWS
+from cod_lightning.envs.control.fused import LAWS
 from cod_lightning.envs.control.plant import ControlTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task

@@ -22,7 +22,7 @@ from cod_lightning.envs.frozen_lake.belief import (
 )
 from cod_lightning.envs.frozen_lake.lake import DIRECTIONS, MAPPINGS, distances, draw_lake, neighbour
 from cod_lightning.envs.frozen_lake.planner import Plan
-from cod_lightning.envs.frozen_lake.view import Shore
+from cod_lightning.envs.frozen_lake.wording import Shore
 from cod_lightning.types import Split
 from tests.envs.scripted_life import live, reward_by_position
 

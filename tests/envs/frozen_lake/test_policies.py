@@ -12,8 +12,7 @@ from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.envs.frozen_lake.lake import Lake, distances
 from cod_lightning.envs.frozen_lake.packs import LakeTask
 from cod_lightning.envs.frozen_lake.policies import LakePlay, LakePlayer, ScriptedLakePolicy
-from cod_lightning.envs.frozen_lake.view import LakeWording
-from cod_lightning.envs.frozen_lake.wording import CompactLake
+from cod_lightning.envs.frozen_lake.wording import CompactLake, LakeWording
 from cod_lightning.envs.players import RandomPlayer
 from cod_lightning.types import Message, Pack, Role, Split
 from tests.envs.scripted_life import live, success_by_position

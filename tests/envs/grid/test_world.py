@@ -7,8 +7,8 @@ import pytest
 
 from cod_lightning.envs.grid import GridNavigation
 from cod_lightning.envs.grid.chart import GridLabels, drawn_chart, read_chart
+from cod_lightning.envs.grid.draws import NUM_RULES, GridTask
 from cod_lightning.envs.grid.rook import entered, reachable
-from cod_lightning.envs.grid.task import NUM_RULES, GridTask
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Split, Task
 from tests.envs.cases import WORLDS

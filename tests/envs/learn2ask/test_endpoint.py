@@ -150,6 +150,8 @@ def test_without_a_verdict_the_episode_fails_and_its_reward_is_missing_and_a_wro
     question = "<answer>Do you have a fever: no, slight or high?</answer>"
 
     class Dialogue:
+        thought, response = None, question
+
         async def turn(self, most_tokens=None):
             return Turn(
                 new_ids=(), extends=False, action_ids=(), behaviour_logprobs=(), stop=StopReason.STOP, policy_version=0,

@@ -9,8 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cod_lightning.envs.pde.actions import command_of
-from cod_lightning.envs.pde.library import TERMS, columns, equation_of, loss, parse_equation, slopes, support, written
-from cod_lightning.envs.pde.templates import FAMILIES, eligible, template_of
+from cod_lightning.envs.pde.library import (
+    FAMILIES,
+    TERMS,
+    columns,
+    eligible,
+    equation_of,
+    loss,
+    parse_equation,
+    slopes,
+    support,
+    template_of,
+    written,
+)
 
 EQUATIONS = st.dictionaries(st.sampled_from(TERMS), st.floats(-9, 9).filter(lambda c: abs(c) > 0.01), min_size=1).map(
     equation_of

@@ -7,11 +7,10 @@ import pytest
 
 from cod_lightning.envs.pde import PDEDiscovery
 from cod_lightning.envs.pde.evidence import believe
-from cod_lightning.envs.pde.library import TERMS, columns, equation_of, reaction, support
+from cod_lightning.envs.pde.library import TERMS, columns, eligible, equation_of, reaction, support
 from cod_lightning.envs.pde.numerics import LIMIT, highest_amplitude, measured, profile, residual, solution, stable
 from cod_lightning.envs.pde.packs import MAGNITUDES
 from cod_lightning.envs.pde.regression import Reading, regress, supports_of
-from cod_lightning.envs.pde.templates import eligible
 from cod_lightning.envs.pde.verdicts import CANDIDATES, judged
 from cod_lightning.types import Split
 from tests.speed import quickest

@@ -6,7 +6,7 @@ import pytest
 
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.envs.pde import PDEDiscovery
-from cod_lightning.envs.pde.notes import Note, read_note, write_note
+from cod_lightning.envs.pde.policies import Note, read_note, write_note
 from cod_lightning.types import Message, Role, Split
 from tests.envs.scripted_life import live, success_by_position
 

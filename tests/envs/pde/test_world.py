@@ -9,9 +9,8 @@ import pytest
 from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.pde import PDEDiscovery
-from cod_lightning.envs.pde.library import parse_equation, written
+from cod_lightning.envs.pde.library import FAMILIES, parse_equation, written
 from cod_lightning.envs.pde.packs import PDETask
-from cod_lightning.envs.pde.templates import FAMILIES
 from cod_lightning.envs.pde.verdicts import CANDIDATES, DICTIONARIES, PROBES
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Role, Split, Task

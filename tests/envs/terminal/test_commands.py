@@ -2,9 +2,9 @@
 
 import pytest
 
+from cod_lightning.envs.terminal.goals import set_up
 from cod_lightning.envs.terminal.machine import MOST_NODES, Archive, File, Folder, count
 from cod_lightning.envs.terminal.quirks import Quirks, Site
-from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.shell import COMMANDS, NOT_ON_WINDOWS, Shell
 from cod_lightning.envs.terminal.tasks import TerminalTask
 

@@ -16,10 +16,9 @@ from cod_lightning.envs import TeacherDials
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.terminal import Terminal
-from cod_lightning.envs.terminal.goals import missing
+from cod_lightning.envs.terminal.goals import missing, set_up
 from cod_lightning.envs.terminal.plans import num_lines, plan
 from cod_lightning.envs.terminal.quirks import SLOTS, Quirks, draw_site, read_facts, with_quirks, write_facts
-from cod_lightning.envs.terminal.setting import set_up
 from cod_lightning.envs.terminal.tasks import COMPOSITE, SINGLE, TYPES, draw_task, goal_text, read_goal
 from cod_lightning.envs.terminal.wording import read_view, view_of
 from cod_lightning.errors import ConfigError

@@ -77,7 +77,7 @@ def method(meter: Meter, target: Any, name: str, args: list[Any], named: dict[st
     meter.step(1 + size(target) // 16)
     if name == "replace" and len(args) >= 2 and isinstance(args[0], str) and isinstance(args[1], str):
         meter.made(size(target) + (target.count(args[0]) + 1) * size(args[1]))
-    elif name == "join" and args and isinstance(args[0], (list, tuple)):
+    elif name == "join" and args and isinstance(args[0], (str, list, tuple, dict)):
         meter.made(sum(size(one) for one in args[0]) + len(args[0]) * size(target))
     elif name in ("remove", "index", "count"):
         meter.weigh(target)

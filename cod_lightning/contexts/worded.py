@@ -1,0 +1,61 @@
+"""What mechanisms share that speak with a policy in one of two wordings: for language models, or for tiny policies."""
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.errors import ConfigError
+from cod_lightning.types import Message, Role
+
+
+class Wording:
+    """How a mechanism speaks with a policy: prompts of solve and update episodes, and answers to them."""
+
+    opens: str = ""
+    """What the system text of an update episode begins with, and no other: a sentence for language models, so that no context can
+    pass for it; a word for tiny policies, with which no world's rules may begin. Empty: there are no updates."""
+
+    def asks(self, system: str) -> bool:
+        """True if this system text opens an update episode."""
+        return bool(self.opens) and f"{system} ".startswith(f"{self.opens} ")
+
+    def words(self) -> tuple[str, ...]:
+        """Words of a closed vocabulary, without those of the world; none where the wording is open."""
+        return ()
+
+
+class WordedContext(ContextMechanism):
+    """A mechanism with a wording."""
+
+    wording: Any
+    """`natural` or `compact`, as `protocol` says."""
+
+    def __init__(
+        self, protocol: str, wordings: Collection[str], penalty: float = 0.0, response_limit: int | None = None
+    ) -> None:
+        check_protocol(protocol, wordings)
+        if not (math.isfinite(penalty) and penalty >= 0):
+            raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
+        if response_limit is not None and response_limit < 1:
+            raise ConfigError("data.context.response_limit", response_limit, "at least 1", "Null says nothing.")
+        self.penalty, self.response_limit = penalty, response_limit
+
+    def asks(self, messages: Sequence[Message]) -> bool:
+        return bool(messages) and messages[0].role is Role.SYSTEM and self.wording.asks(messages[0].content)
+
+    def words(self) -> tuple[str, ...]:
+        return self.wording.words()
+
+
+def check_protocol(protocol: str, wordings: Collection[str]) -> None:
+    """Raise `ConfigError` unless there is a wording of that name."""
+    if protocol not in wordings:
+        raise ConfigError("data.context.protocol", protocol, " or ".join(wordings), "Use natural for real models.")
+
+
+def check_count(key: str, value: int, least: int, most: int | None = None) -> None:
+    """Raise `ConfigError` unless the whole number is within bounds."""
+    if value < least or (most is not None and value > most):
+        expected = f"at least {least}" if most is None else f"in {least}..{most:,}"
+        raise ConfigError(f"data.context.{key}", value, expected, "Leave it out for the default.")

@@ -1,0 +1,100 @@
+"""What a configuration of PDE Discovery consists of, checked at once."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cod_lightning.envs.checks import (
+    check_between,
+    check_choice,
+    check_in,
+    check_share,
+    check_span,
+    check_turns,
+    check_unused,
+)
+from cod_lightning.envs.pde.library import FAMILIES, eligible
+from cod_lightning.envs.unchanging import Unchanging
+from cod_lightning.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class PDEParameters(Unchanging):
+    """The parameters of `PDEDiscovery`. Raises `ConfigError` for one that cannot work."""
+
+    family: Literal["physical_full_train", "physical_full_eval_hard", "physical_full_eval_4000"] = "physical_full_train"
+    """Which reactions there are; the two evaluation families share no set of terms with the training one. In
+    `physical_full_eval_4000` the pack's index chooses the template. The compact protocol has eight equations of its own."""
+    min_terms: int = 1
+    """Fewest active terms."""
+    max_terms: int = 2
+    """Most active terms, up to 3 (2 in the compact protocol)."""
+    max_turns: int = 6
+    """Steps per task, at least 3 (2 in the compact protocol)."""
+    point_budget: int = 6
+    """Measurements per task, up to 24; a probe of the compact protocol takes 4."""
+    kappa_threshold: float = 100.0
+    """Condition number above which a regression warns."""
+    noise_level: float = 0.002
+    """Of measured u (standard deviation); of y a quarter."""
+    grid_points: int = 257
+    """Of the numerical solution."""
+    time_levels: int = 2001
+    """Of the numerical solution."""
+    world_memory: bool = True
+    """Whether samples and finalised equations stay stored for the pack, as in the paper, or go with every task."""
+    show_samples: bool = True
+    """Whether values are listed when measured (our default) or only by a regression, as in the paper."""
+    reveal_truth: bool = False
+    """Whether the feedback states if the active terms were right; in the paper it does not."""
+    length_penalty: float = 0.0
+    """Subtracted times turns / max_turns from the reward of a finalised equation, down to 0."""
+    lenient: bool = False
+    """Whether a task's first unreadable answer only costs a step."""
+    protocol: Literal["natural", "compact"] = "natural"
+    """Sentences for language models (natural) or fused words for tiny policies (compact, a small instance)."""
+    labels: Literal["fixed", "random"] = "fixed"
+    """Whether library and actions are listed in one order (fixed) or in one of the pack's own (random)."""
+
+    @property
+    def compact(self) -> bool:
+        """Whether worlds are of the small instance, in fused words."""
+        return self.protocol == "compact"
+
+    @property
+    def name(self) -> str:
+        """All that the drawn worlds depend on."""
+        drawn = "compact" if self.compact else self.family.removeprefix("physical_full_")
+        return (
+            f"pde-{drawn}-{self.min_terms}-{self.max_terms}-grid{self.grid_points}x{self.time_levels}"
+            f"-noise{self.noise_level:g}{'-labels' if self.labels == 'random' else ''}"
+        )
+
+    def __post_init__(self) -> None:
+        compact = self.compact
+        check_choice("data.env.protocol", self.protocol, ("natural", "compact"))
+        check_choice("data.env.labels", self.labels, ("fixed", "random"))
+        check_choice("data.env.family", self.family, tuple(FAMILIES))
+        check_turns(self.max_turns, "6 is the reference's.")
+        fewest = 2 if compact else 3
+        if self.max_turns < fewest:
+            need = "measure and answer" if compact else "measure, fit and finalise"
+            expected = f"at least {fewest}, to {need}"
+            raise ConfigError("data.env.max_turns", self.max_turns, expected, "6 is the reference's.")
+        most = 2 if compact else 3
+        low, high = self.min_terms, self.max_terms
+        check_span("min_terms", low, "max_terms", high, 1, most, "1 and 2 are the reference's for training.")
+        if not compact and not eligible(self.family, self.min_terms, self.max_terms):
+            sizes = "1-2 (training) or 2-3 terms (evaluation)"
+            has = f"a number of terms that {self.family} has; its reactions have {sizes}"
+            raise ConfigError("data.env.max_terms", self.max_terms, has, "Use 2 for training, 3 for evaluation.")
+        fewest = 4 if compact else 1
+        check_in("data.env.point_budget", self.point_budget, fewest, 24, "6 is the reference's.")
+        check_between("data.env.noise_level", self.noise_level, 0, 0.1, "0.002 is the reference's.")
+        if not self.kappa_threshold >= 1:
+            raise ConfigError("data.env.kappa_threshold", self.kappa_threshold, "at least 1", "100 is the reference's.")
+        check_in("data.env.grid_points", self.grid_points, 17, 1025, "257 is the reference's.")
+        check_in("data.env.time_levels", self.time_levels, 101, 8001, "2001 is the reference's.")
+        check_share("data.env.length_penalty", self.length_penalty, "0 is the default.")
+        if compact:
+            unused = {"kappa_threshold": self.kappa_threshold, "show_samples": self.show_samples}
+            check_unused(PDEParameters, "with protocol=compact", family=self.family, **unused)

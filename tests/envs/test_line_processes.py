@@ -1,0 +1,42 @@
+"""Processes that answer in lines: none hangs, fills the disk or answers for another task."""
+
+import sys
+import time
+
+import pytest
+
+from cod_lightning.envs.programs.processes import Asked, LinePool
+from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
+
+
+def pool(source, *, reads_on=False):
+    return LinePool([sys.executable, "-I", "-S", "-c", source], 1, reads_on)
+
+
+def asked(of, line=None, seconds=20.0):
+    return of.ask(line or {}, lambda one: "answer" in one, seconds, {}, Asked())
+
+
+def test_a_program_that_reads_nothing_is_not_waited_for_however_long_its_task_is():
+    begun = time.monotonic()
+    with pytest.raises(WorldHung, match="within 1 s"):
+        asked(pool("import time; time.sleep(60)"), {"prompt": "x" * 10**6}, seconds=1.0)
+    assert time.monotonic() - begun < 10
+
+
+def test_a_long_task_arrives_as_a_whole():
+    source = "import json; print(json.dumps({'answer': len(json.loads(input())['prompt'])}))"
+    assert asked(pool(source), {"prompt": "x" * 10**6}) == {"answer": 10**6}
+
+
+def test_what_a_program_says_after_its_answer_is_no_answer_to_the_next_task():
+    twice = 'import sys\nfor line in sys.stdin: print(\'{"answer": 1}\\n{"answer": 2}\', flush=True)'
+    of = pool(twice, reads_on=True)
+    assert [asked(of)["answer"] for _ in range(3)] == [1, 1, 1]
+
+
+def test_an_error_stream_that_never_ends_is_bounded_and_its_end_is_shown():
+    with pytest.raises(WorldDied, match="more than"):
+        asked(pool("import sys\nwhile True: sys.stderr.write('x' * 10000)"))
+    with pytest.raises(EnvironmentFailure, match=r"exit code 1\): \.\.\..*no such tool"):
+        asked(pool("raise RuntimeError('no such tool')"))

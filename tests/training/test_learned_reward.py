@@ -1,0 +1,123 @@
+"""A reward that is known for some tasks, and what a model of trajectories makes of the others."""
+
+import asyncio
+import random
+
+import numpy as np
+import pytest
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.rollout import transcript
+from cod_lightning.training.learned_reward import PartlyKnown, features, fitted, probability
+from cod_lightning.types import (
+    Episode,
+    EpisodeKind,
+    EpisodeStatus,
+    Group,
+    Lifecycle,
+    Pack,
+    Split,
+    StopReason,
+    Task,
+    Turn,
+)
+
+COLOURS = ("red", "green", "blue")
+
+
+def episode(want, got, *, success=None, status=EpisodeStatus.COMPLETED):
+    turn = Turn(
+        new_ids=(1,), extends=False, action_ids=(2,), behaviour_logprobs=(-1.0,), stop=StopReason.STOP, policy_version=0,
+        prompt_digest=0, observation=f"want={want}", response="try it",
+    )  # fmt: skip
+    solved = want == got if success is None else success
+    return Episode(
+        kind=EpisodeKind.SOLVE, position=0, status=status, turns=(turn,), reward=0.9 * solved, success=solved, feedback=f"1={got}"
+    )  # fmt: skip
+
+
+def drawn(number, seed=0):
+    """Tasks whose outcome is a matter of two words together, neither of which says anything alone."""
+    rng = random.Random(seed)
+    return [
+        (Task(id=str(n), seed=rng.getrandbits(40), spec={}), episode(rng.choice(COLOURS), rng.choice(COLOURS)))
+        for n in range(number)
+    ]
+
+
+def written(folder, played):
+    groups = [
+        Group(
+            pack=Pack(id=f"p/{n}", split=Split.TRAIN, world_seed=n, tasks=(task,)),
+            lifecycles=(Lifecycle(pack_id=f"p/{n}", sibling=0, episodes=(one,)),),
+        )
+        for n, (task, one) in enumerate(played)
+    ]
+    transcript.write(folder / "train.jsonl", groups, append=False)
+    return str(folder / "train.jsonl")
+
+
+def scores(part, played):
+    return [asyncio.run(part(one, task)) for task, one in played]
+
+
+def test_half_of_the_tasks_keep_the_environment_s_reward_and_the_others_have_none():
+    part, played = PartlyKnown(0.5), drawn(1000)
+    known = [part.is_known(task) for task, _ in played]
+    assert sum(known) / len(known) == pytest.approx(0.5, abs=0.05)
+    for score, is_known, (_, one) in zip(scores(part, played), known, played, strict=True):
+        assert score == (one.reward if is_known else 0.0)
+    assert part.report() == ""
+
+
+def test_the_model_learns_from_known_outcomes_alone_what_the_others_are_worth(tmp_path):
+    part = PartlyKnown(0.5, written(tmp_path, drawn(300)))
+    played = drawn(200, seed=1)
+    unknown = [(task, one) for task, one in played if not part.is_known(task)]
+    found = scores(part, unknown)
+    assert all((score > 0.5) == one.success for score, (_, one) in zip(found, unknown, strict=True))
+    assert part.report().startswith(f"learned reward: agreed with the environment on {len(unknown)} of {len(unknown)}")
+    inverted = [
+        (task, one if part.is_known(task) else episode("red", "red", success=False)) for task, one in drawn(300)
+    ]
+    same = PartlyKnown(0.5, written(tmp_path, inverted))
+    assert scores(same, unknown) == found, "outcomes of tasks that are not known were looked at"
+
+
+def test_what_does_not_parse_is_worth_nothing_and_twice_the_same_is_fitted(tmp_path):
+    path = written(tmp_path, drawn(300))
+    one, other = PartlyKnown(0.5, path), PartlyKnown(0.5, path)
+    unknown = next(task for task, _ in drawn(50) if not one.is_known(task))
+    assert asyncio.run(one(episode("red", "red", status=EpisodeStatus.MALFORMED), unknown)) == 0.0
+    assert asyncio.run(one(episode("red", "red"), unknown)) == asyncio.run(other(episode("red", "red"), unknown)) > 0.9
+
+
+def test_the_fit_is_where_the_likelihood_no_longer_grows():
+    """One feature with three of four outcomes good: the sum's log-odds are log 3; another that decides alone: beyond."""
+    weights = fitted([[1], [1], [1], [1], [2], [2]], np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]))
+    assert probability(weights, [1]) == pytest.approx(0.75, abs=0.01)
+    assert probability(weights, [2]) < 0.1
+    assert features(episode("red", "green")) != features(episode("green", "red"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"share": 1.0}, r"data\.rewards\.PartlyKnown\.share is 1\.0; expected in \(0, 1\)"),
+        (
+            {"transcripts": "nowhere.jsonl"},
+            r"PartlyKnown\.transcripts is nowhere\.jsonl; expected lifecycles/train\.jsonl",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_key(options, message):
+    with pytest.raises(ConfigError, match=message):
+        PartlyKnown(**options).check()
+
+
+def test_transcripts_without_both_outcomes_are_refused(tmp_path):
+    path = written(tmp_path, [(task, episode("red", "red")) for task, _ in drawn(20)])
+    with pytest.raises(
+        ConfigError, match=r"transcripts is .*; expected transcripts in which known tasks were solved and"
+    ):
+        PartlyKnown(0.5, path).check()
