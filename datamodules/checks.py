@@ -119,6 +119,7 @@ def check_first_prompt(
         expected = f"words that the policy knows, not {word!r}"
         raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
     prompt = num_first_tokens(chat, system, observation, world.tools)
+    world.close()
     needed = prompt + max_new_tokens
     if needed > window:
         expected = f"at least {needed}: a first prompt of {prompt} tokens and data.max_new_tokens={max_new_tokens}"
