@@ -242,6 +242,9 @@ Not shown: a trained policy that is better than its warm start at its best tempe
 last line says which ran); conjunctions; other sizes of the policy; a start without induction heads; credit by trajectory;
 uninformative writers; a curriculum; sentences.
 
+The worlds take 266,000 turns a second on one core (`python tests/benchmarks/bench_worlds.py --worlds invented`, a shared
+machine) and kept their promises in 20,000 hostile texts ([fuzz_worlds.json](fuzz_worlds.json)).
+
 ## What forbade it before
 
 The first measurement, with 800 updates on another wording, gained nothing anywhere. Each of these was found by looking at the
