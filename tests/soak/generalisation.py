@@ -235,8 +235,8 @@ shown. One kind is enough for most of the transfer to offset, and four kinds (on
 otherwise tries the first name on offer. In threshold and offset the policy has all that this player has. In offset the scripted
 player that infers solves every task from the second on.
 
-**Reinforcement learning adds nothing that shows.** After 12 rollouts at T=1 the transfer is no larger than that of the warm
-start at T=0.3 in any suite.
+**Reinforcement learning adds nothing that shows.** After 12 rollouts no suite shows more transfer at T=1 than the warm start
+has at T=0.3.
 
 Not shown: a trained policy that is better than its warm start at its best temperature; further numbers of kinds and seeds (the
 last line says which ran); conjunctions; other sizes of the policy; a start without induction heads; credit by trajectory;
