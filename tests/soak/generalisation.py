@@ -228,8 +228,9 @@ more with their own contexts than with blanked ones in words, in sizes and in tw
 which no demonstration and no rollout showed anything. Intervals of all these lie above 0. In order no transfer is shown.
 
 **More kinds help, early.** With as many demonstrated packs, warm starts of sixteen kinds transfer more than those of one kind
-to the unseen sizes and to threshold (column *more kinds*); in the other suites the difference points the same way and is not
-shown. One kind is enough for most of the transfer to offset, and four kinds (one seed) do about as well as sixteen.
+to the sixteen, most of which only they were trained on, to the unseen sizes and to threshold (column *more kinds*); in order
+and offset the difference points the same way and is not shown. One kind is enough for most of the transfer to offset, and four
+kinds (one seed) do about as well as sixteen.
 
 **It is recall, not inference.** The last column is the scripted player of the demonstrations, which looks up what is stated and
 otherwise tries the first name on offer. In threshold and offset the policy has all that this player has. In offset the scripted
