@@ -228,15 +228,16 @@ more with their own contexts than with blanked ones in words, in sizes and in tw
 which no demonstration and no rollout showed anything. Intervals of all these lie above 0. In order no transfer is shown.
 
 **More kinds help, early.** With as many demonstrated packs, warm starts of sixteen kinds transfer more than those of one kind
-to the unseen sizes and to threshold (column *more kinds*); in the other suites the difference points the same way and is not
-shown. One kind is enough for most of the transfer to offset, and four kinds (one seed) do about as well as sixteen.
+to the sixteen, most of which only they were trained on, to the unseen sizes and to threshold (column *more kinds*); in order
+and offset the difference points the same way and is not shown. One kind is enough for most of the transfer to offset, and four
+kinds (one seed) do about as well as sixteen.
 
 **It is recall, not inference.** The last column is the scripted player of the demonstrations, which looks up what is stated and
 otherwise tries the first name on offer. In threshold and offset the policy has all that this player has. In offset the scripted
 player that infers solves every task from the second on.
 
-**Reinforcement learning adds nothing that shows.** After 12 rollouts at T=1 the transfer is no larger than that of the warm
-start at T=0.3 in any suite.
+**Reinforcement learning adds nothing that shows.** After 12 rollouts no suite shows more transfer at T=1 than the warm start
+has at T=0.3.
 
 Not shown: a trained policy that is better than its warm start at its best temperature; further numbers of kinds and seeds (the
 last line says which ran); conjunctions; other sizes of the policy; a start without induction heads; credit by trajectory;
