@@ -25,7 +25,7 @@ _UNKNOWN = re.compile(
 _PLAIN = tuple(
     (re.compile(pattern), plain)
     for pattern, plain in (
-        (r"(\w+): Unable to load config .*", r"\1: expected its keys, each by its name, as in --\1.KEY VALUE"),
+        (r"(\w+): Unable to load config ['\"](.*?)['\"].*", r"\1 is \2; expected its keys, as in --\1.KEY VALUE"),
         (r"- Expected a path but .*? either not accessible or invalid; - ", ""),
         (r"Does not validate against any of the Union subtypes; Subtypes: \[.*?\]; Errors: (?:- )?", ""),
         (r"(?:; )?- Expected a NoneType(?=;|$)", ""),

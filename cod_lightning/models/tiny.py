@@ -5,6 +5,7 @@ one token, because with facts of several tokens the look-up circuit did not form
 """
 
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ class TinyPolicy(Policy):
         num_kv_heads: Key and value heads; divides `num_heads`.
         intermediate_size: Width of the feed-forward layer.
         window: Most tokens of a prompt and its response together.
-        weights: Folder in Hugging Face form to start from (a warm start writes one); None starts from random numbers.
+        weights: Folder in Hugging Face form to start from (a warm start writes one); its sizes count where those here are the
+            defaults. None starts from random numbers.
         induction: Whether to begin as a copier from context: embeddings, which are the output layer too, stay the random vectors
             that they begin as, so that a word that training never showed is as good as any other, and the first two layers begin as
             induction heads (`models/induction.py`). A checkpoint of a language model has learnt as much.
@@ -144,11 +146,10 @@ class TinyPolicy(Policy):
             )
         model = Qwen3ForCausalLM.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32)
         for key, name in _SIZES.items():
-            if getattr(self, key) != (found := getattr(model.config, name)):
-                expected = f"{found}, as the weights in {folder} have it"
-                raise ConfigError(
-                    f"model.policy.{key}", getattr(self, key), expected, "Leave it out, or train such weights."
-                )
+            own, theirs = getattr(self, key), getattr(model.config, name)
+            if own not in (theirs, signature(TinyPolicy).parameters[key].default):
+                expected = f"{theirs}, as the weights in {folder} have it"
+                raise ConfigError(f"model.policy.{key}", own, expected, "Leave it out, or train such weights.")
         kept = folder / "tokenizer.json"
         words = Tokenizer.from_file(str(kept)).get_vocab() if kept.is_file() else None
         if model.config.vocab_size != len(tokenizer) or words not in (None, tokenizer.get_vocab()):
