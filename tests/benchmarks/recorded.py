@@ -27,7 +27,7 @@ def train_on(batch: Batch, chat: Chat, module: GRPOModule, clock: L.Callback, co
     quieten()
     module.setup = lambda stage: None  # nothing to check against a recorded rollout
     step = module.training_step
-    module.training_step = lambda batch, batch_idx: step(module.score(batch), batch_idx)
+    module.training_step = lambda batch, batch_idx: step(module.score(batch, lambda *of_row: None), batch_idx)
     trainer = L.Trainer(
         max_epochs=1,
         accelerator="gpu" if device == "cuda" else "cpu",
