@@ -52,8 +52,8 @@ STUDIES: dict[str, Study] = {
     ),
     "A teacher that sees more": Study(
         "Compact levers, credit by episode. The teacher is the policy itself with the oracle's context in every prompt, by its "
-        "weights before each rollout's updates (reverse KL on the tokens sampled without that context). It did not help: alone it ends "
-        "below its own warm start, and beside the reward no success is gained over positions. Why is not studied.",
+        "weights before each rollout's updates (reverse KL on the tokens sampled without that context). It did not help: "
+        "alone it ends below its own warm start, and beside the reward little is gained over positions. Why is not studied.",
         ("held_out",),
         {
             "reward alone": ("--config", "smoke", "credit=episode"),
