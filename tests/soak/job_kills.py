@@ -5,7 +5,7 @@
 A job of `launch` runs under a stand-in of Slurm, on one node and with a checkpoint after each of its 8 updates. SIGKILL goes to the
 batch script, the step, torchrun's agent or the rank, or to all at once; then the same job is queued again. A `sweep` of two cells
 is killed alone, or with its job; then it is typed again. Exits with 1 where a process is left or hangs, where a job ends with an
-error that no kill explains, or where weights are not those of what nobody killed.
+error that no kill explains, or where weights are not those of a run without kills.
 """
 
 import argparse
@@ -152,7 +152,7 @@ def soak(what: Launched | Swept, folder: Path, num_kills: int, note: Callable[[A
     rng, whole = random.Random(1), folder / "whole"
     begun = time.monotonic()
     what.submit(whole)
-    assert what.ended(whole), "what nobody killed did not end"
+    assert what.ended(whole), "the run without kills did not end"
     seconds = time.monotonic() - begun
     found = {"runs": 0, "kills": 0, "begun_again": 0, "left": 0, "runs_that_differ": 0, "whole_s": round(seconds)}
     while found["kills"] < num_kills:

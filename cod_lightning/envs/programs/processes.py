@@ -62,7 +62,7 @@ class LineProcess:
     def ask(self, line: dict[str, Any], fits: Callable[[dict[str, Any]], bool], seconds: float) -> dict[str, Any]:
         """The first object that fits. Raises `WorldHung` and `WorldDied`; the process is of no use then.
 
-        What it printed before it was asked is nobody's answer, and left out.
+        What it printed before it was asked answers no question, and is left out.
         """
         until, num_bytes, rest = time.monotonic() + seconds, 0, b""
         given = memoryview(json.dumps(line).encode() + b"\n")
