@@ -2,7 +2,7 @@
 address, no programs."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -41,8 +41,11 @@ def only_from(packages: Sequence[str], *, trust: bool) -> Iterator[None]:
         _TRUSTED.reset(token)
 
 
-def read_config(path: Path) -> Any:
-    """What a YAML file holds. Raises `OSError`, `RecursionError`, `yaml.YAMLError` and, for one that is too large, `ValueError`."""
+def read_config(path: Path, check: Callable[[Any], None] | None = None) -> Any:
+    """What a YAML file holds, its nodes looked at by `check` first.
+
+    Raises `OSError`, `RecursionError`, `yaml.YAMLError`, for one that is too large `ValueError`, and what `check` raises.
+    """
     with path.open("rb") as file:
         content = file.read(_MOST_BYTES + 1)
     if len(content) > _MOST_BYTES:
@@ -50,13 +53,15 @@ def read_config(path: Path) -> Any:
     loader = yaml.SafeLoader(content.decode())
     try:
         node = loader.get_single_node()
-        check_size(node)
+        _check_size(node)
+        if check is not None:
+            check(node)
         return None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
 
 
-def check_size(node: Any) -> None:
+def _check_size(node: Any) -> None:
     """Raise `ValueError` for what becomes too large where its aliases are written out, or holds itself."""
     sizes: dict[int, float] = {}
 

@@ -12,6 +12,7 @@ from cod_lightning.rollout.asked import num_first_tokens
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
+from cod_lightning.rollout.thoughts import thought_marks
 from cod_lightning.types import Task
 
 
@@ -100,7 +101,7 @@ def check_turns(stop_strings: tuple[str, ...], budget: int | None, most: int, ch
     if not chat.enable_thinking or not engine.has_weights:
         expected = "null without data.enable_thinking, and for a model behind an endpoint"
         raise ConfigError("data.thinking_budget", budget, expected, "Leave it out, or set data.enable_thinking=true.")
-    _ = chat.thoughts
+    thought_marks(chat)
 
 
 def check_first_prompt(

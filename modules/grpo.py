@@ -168,7 +168,7 @@ class GRPOModule(PolicyModule):
     # ------------------------------------------------------------------ training
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
-        """Dropout goes by run, update and rank, so that a run that was interrupted draws what it would have drawn."""
+        """What a policy or a loss term draws goes by run, update and rank, so that an interrupted run draws what it would have."""
         torch.manual_seed(derive_seed("update", self._data.seed, self.global_step, self.global_rank))
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:

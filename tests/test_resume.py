@@ -55,7 +55,7 @@ def killed_after(update: int) -> Callable[[], None]:
 
 
 def noting_draws(folder: Path, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
-    """Every update leaves a file with a random number, drawn where dropout would draw."""
+    """Every update leaves a file with a random number, drawn where a policy or a loss term would draw."""
 
     def before() -> None:
         step = GRPOModule.training_step

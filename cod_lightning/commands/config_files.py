@@ -103,9 +103,7 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
 
 def _content(path: Path, key: str, name: object) -> Any:
     try:
-        content = read_config(path)
-        _check_nodes(yaml.compose(path.read_text(), yaml.SafeLoader))
-        return content
+        return read_config(path, _check_nodes)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(key, name, "a YAML file", f"Correct it: {reason}.") from error

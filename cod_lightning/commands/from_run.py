@@ -68,7 +68,7 @@ class FromRunCLI(TrainCLI):
 
     def after_instantiate_classes(self) -> None:
         """The warm start serves where there is no checkpoint, or one of an adapter on it."""
-        self.check_checkpoints()
+        self.check_checkpoints(self.read_checkpoints())
         policy = self.model.policy
         if self.config.ckpt_path is None or not policy.has_weights or policy.waits_for_warm_start:
             super().after_instantiate_classes()

@@ -22,7 +22,7 @@ from callbacks import (
     Transcripts,
     WeightSync,
 )
-from cod_lightning.checkpoints.checkpoint import read_checkpoint
+from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands import memory, report, warm_start
 from cod_lightning.commands.changes import check_same_policy
 from cod_lightning.commands.config_files import chosen, expand, find_config, spelled_out, suite_names
@@ -80,8 +80,9 @@ class TrainCLI(CodCLI):
             if not policy.has_weights and (value := config.get(key)):
                 expected = f"null, since {type(policy).__name__} has no weights here"
                 raise ConfigError(key, value, expected, "Leave it out, or choose a policy with weights.")
+        checkpoints = self.read_checkpoints()
         if self.subcommand != "fit":
-            self.check_checkpoints()
+            self.check_checkpoints(checkpoints)
         if self.subcommand in ("fit", None):
             check_combination(self.model, data)
         if self.subcommand == "fit":
@@ -96,16 +97,15 @@ class TrainCLI(CodCLI):
                 data.check_with(policy)
                 self.model.check_scorers(data)
                 data.check_suites()
-            self.warm_start_folder = warm_start.ensure_warm_start(
-                config.warm_start, *self._began_with(), self._check_warm_start
-            )
+            began = self._began_with(checkpoints)
+            self.warm_start_folder = warm_start.ensure_warm_start(config.warm_start, *began, self._check_warm_start)
             policy.weights = str(self.warm_start_folder)
 
-    def _began_with(self) -> tuple[int, int | None]:
+    def _began_with(self, checkpoints: Sequence[Checkpoint]) -> tuple[int, int | None]:
         """Seed and threads of the warm start: of a checkpoint's run, since its own warm start is what it is compared with."""
         config = self._own()
         keys = ("warm_start", "seed_everything", "torch_threads")
-        runs = [read_checkpoint(path).content.get("run_config") for path in self._named()]
+        runs = [one.content.get("run_config") for one in checkpoints]
         began = [tuple(run["config"].get(key) for key in keys) for run in runs if run]
         if not began:
             return config.seed_everything, config.torch_threads
@@ -135,19 +135,19 @@ class TrainCLI(CodCLI):
             remedy = "Name one of this environment and context, or null."
             raise ConfigError("warm_start", self._own().warm_start, expected, remedy)
 
-    def _named(self) -> list[str]:
-        """The checkpoints of the command line."""
-        return self.checkpoints or [path for path in [self._own().get("ckpt_path")] if path]
+    def read_checkpoints(self) -> list[Checkpoint]:
+        """Those of the command line."""
+        return [read_checkpoint(path) for path in self.checkpoints or filter(None, [self._own().get("ckpt_path")])]
 
-    def check_checkpoints(self) -> None:
-        """Raise `ConfigError` for a checkpoint of another environment, context or policy than those of the config."""
-        config, named = self._own(), self._named()
-        if not named:
+    def check_checkpoints(self, checkpoints: Sequence[Checkpoint]) -> None:
+        """Raise `ConfigError` for one of another environment, context or policy than those of the config."""
+        if not checkpoints:
             return
+        config = self._own()
         asked = yaml.safe_load(self._parser(self.subcommand).dump(config, skip_none=False))
         words = self.datamodule.env.words() + self.datamodule.context.words()
-        for path in named:
-            check_same_policy(read_checkpoint(path), asked, words, accepted=config.accept_changes)
+        for one in checkpoints:
+            check_same_policy(one, asked, words, accepted=config.accept_changes)
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""

@@ -11,15 +11,12 @@ from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.dataset.scorers import AnswerScorer, RegexMatch
 from cod_lightning.envs.dataset.world import DatasetWorld
 from cod_lightning.envs.mcp_session import McpSession, RecordedCall
-from cod_lightning.envs.question_world import MOST_LETTERS, Grade, QuestionTask
+from cod_lightning.envs.question_world import MOST_LETTERS, Grade, QuestionTask, series_rules
 from cod_lightning.errors import ConfigError, EnvironmentFailure
 from cod_lightning.extras import require
 
 _MOST_CALLS = 20
-_RULES = (
-    "You get tasks, one after the other, and tools to do them with. Those of one series have something in common that nobody "
-    "states: what you find out in one may help with the next."
-)
+_RULES = series_rules("tasks, one after the other, and tools to do them with")
 _DONE = "\n\nA response without a call ends the task."
 
 

@@ -161,6 +161,14 @@ class QuestionWorld(TaskWorld[QuestionTask]):
         return self._task.question
 
 
+def series_rules(what: str) -> str:
+    """The first sentences of the rules, where a world states none of its own: what is asked, and that it belongs together."""
+    return (
+        f"You get {what}. Those of one series have something in common that nobody states: what you find out with one may help "
+        "with the next."
+    )
+
+
 def answer_form(what: str) -> str:
     """The last sentence of the rules: how to answer.
 

@@ -5,7 +5,8 @@ after it is added. Any others, or a template that rewrites history, begin a new 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Self
 
@@ -113,11 +114,8 @@ class ToolDialogue(AskedDialogue):
                 {"role": "tool", "tool_call_id": call["id"], "name": call["function"]["name"], "content": one}
                 for call, one in zip(calls, shown, strict=False)
             ]
-        try:
+        with _taking("what its calls have shown"):
             self.ask([*self.said, *new], self.tools, _unseen)
-        except NOT_RENDERED as error:
-            why = f"the policy's chat template does not take what its calls have shown: {error}"
-            raise EnvironmentFailure(why) from error
 
 
 def in_lines(reply: Reply) -> str:
@@ -137,10 +135,8 @@ def opened(sampler: Sampler, identity: str, system: str, observation: str, tools
     messages = first_messages(sampler.chat, system, observation, tools, by_template=sampler.engine.has_weights)
     if not sampler.engine.has_weights or not shows_tools(sampler.chat):
         return sampler.open(identity, messages)
-    try:
+    with _taking("the tools"):
         return ToolDialogue.begun(sampler, identity, _listed(messages), tools, _unseen)
-    except NOT_RENDERED as error:
-        raise EnvironmentFailure(f"the policy's chat template does not take the tools: {error}") from error
 
 
 def num_first_tokens(chat: Chat, system: str, observation: str, tools: Sequence[Any]) -> int:
@@ -148,10 +144,17 @@ def num_first_tokens(chat: Chat, system: str, observation: str, tools: Sequence[
     messages = first_messages(chat, system, observation, tools, by_template=True)
     if not tools or not shows_tools(chat):
         return len(chat.opening(messages))
-    try:
+    with _taking("the tools"):
         return len(chat.encode(chat.asked(_listed(messages), tools)))
+
+
+@contextmanager
+def _taking(what: str) -> Iterator[None]:
+    """Raise `EnvironmentFailure` where the policy's chat template does not take this."""
+    try:
+        yield
     except NOT_RENDERED as error:
-        raise EnvironmentFailure(f"the policy's chat template does not take the tools: {error}") from error
+        raise EnvironmentFailure(f"the policy's chat template does not take {what}: {error}") from error
 
 
 def first_messages(
@@ -164,13 +167,9 @@ def first_messages(
     return chat.prefixed((Message(Role.SYSTEM, system), Message(Role.USER, observation)))
 
 
+@lru_cache(maxsize=8)
 def shows_tools(chat: Chat) -> bool:
     """Whether the chat's template lists tools and shows what they answer."""
-    return _shows_tools(chat)
-
-
-@lru_cache(maxsize=8)
-def _shows_tools(chat: Chat) -> bool:
     tool = {"type": "function", "function": {"name": "look", "description": "x", "parameters": {"type": "object"}}}
     dialogue = [
         {"role": "user", "content": "x"},

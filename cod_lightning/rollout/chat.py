@@ -45,8 +45,6 @@ _PROBES = (
 _RENDERING = frozenset(
     {"messages", "conversation", "add_generation_prompt", "tokenize", "enable_thinking", "chat_template", "tools"}
 )
-_THOUGHT = ("<think>", "</think>")
-_END_OF_THOUGHT = "\n</think>\n\n"
 _ASSISTANT, _USER, _PLACE = "\ue000assistant\ue001", "\ue000user\ue001", "\ue000"
 
 
@@ -81,12 +79,12 @@ class Chat:
             expected = f"variables of the template other than {', '.join(sorted(_RENDERING))}, which are set elsewhere"
             remedy = "Leave it out; data.enable_thinking is a key of its own."
             raise ConfigError("data.chat_template_kwargs", taken[0], expected, remedy)
-        self._backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+        self.backend: Any = getattr(tokenizer, "backend_tokenizer", None)
         """The same without its wrapper, which takes three times as long on short texts; None of a slow tokenizer."""
-        self._word_ids = word_ids(self._backend)
+        self._word_ids = word_ids(self.backend)
         self._vocabulary = frozenset(tokenizer.get_vocab()) if self._word_ids else None
         """All words, where any other one would be read as an unknown one."""
-        self._plain = self._backend is not None and not tokenizer.clean_up_tokenization_spaces
+        self._plain = self.backend is not None and not tokenizer.clean_up_tokenization_spaces
         """Whether decoding is the backend's alone."""
         self.num_ids = len(tokenizer)
         """Ids of the tokenizer, special ones included."""
@@ -128,9 +126,9 @@ class Chat:
         """Token ids of text in which special tokens count as such."""
         if self._word_ids and None not in (ids := tuple(map(self._word_ids.get, text.split(" ")))):
             return ids  # pyright: ignore[reportReturnType]
-        if self._backend is None:
+        if self.backend is None:
             return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        return tuple(self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)  # no offsets
+        return tuple(self.backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)  # no offsets
 
     def prefixed(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The dialogue with the run's own words before its system message, unless they are there."""
@@ -221,21 +219,6 @@ class Chat:
         ids = action_ids[:-1] if action_ids and action_ids[-1] in self.stop_ids else action_ids
         return self.text(ids)
 
-    def end_of_thought(self, prompt: Sequence[int], sampled: Sequence[int]) -> tuple[int, ...]:
-        """Ids that close the thought which is open after prompt and sampled ids; none where there is none."""
-        begin, end = self.thoughts
-        marks = [i for i in (*prompt, *sampled) if i in (begin, end)]
-        return self.encode(_END_OF_THOUGHT) if marks and marks[-1] == begin else ()
-
-    @property
-    def thoughts(self) -> tuple[int, int]:
-        """The tokens around a thought. Raises `ConfigError` for a tokenizer without them."""
-        found = [self._backend and self._backend.token_to_id(mark) for mark in _THOUGHT]
-        if None in found:
-            expected = f"null for a tokenizer without the tokens {' and '.join(_THOUGHT)}"
-            raise ConfigError("data.thinking_budget", "set", expected, "Leave it out, or choose a model that thinks.")
-        return found[0], found[1]
-
     def count(self, text: str) -> int:
         """Tokens that a text of others takes in a prompt."""
         return len(self.encode(self.neutral(text)))
@@ -278,7 +261,7 @@ class Chat:
     def text(self, ids: Sequence[int]) -> str:
         """Of any ids, control tokens included."""
         if self._plain:
-            return str(self._backend.decode(ids, skip_special_tokens=False))
+            return str(self.backend.decode(ids, skip_special_tokens=False))
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def _render(self, messages: Sequence[Message], neutral: Callable[[str], str] | None = None) -> str:

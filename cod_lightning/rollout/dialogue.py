@@ -11,6 +11,7 @@ from cod_lightning.engines.base import Engine, Request, TurnEnd, cut, digest
 from cod_lightning.rollout.boundaries import check_completion
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines, Liveness
+from cod_lightning.rollout.thoughts import end_of_thought
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Message, Role, StopReason, Turn
 
@@ -109,7 +110,7 @@ class Dialogue:
             turn = await self._sampled(budget, self.messages[-1].content)
             if turn.stop is StopReason.LENGTH:
                 self.thought = turn
-                self._new_ids = sampler.chat.end_of_thought(opening, turn.action_ids)
+                self._new_ids = end_of_thought(sampler.chat, opening, turn.action_ids)
                 self._ids.extend(self._new_ids)
                 turn = await self._sampled(wanted - len(turn.action_ids), sampler.chat.text(self._new_ids))
             text = sampler.chat.decode(tuple(self._ids[begun:]))

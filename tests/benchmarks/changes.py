@@ -75,7 +75,7 @@ def _wrapped_tokenizer() -> None:
 
     def begin_wrapped(self: Any, *args: Any, **options: Any) -> None:
         begin(self, *args, **options)
-        self._backend, self._plain = None, False
+        self.backend, self._plain = None, False
 
     chat.Chat.__init__ = begin_wrapped
 

@@ -146,29 +146,25 @@ def test_another_vocabulary_is_refused_with_what_the_config_changed(tmp_path):
         played(tmp_path, ("c",), data__env=env)
 
 
-def began_with(paths, warm_start, monkeypatch, seeds=(1,)):
-    """What `test` takes for the warm start of these checkpoints, each of a run with that seed, when asked with seed 9."""
-    runs = iter(seeds)
+def began_with(*seeds, warm_start="warm_start/levers"):
+    """What `test` takes for the warm start of checkpoints, each of a run with that seed, when asked with seed 9."""
     config = {"warm_start": "warm_start/levers", "torch_threads": 1}
-
-    def read(_):
-        return SimpleNamespace(content={"run_config": {"config": config | {"seed_everything": next(runs)}}})
-
-    monkeypatch.setattr("cod_lightning.commands.train.read_checkpoint", read)
+    runs = [{"run_config": {"config": config | {"seed_everything": seed}}} for seed in seeds]
     asked = SimpleNamespace(warm_start=warm_start, seed_everything=9, torch_threads=None)
-    return TrainCLI._began_with(SimpleNamespace(_own=lambda: asked, _named=lambda: paths))  # pyright: ignore
+    checkpoints = [SimpleNamespace(content=run) for run in runs]
+    return TrainCLI._began_with(SimpleNamespace(_own=lambda: asked), checkpoints)  # pyright: ignore
 
 
-def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with(monkeypatch):
-    assert began_with([], "warm_start/levers", monkeypatch) == (9, None)
-    assert began_with(["k.ckpt"], "warm_start/levers", monkeypatch) == (1, 1)
-    assert began_with(["k.ckpt", "l.ckpt"], "warm_start/levers", monkeypatch, seeds=(3, 3)) == (3, 1)
+def test_a_checkpoint_is_compared_with_the_warm_start_that_it_began_with():
+    assert began_with() == (9, None)
+    assert began_with(1) == (1, 1)
+    assert began_with(3, 3) == (3, 1)
 
 
-def test_a_warm_start_that_a_checkpoint_did_not_begin_with_is_refused(monkeypatch):
+def test_a_warm_start_that_a_checkpoint_did_not_begin_with_is_refused():
     with pytest.raises(
         ConfigError, match=r"warm_start is warm_start/doors; .* one began with warm_start/levers, seed 1"
     ):
-        began_with(["k.ckpt"], "warm_start/doors", monkeypatch)
+        began_with(1, warm_start="warm_start/doors")
     with pytest.raises(ConfigError, match="one began with warm_start/levers, seed 2"):
-        began_with(["k.ckpt", "l.ckpt"], "warm_start/levers", monkeypatch, seeds=(1, 2))
+        began_with(1, 2)

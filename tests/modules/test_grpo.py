@@ -394,7 +394,7 @@ def test_a_checkpoint_keeps_what_the_engine_has_not_seen_and_the_figures_that_no
     assert "mismatch_kl" in other.latest
 
 
-def test_dropout_is_drawn_by_run_update_and_rank(monkeypatch):
+def test_what_a_policy_draws_goes_by_run_update_and_rank():
     def drawn(seed, step, rank):
         fake = SimpleNamespace(_data=SimpleNamespace(seed=seed), global_step=step, global_rank=rank)
         with torch.random.fork_rng(devices=[]):

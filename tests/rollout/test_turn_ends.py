@@ -17,6 +17,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.segments import count_drift, segments_of
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.rollout.thoughts import end_of_thought, thought_marks
 from cod_lightning.types import Message, Role, Split, StopReason
 from datamodules.checks import check_turns
 from tests.random_checkpoint import TAGS
@@ -160,10 +161,10 @@ def _first(answer, num):
 
 
 def test_a_thought_that_was_closed_in_time_is_left_alone(chat):
-    begin, end = chat.thoughts
-    assert chat.end_of_thought((begin, 5), (6, end, 7)) == ()
-    assert chat.end_of_thought((5,), (6, 7)) == ()
-    assert chat.end_of_thought((begin, end, 5), (6, begin, 7)) == chat.encode("\n</think>\n\n")
+    begin, end = thought_marks(chat)
+    assert end_of_thought(chat, (begin, 5), (6, end, 7)) == ()
+    assert end_of_thought(chat, (5,), (6, 7)) == ()
+    assert end_of_thought(chat, (begin, end, 5), (6, begin, 7)) == chat.encode("\n</think>\n\n")
 
 
 def test_what_cannot_end_a_turn_or_a_thought_is_refused_by_key(chat, engine):

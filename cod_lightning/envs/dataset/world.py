@@ -8,15 +8,12 @@ from typing import Any
 from cod_lightning.envs.dataset.records import read_rows
 from cod_lightning.envs.dataset.scorers import AnswerScorer, ExactMatch
 from cod_lightning.envs.grouped import GroupedTasks, group_name
-from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form
+from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form, series_rules
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
-_RULES = (
-    "You get questions, one after the other. Those of one series have something in common that nobody states: what you find out "
-    "with one may help with the next."
-)
+_RULES = series_rules("questions, one after the other")
 _MOST_LETTERS = 1_000_000
 
 
