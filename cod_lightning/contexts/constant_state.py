@@ -76,7 +76,6 @@ class ConstantStateContext(WordedContext):
         self.wording, self.budget = STATE_WORDINGS[protocol](budget, response_limit), budget
 
     def check(self, window: int, max_new_tokens: int) -> None:
-        del window
         if self.budget >= max_new_tokens:
             expected = f"below data.max_new_tokens={max_new_tokens}, since a response holds a state and an action"
             raise ConfigError("data.context.budget", self.budget, expected, "Lower it, or raise data.max_new_tokens.")

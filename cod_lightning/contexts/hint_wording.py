@@ -89,11 +89,9 @@ class CompactWording(HintWording):
     """No hint: a closed vocabulary has no word to spare for saying so."""
 
     def inject(self, rules: str, hint: str, response_limit: int | None) -> str:
-        del response_limit
         return f"{rules} {hint}".strip()
 
     def ask(self, rules: str, episode: Episode, response_limit: int | None) -> tuple[Message, Message]:
-        del rules, response_limit
         return Message(Role.SYSTEM, f"{self.opens} {episode.context_before}".strip()), Message(
             Role.USER, episode.feedback
         )

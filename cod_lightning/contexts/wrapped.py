@@ -1,22 +1,19 @@
 """Mechanisms around another one: the base that passes everything on, and a first state that is not empty."""
 
-from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import (
-    ContextMechanism,
-    History,
-    Intervention,
-    Prepared,
-    Spoken,
-    TokenView,
-    UpdateDialogue,
-)
+from cod_lightning.contexts.base import ContextMechanism, TokenView, UpdateDialogue
 from cod_lightning.errors import ConfigError
-from cod_lightning.types import Episode, Message
+from cod_lightning.types import Episode
+
+
+def _of_inside(name: str) -> Any:
+    """A method that is the one of the mechanism inside."""
+    return property(attrgetter(f"inside.{name}"))
 
 
 class WrappedContext(ContextMechanism):
@@ -47,37 +44,21 @@ class WrappedContext(ContextMechanism):
     def adopt(self, note: str) -> Any:
         return self.around(self.inside.adopt(note))
 
-    def prepare(self, state: Any, rules: str, observation: str) -> Prepared:
-        return self.inside.prepare(state, rules, observation)
-
     def update(self, state: Any, rules: str, episode: Episode, tokens: TokenView) -> UpdateDialogue:
-        """That of the mechanism inside."""
         found = yield from self.inside.update(self.of(state), rules, episode, tokens)
         return replace(found, state=self.around(found.state))
-
-    def asks(self, messages: Sequence[Message]) -> bool:
-        return self.inside.asks(messages)
-
-    def write(self, note: str, messages: Sequence[Message]) -> str:
-        return self.inside.write(note, messages)
-
-    def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
-        return self.inside.on_turn(state, response, tokens)
-
-    def before_turn(self, state: Any, rules: str, messages: Sequence[Message], tokens: TokenView) -> History | None:
-        return self.inside.before_turn(state, rules, messages, tokens)
-
-    def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
-        return self.inside.respond(act, note, messages)
 
     def feedback(self, state: Any, episode: Episode) -> Any:
         return self.around(self.inside.feedback(self.of(state), episode))
 
-    def check(self, window: int, max_new_tokens: int) -> None:
-        self.inside.check(window, max_new_tokens)
-
-    def words(self) -> tuple[str, ...]:
-        return self.inside.words()
+    prepare = _of_inside("prepare")
+    asks = _of_inside("asks")
+    write = _of_inside("write")
+    on_turn = _of_inside("on_turn")
+    before_turn = _of_inside("before_turn")
+    respond = _of_inside("respond")
+    check = _of_inside("check")
+    words = _of_inside("words")
 
     def dump(self, state: Any) -> str:
         return self.inside.dump(self.of(state))

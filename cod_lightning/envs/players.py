@@ -113,7 +113,6 @@ class Teacher(Demonstrator, Generic[F]):
 
     def earlier(self, rng: random.Random) -> F:
         """What may truly be known before a task."""
-        del rng
         return self.truth
 
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:

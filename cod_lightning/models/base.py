@@ -38,5 +38,4 @@ class Policy(ABC):
 
     def differs_from(self, other: "Policy") -> str:
         """`KEY=VALUE` of what the weights of `other`, a warm start's policy, cannot be this one's for; empty if nothing is."""
-        del other
         return ""

@@ -67,7 +67,6 @@ class CompactNotes(RecipeNotes):
 
     def noisy(self, facts: Facts, levels: Mapping[str, int], accuracy: float, rng: random.Random) -> Facts:
         """Each slot as the facts have it (unknown where they have none), else any result or unknown."""
-        del levels
         drawn = {
             pair: facts.get(pair) if rng.random() < accuracy else rng.choice(["", *results, None])
             for pair, results in zip(self.slots, self.results, strict=True)
@@ -75,7 +74,6 @@ class CompactNotes(RecipeNotes):
         return {pair: result for pair, result in drawn.items() if result is not None}
 
     def junk(self, levels: Mapping[str, int], rng: random.Random) -> Facts:
-        del levels
         return {pair: rng.choice(["", *results]) for pair, results in zip(self.slots, self.results, strict=True)}
 
     def words(self) -> tuple[str, ...]:

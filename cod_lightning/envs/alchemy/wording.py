@@ -210,7 +210,6 @@ class CompactAlchemy(Unchanging, _AlchemyWords):
         return " ".join([self._last_text(view.last), *made])
 
     def feedback(self, outcome: str, view: AlchemyView, complaint: str) -> str:
-        del complaint
         return " ".join([outcome, *dict.fromkeys(self.notes.fact(pair, result) for pair, result in view.tried)])
 
     def respond(self, wanted: str, pair: Pair) -> str:

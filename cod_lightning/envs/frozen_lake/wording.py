@@ -78,7 +78,6 @@ class CompactLake(_LakeWords):
             self.facts = LakeFacts("Direction", DIRECTIONS, compact=True)
 
     def rules(self, max_turns: int) -> str:
-        del max_turns
         return "lake"
 
     def observation(self, view: LakeView, name_effects: bool) -> str:
@@ -92,7 +91,6 @@ class CompactLake(_LakeWords):
         return f"{_effect(view.moves[-1], name_effects)} {here}"
 
     def feedback(self, outcome: str, view: LakeView, name_effects: bool, complaint: str) -> str:
-        del complaint
         return " ".join([outcome, *dict.fromkeys(_effect(move, name_effects) for move in view.moves)])
 
     def respond(self, direction: str, code: int) -> str:

@@ -90,7 +90,6 @@ class NaturalGrid(_GridWords):
 
     def respond(self, to: Cell, labels: GridLabels, known: Mapping[Cell, int]) -> str:
         """A well-formed move."""
-        del known
         return f"The cheapest route I see goes on to this cell. <answer>{labels.cell(to)}</answer>"
 
     def write(self, known: Mapping[Cell, int], labels: GridLabels) -> str:

@@ -45,7 +45,6 @@ class CompactClinic(WorldWording):
         return " ".join([judged.outcome, *(f"want={n}" if fact else f"{n}=no" for n, fact in judged.revealed.items())])
 
     def warning(self, complaint: str) -> str:
-        del complaint
         return "malformed"
 
     def respond(self, name: str | None) -> str:

@@ -53,7 +53,6 @@ class RuleJudge(Judge):
     """
 
     def score(self, dialogue: Dialogue, question: str, missing: Sequence[str]) -> JudgeVerdict:
-        del dialogue
         form, note = format_of(question)
         known = [item for title in missing if (item := BY_TITLE.get(title))]
         if len(known) == len(missing):

@@ -14,7 +14,7 @@ from cod_lightning.envs.terminal.machine import (
     ShellError,
     files_of,
 )
-from cod_lightning.envs.terminal.options import Session, need, options
+from cod_lightning.envs.terminal.options import Session, options
 
 MOST_MEMBERS = 100
 
@@ -36,11 +36,10 @@ def tar(session: Session, arguments: list[str]) -> str:
             raise ShellError("tar: Cowardly refusing to create an empty archive", 2)
         here.put(path, File(_packed(here, "tar", "tar", base, places)), "tar")
         return ""
-    archive = _archive(here, "tar", path, ("tar",))
+    archive = _archive(here, "tar", path, "tar")
     if "t" in flags:
         return "\n".join("/".join(member) for member, _ in archive.members[:50])
-    _unpack(here, "tar", archive, base)
-    return ""
+    return _unpack(here, "tar", archive, base)
 
 
 def zip_(session: Session, arguments: list[str]) -> str:
@@ -66,23 +65,21 @@ def unzip(session: Session, arguments: list[str]) -> str:
     flags, values, places = options(here, "unzip", arguments, "oqlv", valued="d")
     if not places:
         raise ShellError("unzip: missing archive", 10)
-    archive = _archive(here, "unzip", here.resolve(places[0]), ("zip",))
+    archive = _archive(here, "unzip", here.resolve(places[0]), "zip")
     if "l" in flags:
         return "\n".join("/".join(member) for member, _ in archive.members[:50])
     target = here.resolve(values.get("d", "."))
     here.check_writable(target, "unzip")
     here.make(target, "unzip")
-    _unpack(here, "unzip", archive, target)
-    return ""
+    return _unpack(here, "unzip", archive, target)
 
 
 def gzip(session: Session, arguments: list[str]) -> str:
     """Replace files by compressed ones; `-k` keeps them."""
     here = session.here
-    flags, _, places = options(here, "gzip", arguments, "kfvd")
+    flags, _, places = options(here, "gzip", arguments, "kfvd", least=1)
     if "d" in flags:
         return gunzip(session, [*(["-k"] if "k" in flags else []), "--", *places])
-    need(here, "gzip", places, 1)
     for place in places:
         path = here.resolve(place)
         node = here.find(path)
@@ -99,11 +96,10 @@ def gzip(session: Session, arguments: list[str]) -> str:
 def gunzip(session: Session, arguments: list[str]) -> str:
     """The reverse."""
     here = session.here
-    flags, _, places = options(here, "gunzip", arguments, "kfv")
-    need(here, "gunzip", places, 1)
+    flags, _, places = options(here, "gunzip", arguments, "kfv", least=1)
     for place in places:
         path = here.resolve(place)
-        archive = _archive(here, "gunzip", path, ("gz",))
+        archive = _archive(here, "gunzip", path, "gz")
         if not path[-1].endswith(".gz"):
             raise ShellError(f"gunzip: {path[-1]}: unknown suffix -- ignored", 2)
         here.put((*path[:-1], path[-1].removesuffix(".gz")), archive.members[0][1], "gunzip")
@@ -139,16 +135,16 @@ def _below(here: Machine, base: Path, place: str) -> Path:
         here.cwd = before
 
 
-def _archive(here: Machine, name: str, path: Path, kinds: Sequence[str]) -> Archive:
+def _archive(here: Machine, name: str, path: Path, kind: str) -> Archive:
     node = here.find(path)
     if not isinstance(node, File):
         raise ShellError(here.words(name, "cannot open", here.spell(path), MISSING), 2)
-    if not isinstance(node.data, Archive) or node.data.kind not in kinds:
-        raise ShellError(f"{name}: {path[-1]} does not look like a {kinds[0]} archive", 2)
+    if not isinstance(node.data, Archive) or node.data.kind != kind:
+        raise ShellError(f"{name}: {path[-1]} does not look like a {kind} archive", 2)
     return node.data
 
 
-def _unpack(here: Machine, name: str, archive: Archive, target: Path) -> None:
+def _unpack(here: Machine, name: str, archive: Archive, target: Path) -> str:
     for member, file in archive.members:
         path = target + member
         here.check_writable(path, name)
@@ -156,6 +152,7 @@ def _unpack(here: Machine, name: str, archive: Archive, target: Path) -> None:
         if isinstance(here.find(path), Folder):
             raise ShellError(here.words(name, "cannot create", here.spell(path), EXISTS), 2)
         here.put(path, file, name)
+    return ""
 
 
 zip_.__name__ = "zip"

@@ -17,7 +17,7 @@ from cod_lightning.envs.terminal.machine import (
     ShellError,
     copied,
 )
-from cod_lightning.envs.terminal.options import Session, need, options
+from cod_lightning.envs.terminal.options import Session, options
 
 Handler = Callable[[Session, list[str]], str]
 MOST_ENTRIES = 50
@@ -71,18 +71,18 @@ def cd(session: Session, arguments: list[str]) -> str:
 
 def pwd(session: Session, arguments: list[str]) -> str:
     """The present folder."""
-    del arguments
     return session.here.spell(session.here.cwd)
 
 
 def cat(session: Session, arguments: list[str]) -> str:
     """What files hold."""
     here = session.here
-    _, _, places = options(here, "cat", arguments, "n")
-    need(here, "cat", places, 1)
+    _, _, places = options(here, "cat", arguments, "n", least=1)
     shown: list[str] = []
     for place in places:
-        node = file_at(here, place, "cat")
+        node = here.find(here.resolve(place))
+        if not isinstance(node, File):
+            raise ShellError(here.words("cat", "cannot open", place, MISSING if node is None else IS_FOLDER))
         shown.append(node.data if isinstance(node.data, str) else f"(binary data: {node.data.kind} archive)")
     return "\n".join(shown)
 
@@ -90,8 +90,7 @@ def cat(session: Session, arguments: list[str]) -> str:
 def mkdir(session: Session, arguments: list[str]) -> str:
     """Make folders; `-p` with parents."""
     here = session.here
-    flags, _, places = options(here, "mkdir", arguments, "pv")
-    need(here, "mkdir", places, 1)
+    flags, _, places = options(here, "mkdir", arguments, "pv", least=1)
     for place in places:
         path = here.resolve(place)
         if "p" in flags:
@@ -109,8 +108,7 @@ def mkdir(session: Session, arguments: list[str]) -> str:
 def chmod(session: Session, arguments: list[str]) -> str:
     """Set three octal digits."""
     here = session.here
-    flags, _, rest = options(here, "chmod", arguments, "Rv")
-    need(here, "chmod", rest, 2)
+    flags, _, rest = options(here, "chmod", arguments, "Rv", least=2)
     mode = rest[0][1:] if re.fullmatch(r"0[0-7]{3}", rest[0]) else rest[0]
     if not re.fullmatch(r"[0-7]{3}", mode):
         raise ShellError(f"chmod: invalid mode: '{rest[0][:20]}' (three octal digits are expected)")
@@ -132,7 +130,7 @@ def _set_mode(here: Machine, path: Path, node: Node, mode: str, below: bool) -> 
 
 def cp(session: Session, arguments: list[str]) -> str:
     """Copy; `-r` for folders; into the target if that is a folder."""
-    flags, _, places = options(session.here, "cp", arguments, "rRapfvn")
+    flags, _, places = options(session.here, "cp", arguments, "rRapfvn", least=2)
     for source, node, target in _targets(session.here, "cp", places):
         if isinstance(node, Folder) and not flags & {"r", "R", "a"}:
             raise ShellError(f"cp: -r not specified; omitting directory '{source[-1]}'")
@@ -143,7 +141,7 @@ def cp(session: Session, arguments: list[str]) -> str:
 def mv(session: Session, arguments: list[str]) -> str:
     """Move or rename; into the target if that is a folder."""
     here = session.here
-    _, _, places = options(here, "mv", arguments, "fvn")
+    _, _, places = options(here, "mv", arguments, "fvn", least=2)
     for source, node, target in _targets(here, "mv", places):
         if target == source:
             raise ShellError(f"mv: '{source[-1]}' and the target are the same file")
@@ -159,7 +157,6 @@ def mv(session: Session, arguments: list[str]) -> str:
 
 def _targets(here: Machine, name: str, places: list[str]) -> list[tuple[Path, Node, Path]]:
     """(source, what it is, where it shall be) for each source."""
-    need(here, name, places, 2)
     last = here.resolve(places[-1])
     into = here.find(last)
     if len(places) > 2 and not isinstance(into, Folder):
@@ -182,8 +179,7 @@ def _targets(here: Machine, name: str, places: list[str]) -> list[tuple[Path, No
 def rm(session: Session, arguments: list[str]) -> str:
     """Remove; `-r` for folders, `-f` without complaint about what is not there."""
     here = session.here
-    flags, _, places = options(here, "rm", arguments, "rRfvi", "sqf")
-    need(here, "rm", places, 1)
+    flags, _, places = options(here, "rm", arguments, "rRfvi", "sqf", least=1)
     for place in places:
         path = here.resolve(place)
         node = here.find(path)
@@ -200,8 +196,7 @@ def rm(session: Session, arguments: list[str]) -> str:
 def touch(session: Session, arguments: list[str]) -> str:
     """Make empty files where there are none."""
     here = session.here
-    _, _, places = options(here, "touch", arguments, "")
-    need(here, "touch", places, 1)
+    _, _, places = options(here, "touch", arguments, "", least=1)
     for place in places:
         path = here.resolve(place)
         if here.find(path) is None:
@@ -211,22 +206,12 @@ def touch(session: Session, arguments: list[str]) -> str:
 
 def echo(session: Session, arguments: list[str]) -> str:
     """The words, at most 1000 letters."""
-    del session
     return " ".join(arguments)[:MOST_ECHO]
 
 
 def whoami(session: Session, arguments: list[str]) -> str:
     """The account."""
-    del arguments
     return session.here.user
-
-
-def file_at(here: Machine, place: str, name: str) -> File:
-    """The file at that place, or the error in this command's name."""
-    node = here.find(here.resolve(place))
-    if not isinstance(node, File):
-        raise ShellError(here.words(name, "cannot open", place, MISSING if node is None else IS_FOLDER))
-    return node
 
 
 HANDLERS: dict[str, Handler] = {

@@ -102,7 +102,6 @@ class CompactTerminal(WorldWording):
     """Fused words."""
 
     def rules(self, max_turns: int, max_commands: int) -> str:
-        del max_turns, max_commands
         return "shell"
 
     def observation(self, view: TerminalView) -> str:
@@ -111,7 +110,6 @@ class CompactTerminal(WorldWording):
         return _shown_effect(view, view.attempts[-1].said, ok=False) if view.attempts else f"goal={view.task.type}"
 
     def feedback(self, outcome: str, view: TerminalView, reason: str) -> str:
-        del reason
         shown = [_shown_effect(view, a.said, ok=outcome == "win" and a is view.attempts[-1]) for a in view.attempts]
         return " ".join([outcome, *dict.fromkeys(shown)])
 

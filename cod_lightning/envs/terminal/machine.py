@@ -165,7 +165,7 @@ class Machine:
         A name that begins with a dot matches only a pattern that does.
         """
         slashed = pattern.replace("\\", "/") if self.windows else pattern
-        parts = slashed.split("/")
+        parts, fold = slashed.split("/"), str.lower if self.windows else str
         found = [""]
         for n, part in enumerate(parts):
             last = n == len(parts) - 1
@@ -180,15 +180,12 @@ class Machine:
                     if self.patience < 0:
                         raise ShellError("shell: too many names to compare with patterns", 2)
                     shown = [name for name in sorted(folder.entries) if name[0] != "." or part[0] == "."]
-                    longer += [base + name + ("" if last else "/") for name in shown if self._matches(name, part)]
+                    longer += [
+                        base + name + ("" if last else "/") for name in shown if fnmatchcase(fold(name), fold(part))
+                    ]
             found = longer[:100]
         plain = [text for text in found if self.find(self.resolve(text)) is not None]
         return [text.replace("/", "\\") for text in plain] if self.windows else plain
-
-    def _matches(self, name: str, pattern: str) -> bool:
-        if self.windows:
-            name, pattern = name.lower(), pattern.lower()
-        return fnmatchcase(name, pattern)
 
     # ------------------------------------------------------------------ changing
 

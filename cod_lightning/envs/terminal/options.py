@@ -2,7 +2,6 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cod_lightning.envs.terminal.machine import Machine, ShellError
@@ -59,9 +58,9 @@ _LONG = {
 
 
 def options(
-    here: Machine, name: str, arguments: list[str], allowed: str, slashed: str = "", valued: str = ""
+    here: Machine, name: str, arguments: list[str], allowed: str, slashed: str = "", valued: str = "", least: int = 0
 ) -> tuple[set[str], dict[str, str], list[str]]:
-    """(flags, values of options that take one, operands).
+    """(flags, values of options that take one, operands, at least so many).
 
     Flags may be joined (`-rf`); `slashed` ones are written `/q` on Windows; `--` ends the options.
     """
@@ -91,10 +90,6 @@ def options(
                 flags.add(letter)
         else:
             operands.append(argument)
-    return flags, values, operands
-
-
-def need(here: Machine, name: str, places: Sequence[str], least: int) -> None:
-    """Raise where a command has fewer operands than it takes."""
-    if len(places) < least:
+    if len(operands) < least:
         raise ShellError("The syntax of the command is incorrect." if here.windows else f"{name}: missing operand")
+    return flags, values, operands

@@ -61,7 +61,6 @@ def ssh(session: Session, arguments: list[str]) -> str:
 
 def exit_(session: Session, arguments: list[str]) -> str:
     """Back to the session before."""
-    del arguments
     if not session.sessions:
         raise ShellError("exit: there is no remote session to leave")
     host = session.sessions.pop().name
