@@ -71,8 +71,7 @@ class RolloutDataModule(ItemDataModule):
         updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
         passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
-        max_staleness: Policy versions that a rollout may be behind the weights which begin to train on it. 0 waits for every
-            rollout; 1 plays the next one while training goes on with this one (docs/guides/asynchronous.md).
+        max_staleness: Versions that a rollout may be behind the weights; 1 plays the next beside training (docs/guides/asynchronous.md).
         anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
         counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
@@ -144,9 +143,8 @@ class RolloutDataModule(ItemDataModule):
         self.pack_size, self.group_size = pack_size, group_size
         self.packs_per_rollout, self.updates_per_rollout = packs_per_rollout, updates_per_rollout
         self.passes_per_rollout, self.resample_packs = passes_per_rollout, resample_packs
-        self.max_staleness = max_staleness
+        self.max_staleness, self.val_packs = max_staleness, val_packs
         self.branching = Branching(anchors=anchors, counterfactual=counterfactual, seed=seed)
-        self.val_packs = val_packs
         self.max_new_tokens, self.temperature, self.top_p = max_new_tokens, temperature, top_p
         self.enable_thinking, self.rewrite_history = enable_thinking, rewrite_history
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
@@ -155,27 +153,12 @@ class RolloutDataModule(ItemDataModule):
         if baseline is not None and baseline.has_weights:
             expected = "an engine whose model is somewhere else, such as cod_lightning.engines.openai.OpenAIEngine"
             raise ConfigError("data.baseline", type(baseline).__name__, expected, "data.engine is the policy's own.")
-        self.rewards, self.frozen = rewards_of(rewards), frozen
-        self.deadlines, self.seed = deadlines, seed
+        self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
         branching = self.branching if anchors or counterfactual else None
-        self.rollouts = TrainingRollouts(
-            packs=TrainingPacks(source or Uniform(), env, pack_size, seed),
-            play=partial(self.groups, "train", num_siblings=group_size, branching=branching),
-            runner=self.runner,
-            advantages=lambda table: self._attached.lightning_module.advantages(table, reweighted=False),
-            score=self._scored,
-            pad_id=lambda: self.chat.pad_id,
-            dump=context.dump,
-            replay=replay and ReplayBuffer(replay, lambda table: self._attached.lightning_module.credit(table), seed),
-            another_follows=self._another_follows if max_staleness else None,
-            packs_per_rollout=packs_per_rollout,
-            updates_per_rollout=updates_per_rollout,
-            passes_per_rollout=passes_per_rollout,
-            resample_packs=resample_packs,
-            seed=seed,
-        )
+        stored = replay and ReplayBuffer(replay, lambda table: self._attached.lightning_module.credit(table), seed)
+        self.rollouts = self._rollouts(TrainingPacks(source or Uniform(), env, pack_size, seed), stored, branching)
         num_updates = updates_per_rollout * passes_per_rollout
         self.stream = TrainStream(self.rollouts.next, rollouts_per_epoch, num_updates, self.runner)
         """The updates to come; where a training stops and resumes."""
@@ -183,6 +166,26 @@ class RolloutDataModule(ItemDataModule):
         """Kinds of conditions that `test` plays of each suite."""
         self._suite_player = SuitePlayer(self.runner)
         self._suites_checked = False
+
+    def _rollouts(
+        self, packs: TrainingPacks, stored: ReplayBuffer | None, branching: Branching | None
+    ) -> TrainingRollouts:
+        return TrainingRollouts(
+            packs=packs,
+            play=partial(self.groups, "train", num_siblings=self.group_size, branching=branching),
+            runner=self.runner,
+            advantages=lambda table: self._attached.lightning_module.advantages(table, reweighted=False),
+            score=self._scored,
+            pad_id=lambda: self.chat.pad_id,
+            dump=self.context.dump,
+            replay=stored,
+            another_follows=self._another_follows if self.max_staleness else None,
+            packs_per_rollout=self.packs_per_rollout,
+            updates_per_rollout=self.updates_per_rollout,
+            passes_per_rollout=self.passes_per_rollout,
+            resample_packs=self.resample_packs,
+            seed=self.seed,
+        )
 
     # ------------------------------------------------------------------ life of the DataModule
 
@@ -342,13 +345,7 @@ class RolloutDataModule(ItemDataModule):
         self, label: str, packs: Sequence[Pack], num_siblings: int = 1, branching: Branching | None = None
     ) -> list[Group]:
         """Siblings of each pack, played by the engine's weights as they are now."""
-        return run_groups(
-            packs,
-            num_siblings,
-            self._setting(self.temperature),
-            label=label,
-            branching=branching,
-        )
+        return run_groups(packs, num_siblings, self._setting(self.temperature), label=label, branching=branching)
 
     def _setting(self, temperature: float, suite: Suite | None = None) -> Setting:
         sampler, played = self._sampler(temperature, suite), {}

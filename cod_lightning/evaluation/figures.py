@@ -33,6 +33,50 @@ def figures(
 ) -> Figures:
     """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes, `r_max` is
     the largest reward of a task."""
+    found = _measured(trained, controls, seed)
+
+    def both(key: str, statistic: str) -> Both:
+        return Both(success=found[f"{key} success {statistic}"], reward=found[f"{key} reward {statistic}"])
+
+    def by_position(key: str) -> list[Figure]:
+        return [found[f"{key} {n}"] for n in range(trained.num_positions)]
+
+    differences = {
+        name: Difference(
+            **both(f"minus {name}", "mean"),
+            gain=found[f"minus {name} success gain"],
+            by_position=by_position(f"minus {name} success"),
+        )
+        for name in controls
+    }
+    without = next((str(c) for c in (ConditionKind.NO_CONTEXT, ConditionKind.BLANKED_CONTEXT) if c in controls), None)
+    regret = transfer = stateful = None
+    if ConditionKind.ORACLE in controls:
+        against = f"minus {ConditionKind.ORACLE} reward"
+        regret = Regret(
+            mean=_negative(found[f"{against} mean"]), by_position=list(map(_negative, by_position(against)))
+        )
+    if without:
+        transfer = ForwardTransfer(control=without, **both(f"minus {without}", "later"))
+        stateful = StatefulGain(
+            control=without,
+            gain_t=by_position(f"minus {without} reward"),
+            gain=found[f"minus {without} reward mean"],
+            gain_norm=None if r_max is None else normalised_gain(trained, controls[without], r_max, seed),
+            r_max=r_max,
+        )
+    return Figures(
+        area={name: both(name, "mean") for name in (ConditionKind.TRAINED.value, *controls)},
+        differences=differences,
+        forward_transfer=transfer,
+        regret=regret,
+        recovery=recovery(trained, controls, changes, seed) if changes is not None else None,
+        stateful_gain=stateful,
+    )
+
+
+def _measured(trained: Outcomes, controls: Mapping[str, Outcomes], seed: int) -> dict[str, Figure]:
+    """Of each condition, and of the trained policy minus it (`minus NAME`), by quantity: mean, gain, later, and by position."""
     bundle, num_positions = Bundle(trained.pack_ids), trained.num_positions
     mean, gain = np.full(num_positions, 1 / num_positions), np.zeros(num_positions)
     gain[0], gain[-1] = -1.0, 1.0
@@ -57,46 +101,7 @@ def figures(
             if outcomes is not trained:
                 ask(f"minus {name} {quantity}", own - theirs, later=True, by_position=True)
     found = bundle.figures(seed)
-
-    def at(key: str) -> Figure:
-        return found[asked[key]]
-
-    def both(key: str, statistic: str) -> Both:
-        return Both(success=at(f"{key} success {statistic}"), reward=at(f"{key} reward {statistic}"))
-
-    def by_position(key: str) -> list[Figure]:
-        return [at(f"{key} {n}") for n in range(num_positions)]
-
-    differences = {
-        name: Difference(
-            **both(f"minus {name}", "mean"),
-            gain=at(f"minus {name} success gain"),
-            by_position=by_position(f"minus {name} success"),
-        )
-        for name in controls
-    }
-    without = next((str(c) for c in (ConditionKind.NO_CONTEXT, ConditionKind.BLANKED_CONTEXT) if c in controls), None)
-    against_oracle = f"minus {ConditionKind.ORACLE} reward"
-    return Figures(
-        area={name: both(name, "mean") for name in (ConditionKind.TRAINED.value, *controls)},
-        differences=differences,
-        forward_transfer=ForwardTransfer(control=without, **both(f"minus {without}", "later")) if without else None,
-        regret=Regret(
-            mean=_negative(at(f"{against_oracle} mean")), by_position=list(map(_negative, by_position(against_oracle)))
-        )
-        if ConditionKind.ORACLE in controls
-        else None,
-        recovery=recovery(trained, controls, changes, seed) if changes is not None else None,
-        stateful_gain=StatefulGain(
-            control=without,
-            gain_t=by_position(f"minus {without} reward"),
-            gain=at(f"minus {without} reward mean"),
-            gain_norm=None if r_max is None else normalised_gain(trained, controls[without], r_max, seed),
-            r_max=r_max,
-        )
-        if without
-        else None,
-    )
+    return {key: found[at] for key, at in asked.items()}
 
 
 def normalised_gain(stateful: Outcomes, stateless: Outcomes, r_max: float, seed: int = 0) -> Figure | None:

@@ -41,14 +41,14 @@ _ROUNDING = 1e-2
 """nats by which a log-probability may exceed 0 in low precision."""
 
 
-def blame(kind: type[CodLightningError], error: BaseException, who: str = "") -> NoReturn:
-    """Raise `kind`, which names the error; or the error itself where it is a `kind` already or ends the run."""
+def blame(kind: type[CodLightningError], error: BaseException, who: object = None) -> NoReturn:
+    """Raise `kind`, which names the error and whose it is; or the error itself where it is a `kind` already or ends the run."""
     if isinstance(error, kind) or ends_the_run(error):
         raise error
-    raise kind(f"{who}{described(error)}") from error
+    raise kind(f"{'' if who is None else f'{type(who).__name__} raised '}{described(error)}") from error
 
 
-def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: str = "") -> _T:
+def crossing(kind: type[CodLightningError], call: Callable[[], _T], who: object = None) -> _T:
     """The call's result; whatever it raises is blamed."""
     try:
         return call()

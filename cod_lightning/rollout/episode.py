@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import structs
 
-from cod_lightning.contexts.base import Answer, ContextMechanism, TokenView
+from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, TokenView, UpdateDialogue
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.own_loop import OwnLoop, own_loop
 from cod_lightning.errors import ConfigError, ContextFailure, EnvironmentFailure, note_fault
@@ -101,7 +101,7 @@ class _Solving:
             self.hooked = hooked(self.mechanism)
             return prepared.system
         except BaseException as error:
-            blame(ContextFailure, error, f"{type(self.mechanism).__name__} raised ")
+            blame(ContextFailure, error, self.mechanism)
 
     async def left_to(self, loop: OwnLoop, system: str, identity: str) -> Episode:
         """The episode as the environment's own program plays it. Raises one of `FAULTS`."""
@@ -183,8 +183,8 @@ class _Solving:
         """Go on with this state within the task; it is the lifecycle's, too, where that is what the task is shown."""
         self.inside = inside
         if self.shown is Shown.OWN and inside is not self.state:
-            who = f"{type(self.mechanism).__name__} raised "
-            self.context_after = crossing(ContextFailure, lambda: context_text(self.mechanism, inside), who)
+            text = partial(context_text, self.mechanism, inside)
+            self.context_after = crossing(ContextFailure, text, self.mechanism)
             self.state = inside
 
 
@@ -247,7 +247,7 @@ def _intervened(
         check_intervention(found, mechanism)
         return found.state, response if found.action is None else found.action, found.reply
     except BaseException as error:
-        blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
+        blame(ContextFailure, error, mechanism)
 
 
 def _went_on(dialogue: Dialogue, mechanism: ContextMechanism, state: Any, rules: str, text: str) -> Any:
@@ -259,7 +259,7 @@ def _went_on(dialogue: Dialogue, mechanism: ContextMechanism, state: Any, rules:
         if found is not None:
             check_history(found, mechanism)
     except BaseException as error:
-        blame(ContextFailure, error, f"{type(mechanism).__name__} raised ")
+        blame(ContextFailure, error, mechanism)
     if found is None:
         dialogue.say(text)
         return state
@@ -274,9 +274,8 @@ def after_feedback(mechanism: ContextMechanism, solved: Episode) -> Episode:
     """The solve episode with the state that its reward left. Raises `ContextFailure`."""
     if solved.status is EpisodeStatus.FAILED or type(mechanism).feedback is ContextMechanism.feedback:
         return solved
-    who = f"{type(mechanism).__name__} raised "
-    state = crossing(ContextFailure, lambda: mechanism.feedback(solved.state_after, solved), who)
-    text = crossing(ContextFailure, lambda: context_text(mechanism, state), who)
+    state = crossing(ContextFailure, lambda: mechanism.feedback(solved.state_after, solved), mechanism)
+    text = crossing(ContextFailure, lambda: context_text(mechanism, state), mechanism)
     return structs.replace(solved, state_after=state, context_after=text)
 
 
@@ -290,7 +289,6 @@ async def run_update_episode(
     """One rewrite of the context, given the solve episode that has just ended."""
     mechanism, sampler = setting.mechanism, setting.sampler_of(EpisodeKind.UPDATE)
     state, context = solved.state_after, solved.context_after
-    who = f"{type(mechanism).__name__} raised "
     unchanged = Episode(
         kind=EpisodeKind.UPDATE,
         position=solved.position,
@@ -303,42 +301,17 @@ async def run_update_episode(
     turns: list[Turn] = []
     try:
         async with episode_limit(sampler.deadlines, pack_ends):
-            try:
-                rules = checked_text(env.rules, env)
-            except BaseException as error:
-                blame(EnvironmentFailure, error)
+            rules = crossing(EnvironmentFailure, lambda: checked_text(env.rules, env))
             try:
                 asking = mechanism.update(state, rules, solved, sampler.chat)
                 opening = checked_opening(next(asking), mechanism)
             except BaseException as error:
-                blame(ContextFailure, error, who)
+                blame(ContextFailure, error, mechanism)
             for message in opening:
                 see_known(message.content, sampler.chat, mechanism, "update()")
             dialogue = sampler.open(identity, opening)
             try:
-                while True:
-                    turn = await sampled_turn(dialogue)
-                    turns += [turn] if dialogue.thought is None else [dialogue.thought, turn]
-                    num_tokens = len(turn.action_ids) + len(dialogue.thought.action_ids if dialogue.thought else ())
-                    cut_off = turn.stop is not StopReason.STOP
-                    try:
-                        if len(turns) > MOST_UPDATE_TURNS:
-                            raise ContextFailure(
-                                f"{type(mechanism).__name__} asks for more than {MOST_UPDATE_TURNS} turns"
-                            )
-                        answer = Answer(response=dialogue.response, num_tokens=num_tokens, cut_off=cut_off)
-                        asked = checked_text(asking.send(answer), mechanism, ContextFailure)
-                    except StopIteration as stop:
-                        found = stop.value
-                        check_update(found, mechanism)
-                        after = context_text(mechanism, found.state)
-                        break
-                    see_known(asked, sampler.chat, mechanism, "update()")
-                    dialogue.say(asked)
-            except (*FAULTS, ConfigError):
-                raise
-            except BaseException as error:
-                blame(ContextFailure, error, who)
+                found, after, cut_off = await _rewritten(asking, dialogue, turns, mechanism)
             finally:
                 close(dialogue)
     except FAULTS as error:
@@ -358,3 +331,32 @@ async def run_update_episode(
         context_after=after,
         state_after=found.state,
     )
+
+
+async def _rewritten(
+    asking: UpdateDialogue, dialogue: Dialogue, turns: list[Turn], mechanism: ContextMechanism
+) -> tuple[ContextUpdate, str, bool]:
+    """What the mechanism makes of the policy's answers, its text, and whether the last answer was cut off. Raises one of `FAULTS`.
+
+    The turns are put into `turns`, also those before a fault.
+    """
+    try:
+        while True:
+            turn = await sampled_turn(dialogue)
+            turns += [turn] if dialogue.thought is None else [dialogue.thought, turn]
+            num_tokens = len(turn.action_ids) + len(dialogue.thought.action_ids if dialogue.thought else ())
+            cut_off = turn.stop is not StopReason.STOP
+            if len(turns) > MOST_UPDATE_TURNS:
+                raise ContextFailure(f"{type(mechanism).__name__} asks for more than {MOST_UPDATE_TURNS} turns")
+            try:
+                asked = asking.send(Answer(response=dialogue.response, num_tokens=num_tokens, cut_off=cut_off))
+            except StopIteration as stop:
+                check_update(stop.value, mechanism)
+                return stop.value, context_text(mechanism, stop.value.state), cut_off
+            asked = checked_text(asked, mechanism, ContextFailure)
+            see_known(asked, dialogue.sampler.chat, mechanism, "update()")
+            dialogue.say(asked)
+    except (*FAULTS, ConfigError):
+        raise
+    except BaseException as error:
+        blame(ContextFailure, error, mechanism)

@@ -69,10 +69,9 @@ class Life:
                     self.env = crossing(EnvironmentFailure, lambda: copy.deepcopy(self.setting.env))
                 if self.state is None:
                     mechanism = self.setting.mechanism
-                    who = f"{type(mechanism).__name__} raised "
                     kept = self.begins_with
                     first = mechanism.empty if kept is None else partial(mechanism.load, kept)
-                    self.state = self.previous = crossing(ContextFailure, first, who)
+                    self.state = self.previous = crossing(ContextFailure, first, mechanism)
                 episode = await play(self.env, index, position, tasks[position])
             except FAULTS as error:  # outside an episode's own boundaries: a copy, a first state, what a reward taught
                 note_fault(error)
