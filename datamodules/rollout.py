@@ -71,7 +71,7 @@ class RolloutDataModule(ItemDataModule):
         updates_per_rollout: Optimizer updates made of a pass over a rollout, each on whole groups.
         passes_per_rollout: How often the updates of a rollout go through it, packs shuffled anew after the first pass.
         resample_packs: Rounds, at most, in which packs without signal are replaced by further ones; 0 keeps them.
-        max_staleness: Versions that a rollout may be behind the weights; 1 plays the next beside training (docs/guides/asynchronous.md).
+        max_staleness: Versions that a rollout may be behind the weights; 1 plays one beside training (docs/guides/asynchronous.md).
         anchors: Solve episodes of training that are attempted several times from one context; null attempts none.
         counterfactual: Contexts of training whose worth is measured by attempts without them; null measures none.
         rollouts_per_epoch: Rollouts between two validations.
