@@ -13,9 +13,6 @@ from cod_lightning.errors import EngineRefused, RewardFailure
 from cod_lightning.rewards.base import RewardPart, Rewards, bounded, number, summed
 from cod_lightning.types import Episode, EpisodeKind, Group, Task
 
-_OWN = {EpisodeKind.SOLVE: "world", EpisodeKind.UPDATE: "context"}
-"""The part that is the whole reward of an episode without others."""
-
 
 class SiblingReward(RewardPart):
     """A part that compares the episodes of siblings.
@@ -60,10 +57,10 @@ async def _at_place(
     )
     if refused := next((one for one in found if isinstance(one, EngineRefused)), None):
         raise refused
-    scored = []
+    scored, own = [], "world" if kind is EpisodeKind.SOLVE else "context"
     for index, episode in enumerate(known):
         assert episode.reward is not None
-        scores, failures = dict(episode.parts or {_OWN[kind]: episode.reward}), []
+        scores, failures = dict(episode.parts or {own: episode.reward}), []
         for name, of_part in zip(asked, found, strict=True):
             score = of_part[index] if isinstance(of_part, list) else of_part
             if isinstance(score, float):
