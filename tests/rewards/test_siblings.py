@@ -3,7 +3,10 @@
 import asyncio
 import json
 import math
+import re
+from collections.abc import Sequence
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 
@@ -180,6 +183,17 @@ def test_scores_of_siblings_survive_transcripts_and_are_logged_by_position():
     ]
     parts = RolloutStats.of(groups, 1.0, 0).parts
     assert parts["reward/order/position_1"] == (2 * sum(range(NUM_SIBLINGS)), 2 * NUM_SIBLINGS)
+
+
+def test_the_part_of_the_guide_is_one():
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "rewards.md").read_text()
+    (code,) = (one for one in re.findall("```python\n(.*?)```", text, re.DOTALL) if "SiblingReward" in one)
+    made = {"SiblingReward": SiblingReward, "Sequence": Sequence, "Episode": Episode, "Task": Task}
+    exec(code, made)
+    for place in places(play(short=made["Shortest"]())):
+        if place[0].kind is EpisodeKind.SOLVE:
+            fewest = min(len(one.turns) for one in place)
+            assert [one.parts["short"] for one in place] == [float(len(one.turns) == fewest) for one in place]
 
 
 @pytest.mark.parametrize("key", ["anchors", "counterfactual"])
