@@ -384,21 +384,21 @@ SMOKE +replay=self_imitation --data.replay.init_args.max_tokens 0 ## data.replay
 SMOKE +replay=self_imitation --data.replay.init_args.episodes_per_update 0 ## data.replay.episodes_per_update | 0
 SMOKE +replay=self_imitation --data.replay.init_args.warmup_rollouts -1 ## data.replay.warmup_rollouts | -1
 SMOKE +replay=self_imitation --data.replay.init_args.coefficient 0 ## data.replay.coefficient | 0
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.JSD","init_args":{"to":"reference","beta":1.0}}] ## model.terms.JSD.beta | 1.0
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.JSD","init_args":{"coefficient":0}}] ## model.terms.JSD.coefficient | 0
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.JSD","init_args":{}}] ## model.terms | teacher
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.KL","init_args":{"estimator":"k9"}}] ## estimator | k9
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.KL","init_args":{"coefficient":-1}}] ## model.terms.KL.coefficient | -1
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.EntropyBonus","init_args":{"coefficient":0}}] ## model.terms.EntropyBonus.coefficient | 0
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.KL","init_args":{"to":"teacher"}}] --model.scorers {"teacher":{"class_path":"cod_lightning.training.scorers.CheckpointScorer","init_args":{"path":"nowhere"}}} ## model.scorers.teacher.path | nowhere
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.KL","init_args":{"to":"teacher"}}] --model.scorers {"teacher":{"class_path":"cod_lightning.training.scorers.ScorerByWorld","init_args":{"teachers":{}}}} ## teachers | {}
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.KL","init_args":{"to":"teacher"}}] --model.scorers {"teacher":{"class_path":"cod_lightning.training.scorers.ScorerByWorld","init_args":{"teachers":{"levers":{"class_path":"cod_lightning.training.scorers.PrivilegedScorer"}}}}} ## model.scorers.teachers.levers | PrivilegedScorer
-SMOKE --model.terms [{"class_path":"cod_lightning.objective.terms.KL","init_args":{"to":"teacher"}}] --model.scorers {"teacher":{"class_path":"cod_lightning.training.scorers.VLLMScorer","init_args":{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
-SMOKE --model.scorers {"teacher":{"class_path":"cod_lightning.training.scorers.PrivilegedScorer","init_args":{}}} ## model.scorers | teacher
-SMOKE --data.rewards {"part":{"class_path":"cod_lightning.rewards.NewFacts","init_args":{"pattern":"["}}} ## data.rewards.NewFacts.pattern | [
-SMOKE --data.rewards {"part":{"class_path":"cod_lightning.rewards.NewFacts","init_args":{"pattern":"a","bonus":-1.0}}} ## data.rewards.NewFacts.bonus | -1.0
-SMOKE --data.rewards {"part":{"class_path":"cod_lightning.training.learned_reward.PartlyKnown","init_args":{"share":1.0}}} ## data.rewards.PartlyKnown.share | 1.0
-SMOKE --data.rewards {"part":{"class_path":"cod_lightning.training.learned_reward.PartlyKnown","init_args":{"transcripts":"nowhere"}}} ## data.rewards.PartlyKnown.transcripts | nowhere
+SMOKE --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms.JSD.beta | 1.0
+SMOKE --model.terms [{PATH:"TERMS.JSD",ARGS:{"coefficient":0}}] ## model.terms.JSD.coefficient | 0
+SMOKE --model.terms [{PATH:"TERMS.JSD",ARGS:{}}] ## model.terms | teacher
+SMOKE --model.terms [{PATH:"TERMS.KL",ARGS:{"estimator":"k9"}}] ## estimator | k9
+SMOKE --model.terms [{PATH:"TERMS.KL",ARGS:{"coefficient":-1}}] ## model.terms.KL.coefficient | -1
+SMOKE --model.terms [{PATH:"TERMS.EntropyBonus",ARGS:{"coefficient":0}}] ## model.terms.EntropyBonus.coefficient | 0
+SMOKE KL_TO_TEACHER {"teacher":{PATH:"SCORERS.CheckpointScorer",ARGS:{"path":"nowhere"}}} ## model.scorers.teacher.path | nowhere
+SMOKE KL_TO_TEACHER BY_WORLD{}}}} ## teachers | {}
+SMOKE KL_TO_TEACHER BY_WORLD{"levers":{PATH:"SCORERS.PrivilegedScorer"}}}}} ## model.scorers.teachers.levers | PrivilegedScorer
+SMOKE KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
+SMOKE --model.scorers {"teacher":{PATH:"SCORERS.PrivilegedScorer",ARGS:{}}} ## model.scorers | teacher
+SMOKE --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"["}}} ## data.rewards.NewFacts.pattern | [
+SMOKE --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"a","bonus":-1.0}}} ## data.rewards.NewFacts.bonus | -1.0
+SMOKE --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards.PartlyKnown.share | 1.0
+SMOKE --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"transcripts":"nowhere"}}} ## PartlyKnown.transcripts | nowhere
 SMOKE +reward=noisy --data.rewards.noisy.init_args.false_positive 2 ## data.rewards.NoisyJudge.false_positive | 2
 SMOKE +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.error 0.5 ## data.rewards.NoisyPairwiseJudge.error | 0.5
 SMOKE +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
@@ -406,7 +406,7 @@ SMOKE +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.weight nan 
 SMOKE +reward=noisy_pairwise +anchors=quarter ## data.rewards.noisy_pairwise | NoisyPairwiseJudge | data.anchors
 SMOKE +reward=pairwise ## data.rewards.PairwiseJudge.rubric | rubric.txt
 SMOKE +reward=pairwise --data.rewards.pairwise.init_args.rubric list.yaml ## data.rewards.PairwiseJudge.model
-SMOKE +reward=pairwise --data.rewards.pairwise.init_args.rubric list.yaml --data.rewards.pairwise.init_args.model m ## data.rewards.PairwiseJudge.base_url | JUDGE_BASE_URL
+SMOKE +reward=pairwise --data.rewards.pairwise.rubric list.yaml --data.rewards.pairwise.model m ## PairwiseJudge.base_url
 SMOKE +reward=pairwise --data.rewards.pairwise.init_args.kinds [] ## data.rewards.PairwiseJudge.kinds | []
 SMOKE +reward=pairwise --data.rewards.pairwise.init_args.kinds [sleep] ## kinds | sleep
 SMOKE +reward=pairwise --data.rewards.pairwise.init_args.max_retries -1 ## data.rewards.PairwiseJudge.max_retries | -1
@@ -588,6 +588,14 @@ evolve --config smoke --warm_start null ## --out | missing
 _SHORT = {
     "SMOKE": "fit --config smoke --warm_start null",
     "MIXED": "fit --config experiment/levers_mixture --warm_start null",
+    "KL_TO_TEACHER": '--model.terms [{PATH:"TERMS.KL",ARGS:{"to":"teacher"}}] --model.scorers',
+    "BY_WORLD": '{"teacher":{PATH:"SCORERS.ScorerByWorld",ARGS:{"teachers":',
+    "PATH": '"class_path"',
+    "ARGS": '"init_args"',
+    "TERMS": "cod_lightning.objective.terms",
+    "SCORERS": "cod_lightning.training.scorers",
+    "LEARNED": "cod_lightning.training.learned_reward",
+    "REWARDS": "cod_lightning.rewards",
     "DEPLOY": "deploy --config smoke --warm_start null --state ada",
 }
 _LINES, _COLUMNS = 3, 160
