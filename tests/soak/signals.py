@@ -137,13 +137,13 @@ def folder_of(root: Path, arm: str, seed: int) -> Path:
     return root / f"{arm.replace(', ', '_').replace(' ', '_')}_{seed}"
 
 
-def train(root: Path, name: str, seed: int, *arguments: str) -> None:
+def train(root: Path, name: str, seed: int, *arguments: str, budget: int = BUDGET) -> None:
     """`fit` with these arguments where it is not finished."""
     folder = folder_of(root, name, seed)
     if (folder / "evaluation.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    bounds = ["--sampled_token_budget", str(BUDGET), "--trainer.max_epochs", "-1", "--data.rollouts_per_epoch", "4"]
+    bounds = ["--sampled_token_budget", str(budget), "--trainer.max_epochs", "-1", "--data.rollouts_per_epoch", "4"]
     place = ["--ckpt_path", "auto", "--trainer.default_root_dir", str(folder), "--seed_everything", str(seed)]
     begun = time.perf_counter()
     command(root, "fit", *arguments, *bounds, *place)
