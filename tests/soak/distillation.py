@@ -72,8 +72,8 @@ STUDIES: dict[str, Study] = {
         },
     ),
     "Which divergence": Study(
-        "Compact levers without the environment's reward; the teacher is the policy of seed 100, trained by reward with three times "
-        "the tokens. Near forward KL means JSD with beta 0.05 and the coefficient 1/0.05: nearly the gradient of forward KL.",
+        "Compact levers without the environment's reward; the teacher is the policy of seed 100, trained by reward with three "
+        "times the tokens. Near forward KL means JSD with beta 0.05 and the coefficient 1/0.05: nearly the gradient of forward KL.",
         ("held_out",),
         {
             "reverse KL": ("--config", "experiment/distill_levers"),
