@@ -8,7 +8,9 @@ from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.models.base import Policy
+from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import num_first_tokens
+from cod_lightning.rollout.attempts import Branching
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
@@ -51,6 +53,15 @@ def check_reuse(passes: int, resample: int) -> None:
         expected = "at least 1, since a rollout is trained on"
         raise ConfigError("data.passes_per_rollout", passes, expected, "1 looks at every token once.")
     check_at_least("data.resample_packs", resample, 0, "0 keeps packs without signal.")
+
+
+def check_comparing(rewards: Rewards, branching: Branching) -> None:
+    """No part compares siblings where attempts, which are no sibling's, are compared with their episodes."""
+    for name, part in rewards.items():
+        for key in ("anchors", "counterfactual"):
+            if isinstance(part, SiblingReward) and getattr(branching, key) is not None:
+                expected = f"none beside data.{key}, whose attempts are compared with episodes and have no siblings"
+                raise ConfigError(f"data.rewards.{name}", type(part).__name__, expected, "Leave out one of the two.")
 
 
 def check_staleness(max_staleness: int, engine: Engine, resample: int, ranks: int) -> None:

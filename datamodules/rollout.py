@@ -26,7 +26,7 @@ from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import gathered, num_ranks, rank, share
-from cod_lightning.rewards import Reward, rewards_of
+from cod_lightning.rewards import RewardPart, rewards_of
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.deadlines import Deadlines
@@ -44,6 +44,7 @@ from cod_lightning.training.shares import check_shares
 from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 from datamodules.checks import (
+    check_comparing,
     check_first_prompt,
     check_pair,
     check_reuse,
@@ -125,7 +126,7 @@ class RolloutDataModule(ItemDataModule):
         thinking_budget: int | None = None,
         suites: list[Suite] | None = None,
         baseline: Engine | None = None,
-        rewards: dict[str, Reward] | None = None,
+        rewards: dict[str, RewardPart] | None = None,
         frozen: FrozenRole | None = None,
         deadlines: Deadlines = Deadlines(),  # noqa: B008  (frozen; the CLI's default)
         max_failed_fraction: float = 0.5,
@@ -154,6 +155,7 @@ class RolloutDataModule(ItemDataModule):
             expected = "an engine whose model is somewhere else, such as cod_lightning.engines.openai.OpenAIEngine"
             raise ConfigError("data.baseline", type(baseline).__name__, expected, "data.engine is the policy's own.")
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
+        check_comparing(self.rewards, self.branching)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
         """Runs all rollouts; what callbacks follow and read."""
         branching = self.branching if anchors or counterfactual else None

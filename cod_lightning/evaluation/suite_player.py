@@ -12,7 +12,7 @@ from cod_lightning.evaluation.results import PlayedCondition
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models.endpoint import EndpointPolicy
 from cod_lightning.ranks import gathered
-from cod_lightning.rewards import WorldReward
+from cod_lightning.rewards import Reward, WorldReward
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.rollout.setting import Setting
@@ -62,7 +62,7 @@ class SuitePlayer:
         if condition.kind is ConditionKind.TRAINED:
             self._trained = groups if ConditionKind.SHUFFLED_CONTEXT in (suite.controls or ()) else []
         changes = [at for at in (change_position(env, group.pack) for group in groups) if at is not None]
-        parts = [part for part in setting.rewards.values() if EpisodeKind.SOLVE in part.kinds]
+        parts = [one for one in setting.rewards.values() if isinstance(one, Reward) and EpisodeKind.SOLVE in one.kinds]
         own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts)
         return PlayedCondition(
             suite=suite,

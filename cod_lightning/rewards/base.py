@@ -1,15 +1,17 @@
 """The reward of an episode: the sum of named, weighted parts, each of which may ask somewhere else.
 
 `world` (what the environment gave a solve episode) and `context` (what the context mechanism gave an update) are always there;
-`data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`.
+`data.rewards` adds parts, or gives these two another weight. To add one: one subclass of `Reward`, or of `SiblingReward`
+(`siblings.py`) for what compares siblings.
 """
 
 import asyncio
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from numbers import Real
+from typing import Any, TypeVar
 
 from msgspec import structs
 
@@ -26,17 +28,33 @@ from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 _MOST_SCORES = 64
 """Of one part, by name."""
-Rewards = Mapping[str, "Reward"]
+_T = TypeVar("_T")
+Rewards = Mapping[str, "RewardPart"]
 """Parts by name."""
 
 
-class Reward(ABC):
-    """One part of an episode's reward. Subclasses set what differs from the three attributes below."""
+class RewardPart(ABC):
+    """One part of an episode's reward: a `Reward` or a `SiblingReward`. Subclasses set what differs from the attributes below."""
 
     weight: float = 1.0
     """The part's scores are multiplied by it."""
     kinds: frozenset[EpisodeKind] = frozenset({EpisodeKind.SOLVE})
     """Episodes that have this part."""
+
+    @abstractmethod
+    def __call__(self, played: Any, /, task: Task) -> Coroutine[Any, Any, Any]:
+        """The score of what was played, as the two kinds of parts say it."""
+
+    def check(self) -> None:
+        """Raise `ConfigError` where it cannot work; runs before any training."""
+
+    def report(self) -> str:
+        """One line on what it did and cost, for the end of a command; empty for nothing to say."""
+        return ""
+
+
+class Reward(RewardPart):
+    """A part that looks at one episode."""
 
     @abstractmethod
     async def __call__(self, episode: Episode, task: Task) -> float | Mapping[str, float]:
@@ -46,13 +64,6 @@ class Reward(ABC):
         so the object keeps nothing between them but counts. Code that waits has to await: what blocks holds up the whole rollout
         (use `asyncio.to_thread`). Whatever this raises makes the reward of the episode missing.
         """
-
-    def check(self) -> None:
-        """Raise `ConfigError` where it cannot work; runs before any training."""
-
-    def report(self) -> str:
-        """One line on what it did and cost, for the end of a command; empty for nothing to say."""
-        return ""
 
 
 class WorldReward(Reward):
@@ -80,9 +91,9 @@ class ContextReward(WorldReward):
     kinds = frozenset({EpisodeKind.UPDATE})
 
 
-def rewards_of(given: Rewards | None) -> dict[str, Reward]:
+def rewards_of(given: Rewards | None) -> dict[str, RewardPart]:
     """All parts: `world`, `context`, and the given ones. Raises `ConfigError` with the key `data.rewards.NAME`."""
-    own: dict[str, Reward] = {"world": WorldReward(), "context": ContextReward()}
+    own: dict[str, RewardPart] = {"world": WorldReward(), "context": ContextReward()}
     for name, part in (given or {}).items():
         key = f"data.rewards.{name}"
         if not re.fullmatch("[a-z][a-z0-9_]*", name):
@@ -106,40 +117,42 @@ async def scored(episode: Episode, task: Task, rewards: Rewards, limit_s: float 
     Without a part beside the world's or the context's own of weight 1, the episode is returned as it is. Each part may take
     `limit_s` seconds. What a part raises fails the episode, never the run; only `EngineRefused` ends it.
     """
-    parts = {name: part for name, part in rewards.items() if episode.kind in part.kinds}
+    parts = {name: part for name, part in rewards.items() if isinstance(part, Reward) and episode.kind in part.kinds}
     own = all(isinstance(part, WorldReward) and part.weight == 1 for part in parts.values())
     if episode.reward is None or own:
         return episode
-    found = await asyncio.gather(*(_scores(name, part, episode, task, limit_s) for name, part in parts.items()))
-    failures = [one for one in found if isinstance(one, RewardFailure)]
+    asked = (bounded(name, limit_s, _weighted(name, part, episode, task)) for name, part in parts.items())
+    found = await asyncio.gather(*asked)
     if refused := next((one for one in found if isinstance(one, EngineRefused)), None):
         raise refused
-    scores = {name: value for one in found if isinstance(one, dict) for name, value in one.items()}
-    total = math.fsum(scores.values()) if all(map(math.isfinite, scores.values())) else math.inf
+    failures = [one for one in found if isinstance(one, RewardFailure)]
+    return summed(
+        episode, {name: value for one in found if isinstance(one, dict) for name, value in one.items()}, failures
+    )
+
+
+def summed(episode: Episode, parts: dict[str, float], failures: Sequence[RewardFailure]) -> Episode:
+    """The episode with these weighted parts and their sum as its reward; failed where a part failed or the sum is not finite."""
+    total = math.fsum(parts.values()) if all(map(math.isfinite, parts.values())) else math.inf
     if not failures and not math.isfinite(total):
-        failures = [RewardFailure(f"the parts {scores} have no finite sum")]
+        failures = [RewardFailure(f"the parts {parts} have no finite sum")]
     if failures:
         for failure in failures:
             note_fault(failure)
         names = ", and ".join(map(str, failures))
         error = f"{type(failures[0]).__name__}: {names}"
         return structs.replace(episode, status=EpisodeStatus.FAILED, reward=None, success=None, error=error)
-    return structs.replace(episode, reward=total, parts=scores)
+    return structs.replace(episode, reward=total, parts=parts)
 
 
-async def _scores(
-    name: str, part: Reward, episode: Episode, task: Task, limit_s: float | None
-) -> dict[str, float] | RewardFailure | EngineRefused:
-    """Weighted scores by full name, or what went wrong. Raises nothing but what ends the run or cancels this task."""
+async def bounded(
+    name: str, limit_s: float | None, asked: Coroutine[Any, Any, _T]
+) -> _T | RewardFailure | EngineRefused:
+    """What the part gives, or what went wrong. Raises nothing but what ends the run or cancels this task."""
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
-            scores = await part(episode, task)
-        if isinstance(scores, Mapping):
-            if len(scores) > _MOST_SCORES or not all(map(_is_name, scores)):
-                raise ValueError(f"scores have at most {_MOST_SCORES} names, of letters, digits, '.', '_' and '-'")
-            return {f"{name}.{key}": part.weight * _number(score) for key, score in scores.items()}
-        return {name: part.weight * _number(scores)}
+            return await asked
     except EngineRefused as error:
         return error
     except BaseException as error:
@@ -153,12 +166,23 @@ async def _scores(
         return failure
 
 
+async def _weighted(name: str, part: Reward, episode: Episode, task: Task) -> dict[str, float]:
+    """Scores by full name."""
+    scores = await part(episode, task)
+    if isinstance(scores, Mapping):
+        if len(scores) > _MOST_SCORES or not all(map(_is_name, scores)):
+            raise ValueError(f"scores have at most {_MOST_SCORES} names, of letters, digits, '.', '_' and '-'")
+        return {f"{name}.{key}": part.weight * number(score) for key, score in scores.items()}
+    return {name: part.weight * number(scores)}
+
+
 def _is_name(key: object) -> bool:
     """Whether a score can be called so: it becomes a column of tables, and part of a metric's name."""
     return isinstance(key, str) and re.fullmatch(r"[\w.-]{1,64}", key, re.ASCII) is not None
 
 
-def _number(score: object) -> float:
+def number(score: object) -> float:
+    """The score. Raises `ValueError` unless it is a finite number."""
     if not isinstance(score, Real) or not math.isfinite(score):
         raise ValueError(f"its score is {str(score)[:80]!r} ({type(score).__name__}), not a finite number")
     return float(score)

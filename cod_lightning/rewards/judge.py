@@ -1,6 +1,7 @@
 """A language model behind a chat endpoint as a part of the reward."""
 
 import math
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -39,6 +40,57 @@ class Agreement:
         return f"agreed with the environment on {self.num_agreed:,} of {self.num:,} tasks ({share:.1%})"
 
 
+class Grader:
+    """A chat model that grades by a rubric.
+
+    Args:
+        rubric: Text file that says what is good and what is bad, relative to the working directory.
+        model: Name of the judge's model at the endpoint.
+        base_url: As in https://host/v1; null takes it from the environment variable JUDGE_BASE_URL.
+        where: Key of the part, for errors.
+        instruction: What the model is to do; `{rubric}` in it stands for the rubric.
+        api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
+        temperature: Of the judge's sampling; null leaves it out.
+        max_tokens: Of one answer, thoughts included.
+        settings: Those of `ChatClient`.
+    """
+
+    def __init__(
+        self,
+        rubric: str,
+        model: str | None,
+        base_url: str | None,
+        *,
+        where: str,
+        instruction: str,
+        api_key_variable: str,
+        temperature: float | None,
+        max_tokens: int,
+        **settings: Any,
+    ) -> None:
+        check_at_least(f"{where}.max_tokens", max_tokens, 1, "1000 is the default.")
+        self.client = ChatClient(
+            model,
+            base_url,
+            where=where,
+            url_variable="JUDGE_BASE_URL",
+            api_key_variable=api_key_variable,
+            **settings,
+        )
+        self.where, self.instruction, self.rubric, self.max_tokens = where, instruction, rubric, max_tokens
+        self.fields = {} if temperature is None else {"temperature": temperature}
+
+    async def grade(self, material: Mapping[str, Any], read: Callable[[ChatAnswer], float]) -> float:
+        """The verdict on the material, as `read` reads the answer (`ChatClient.ask`)."""
+        messages = grading_messages(self.instruction.replace("{rubric}", _rubric(self.rubric, self.where)), material)
+        return await self.client.ask(messages, max_tokens=self.max_tokens, fields=self.fields, read=read)
+
+    def check(self) -> None:
+        """Raise `ConfigError` where rubric or connection cannot work; nothing is sent."""
+        _rubric(self.rubric, self.where)
+        self.client.check()
+
+
 class JudgeReward(Reward):
     """The score, from 0 to 1, that a chat model gives an episode by a rubric.
 
@@ -70,36 +122,39 @@ class JudgeReward(Reward):
         max_tokens: int = 1000,
         **settings: Any,
     ) -> None:
-        if kinds == []:
-            raise ConfigError(f"{_WHERE}.kinds", kinds, "at least one kind of episodes", "Null judges solve episodes.")
-        check_at_least(f"{_WHERE}.max_tokens", max_tokens, 1, "1000 is the default.")
-        self.client = ChatClient(
+        self.weight, self.kinds = weight, judged_kinds(_WHERE, kinds)
+        self.grader = Grader(
+            rubric,
             model,
             base_url,
             where=_WHERE,
-            url_variable="JUDGE_BASE_URL",
+            instruction=_INSTRUCTION,
             api_key_variable=api_key_variable,
+            temperature=temperature,
+            max_tokens=max_tokens,
             **settings,
         )
-        self.weight, self.kinds = weight, frozenset(EpisodeKind(kind) for kind in kinds or ("solve",))
-        self.fields = {} if temperature is None else {"temperature": temperature}
-        self.max_tokens = max_tokens
-        self.rubric = rubric
+        self.client = self.grader.client
         self.agreement = Agreement()
 
     async def __call__(self, episode: Episode, task: Task) -> float:
-        messages = grading_messages(_INSTRUCTION.replace("{rubric}", _rubric(self.rubric)), material_of(episode))
-        score = await self.client.ask(messages, max_tokens=self.max_tokens, fields=self.fields, read=score_of)
+        score = await self.grader.grade(material_of(episode), score_of)
         self.agreement.count(score, episode)
         return score
 
     def check(self) -> None:
-        _rubric(self.rubric)
-        self.client.check()
+        self.grader.check()
 
     def report(self) -> str:
         said = self.client.report()
         return f"{said}; {self.agreement}" if said and self.agreement.num else said
+
+
+def judged_kinds(where: str, kinds: list[Literal["solve", "update"]] | None) -> frozenset[EpisodeKind]:
+    """The episodes that a judge at this key looks at."""
+    if kinds == []:
+        raise ConfigError(f"{where}.kinds", kinds, "at least one kind of episodes", "Null judges solve episodes.")
+    return frozenset(EpisodeKind(kind) for kind in kinds or ("solve",))
 
 
 def material_of(episode: Episode) -> dict[str, Any]:
@@ -124,14 +179,14 @@ def score_of(answer: ChatAnswer) -> float:
 
 
 @cache
-def _rubric(path: str) -> str:
+def _rubric(path: str, where: str) -> str:
     try:
         raw = Path(path).read_bytes()
         text = raw.decode().strip()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         expected = f"a text file in UTF-8 ({type(error).__name__})"
-        raise ConfigError(f"{_WHERE}.rubric", path, expected, "Name the file of the rubric.") from None
+        raise ConfigError(f"{where}.rubric", path, expected, "Name the file of the rubric.") from None
     if not text or len(raw) > _MOST_RUBRIC_BYTES:
         expected = f"a text of 1 to {_MOST_RUBRIC_BYTES:,} bytes (it has {len(raw):,})"
-        raise ConfigError(f"{_WHERE}.rubric", path, expected, "Write down what is good and what is bad.")
+        raise ConfigError(f"{where}.rubric", path, expected, "Write down what is good and what is bad.")
     return text

@@ -1,4 +1,4 @@
-"""A judge whose errors are known: how good does a judge have to be before a policy learns from it?"""
+"""Judges whose errors are known: how good does a judge have to be before a policy learns from it?"""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import msgspec
 from cod_lightning.errors import ConfigError
 from cod_lightning.rewards.base import Reward
 from cod_lightning.rewards.judge import Agreement, material_of
+from cod_lightning.rewards.pairwise import Pairwise
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode, Task
 
@@ -49,3 +50,37 @@ class NoisyJudge(Reward):
 
     def report(self) -> str:
         return f"noisy judge: {self.agreement}" if self.agreement.num else ""
+
+
+class NoisyPairwiseJudge(Pairwise):
+    """Prefers the solved one of two siblings' episodes, wrong with a known probability; a stand-in for a `PairwiseJudge`.
+
+    It decides by what a `PairwiseJudge` would see in that order, so the same question gets the same verdict. An error turns a
+    verdict round, and a tie into a preference for either. With the probability p the mean verdict is p + (1 - 2p) times the
+    right one. To train by it alone give the part `world` the weight 0; `success` stays the environment's.
+
+    Args:
+        error: Probability of an error in one verdict, in [0, 0.5).
+        opponents: Siblings that an episode is compared with, an even number; null: all of them.
+        seed: Of the errors.
+        weight: Factor of the score.
+    """
+
+    def __init__(self, error: float = 0.1, opponents: int | None = None, seed: int = 0, weight: float = 1.0) -> None:
+        super().__init__(opponents, "data.rewards.NoisyPairwiseJudge")
+        if not 0 <= error < 0.5:
+            expected = "in [0, 0.5), since at 0.5 a verdict says nothing"
+            raise ConfigError("data.rewards.NoisyPairwiseJudge.error", error, expected, "0 is a judge without errors.")
+        self.error, self.seed, self.weight = error, seed, weight
+
+    async def preferred(self, first: Episode, second: Episode, task: Task) -> float:
+        seen = msgspec.json.encode([material_of(first), material_of(second)]).decode()
+        drawn = derive_seed("noisy pairwise judge", self.seed, task.seed, seen) / 2**63
+        right = (1 + bool(first.success) - bool(second.success)) / 2
+        if drawn >= self.error:
+            return right
+        return 1 - right if right != 0.5 else float(drawn < self.error / 2)
+
+    def report(self) -> str:
+        said = super().report()
+        return f"noisy pairwise judge: {said}" if said else ""

@@ -41,9 +41,13 @@ async def run_group(
     contexts: ContextSource = OWN_CONTEXTS,
     branching: Branching | None = None,
 ) -> Group:
-    """K lifecycles of one pack; all begin with the same first prompt and differ by their sampling noise."""
+    """K lifecycles of one pack; all begin with the same first prompt and differ by their sampling noise.
+
+    Siblings are compared, where a part of the reward does that, when all of them have ended.
+    """
     started = (run_lifecycle(pack, k, setting, contexts=contexts, branching=branching) for k in range(num_siblings))
-    return Group(pack=pack, lifecycles=tuple(await asyncio.gather(*started)))
+    group = Group(pack=pack, lifecycles=tuple(await asyncio.gather(*started)))
+    return await setting.compared(group) if num_siblings > 1 else group
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:

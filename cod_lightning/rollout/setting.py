@@ -8,9 +8,9 @@ from typing import Any
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.plans import LifecyclePlan, UpdateEvery
-from cod_lightning.rewards import Rewards, scored
+from cod_lightning.rewards import Rewards, compared, scored
 from cod_lightning.rollout.dialogue import Sampler
-from cod_lightning.types import Episode, EpisodeKind, Lifecycle, Task
+from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Task
 
 
 class RolloutMonitor:
@@ -52,8 +52,12 @@ class Setting:
         return self.frozen.get(kind, self.sampler)
 
     async def scored(self, episode: Episode, task: Task) -> Episode:
-        """The episode that was played, with all parts of its reward."""
+        """The episode that was played, with all parts of its reward but those that compare siblings."""
         return await scored(episode, task, self.rewards, self.sampler.deadlines.reward_s) if self.rewards else episode
+
+    async def compared(self, group: Group) -> Group:
+        """The siblings that were played, with the parts of their rewards that compare them."""
+        return await compared(group, self.rewards, self.sampler.deadlines.reward_s)
 
 
 class Shown(StrEnum):

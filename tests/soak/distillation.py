@@ -20,6 +20,7 @@ from tests.soak.signals import BUDGET, RESULTS, command, folder_of, interval, tr
 CONDITIONS = ("trained", "blanked_context", "warm_start_t0.3", "warm_start")
 SPECIALISTS = {"lake": "specialist on lakes", "alchemy": "specialist on alchemy"}
 STUDENT = "student of both"
+TEACHER, TEACHER_SEED = "teacher on levers", 100
 WORLD = "cod_lightning.rewards.WorldReward"
 
 
@@ -35,6 +36,12 @@ class Study:
 def specialist(world: str, other: str) -> tuple[str, ...]:
     """The mixture's policy and vocabulary, whose packs come from one of its worlds but for one in a billion."""
     return ("--config", "experiment/specialists", "--data.env.init_args.weights", json.dumps({world: 1.0, other: 1e-9}))
+
+
+def jsd(beta: float, coefficient: float) -> str:
+    """The divergence from the teacher as the loss's only term."""
+    term = "cod_lightning.objective.terms.JSD"
+    return json.dumps([{"class_path": term, "init_args": {"beta": beta, "coefficient": coefficient}}])
 
 
 STUDIES: dict[str, Study] = {
@@ -64,6 +71,16 @@ STUDIES: dict[str, Study] = {
             ),
         },
     ),
+    "Which divergence": Study(
+        "Compact levers without the environment's reward; the teacher is the policy of seed 100, trained by reward with three "
+        "times the tokens. Near forward KL means JSD with beta 0.05 and the coefficient 1/0.05: nearly the gradient of forward KL.",
+        ("held_out",),
+        {
+            "reverse KL": ("--config", "experiment/distill_levers"),
+            "JSD, beta 0.5": ("--config", "experiment/distill_levers", "--model.terms", jsd(0.5, 1.0)),
+            "JSD near forward KL": ("--config", "experiment/distill_levers", "--model.terms", jsd(0.05, 20.0)),
+        },
+    ),
 }
 
 
@@ -82,17 +99,26 @@ def measured(folder: Path, suites: tuple[str, ...]) -> dict[str, dict[str, list[
     }
 
 
+def exported(root: Path, arm: str, seed: int) -> str:
+    """The folder of a finished run's policy."""
+    run = folder_of(root, arm, seed)
+    if not (run / "teacher").exists():
+        last = str(run / "checkpoints" / "last.ckpt")
+        command(root, "export", "--ckpt_path", last, "--out", str(run / "teacher"))
+    return str(run / "teacher")
+
+
 def trained(root: Path, arm: str, arguments: tuple[str, ...], seed: int) -> None:
-    """Train an arm; its specialists have to be there."""
+    """Train an arm, and the teacher where it needs that of the levers; specialists have to be there."""
     if arm == STUDENT:
         paths = []
         for key, name in (("frozen_lake", "lake"), ("alchemy", "alchemy")):
-            run = folder_of(root, SPECIALISTS[name], seed)
-            if not (run / "teacher").exists():
-                last = str(run / "checkpoints" / "last.ckpt")
-                command(root, "export", "--ckpt_path", last, "--out", str(run / "teacher"))
-            paths += [f"--model.scorers.teacher.init_args.teachers.{key}.init_args.path", str(run / "teacher")]
+            path = exported(root, SPECIALISTS[name], seed)
+            paths += [f"--model.scorers.teacher.init_args.teachers.{key}.init_args.path", path]
         arguments += tuple(paths)
+    if arm in STUDIES["Which divergence"].arms:
+        train(root, TEACHER, TEACHER_SEED, "--config", "smoke", budget=3 * BUDGET)
+        arguments += ("--model.scorers.teacher.init_args.path", exported(root, TEACHER, TEACHER_SEED))
     train(root, arm, seed, *arguments)
 
 

@@ -51,6 +51,12 @@ def noisy(share: float) -> tuple[str, ...]:
     return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
 
 
+def comparing(share: float) -> tuple[str, ...]:
+    """Training by comparisons of siblings alone, of which that share is wrong."""
+    judge = {"class_path": "cod_lightning.rewards.NoisyPairwiseJudge", "init_args": {"error": share}}
+    return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
+
+
 HALF = "reward on half of the tasks"
 WITHOUT_WORLD = {"world": {"class_path": "cod_lightning.rewards.WorldReward", "init_args": {"weight": 0.0}}}
 
@@ -116,6 +122,9 @@ ARMS: dict[str, Arm] = {
     "judge, 10 % wrong": Arm("Judges in place of the reward", noisy(0.1)),
     "judge, 25 % wrong": Arm("Judges in place of the reward", noisy(0.25)),
     "judge, 40 % wrong": Arm("Judges in place of the reward", noisy(0.4)),
+    "pairwise judge, 10 % wrong": Arm("Judges in place of the reward", comparing(0.1)),
+    "pairwise judge, 25 % wrong": Arm("Judges in place of the reward", comparing(0.25)),
+    "pairwise judge, 40 % wrong": Arm("Judges in place of the reward", comparing(0.4)),
     # parts of the reward
     HALF: Arm("Learned rewards", partly()),
     "half learned": Arm("Learned rewards", partly(transcripts="HALF/lifecycles/train.jsonl")),
@@ -128,13 +137,13 @@ def folder_of(root: Path, arm: str, seed: int) -> Path:
     return root / f"{arm.replace(', ', '_').replace(' ', '_')}_{seed}"
 
 
-def train(root: Path, name: str, seed: int, *arguments: str) -> None:
+def train(root: Path, name: str, seed: int, *arguments: str, budget: int = BUDGET) -> None:
     """`fit` with these arguments where it is not finished."""
     folder = folder_of(root, name, seed)
     if (folder / "evaluation.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    bounds = ["--sampled_token_budget", str(BUDGET), "--trainer.max_epochs", "-1", "--data.rollouts_per_epoch", "4"]
+    bounds = ["--sampled_token_budget", str(budget), "--trainer.max_epochs", "-1", "--data.rollouts_per_epoch", "4"]
     place = ["--ckpt_path", "auto", "--trainer.default_root_dir", str(folder), "--seed_everything", str(seed)]
     begun = time.perf_counter()
     command(root, "fit", *arguments, *bounds, *place)
