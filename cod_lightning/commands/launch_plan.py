@@ -23,7 +23,7 @@ class LaunchPlan:
     root: Path
     """Folder of the run."""
     config: str
-    """File in `folder`, named by what is in it: a job that waits trains what it was launched with, whatever is launched after it."""
+    """File in `folder`, named by what it holds: a job that waits trains what it was launched with, whatever is launched next."""
     cwd: Path
     """Where the commands run; paths in the config may be relative to it."""
     cache: Path
