@@ -27,6 +27,7 @@ from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import held, locked
 from cod_lightning.training.shares import check_shares
+from cod_lightning.whole_file import write_whole
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 from modules.checks import check_combination
@@ -141,8 +142,9 @@ def run(argv: Sequence[str]) -> int:
         expected = "a folder in which no fit runs"
         raise ConfigError("trainer.default_root_dir", plan.root, expected, "Wait until it has ended, or name another.")
     with locked(plan.folder, "trainer.default_root_dir", "launch"):
-        _write(plan.folder / plan.config, content)
-        path = _write(plan.folder / FILES[platform], text)
+        path = plan.folder / FILES[platform]
+        write_whole(plan.folder / plan.config, content)
+        write_whole(path, text)
         print(f"wrote {path}")
         return _submit(plan, platform, path)
 
@@ -220,14 +222,6 @@ def _read(option: str, file: str | None) -> str:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(option, file, f"a text file ({error})", "Check the path.") from None
-
-
-def _write(path: Path, text: str) -> Path:
-    """The file, there as a whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
-    return path
 
 
 def _submit(plan: LaunchPlan, platform: Platform, path: Path) -> int:
