@@ -48,6 +48,12 @@ def pickled(folder):
     torch.save({"model.norm.weight": Evil()}, folder / "pytorch_model.bin")
 
 
+def _begun(policy):
+    tokenizer = policy.tokenizer([])
+    Chat(tokenizer)
+    policy.model(tokenizer)
+
+
 REFUSED = {
     "code of its own": (lambda f: own_code(f, "new"), "custom code"),
     "a pickle": (pickled, "Weights only load failed"),
@@ -87,8 +93,7 @@ def test_a_policy_folder_that_cannot_be_used_as_it_is_written_is_refused_in_one_
     damage(folder)
     policy = PretrainedPolicy(str(folder), dtype="float32")
     with pytest.raises(CodLightningError) as refused:
-        Chat(tokenizer := policy.tokenizer([]))
-        policy.model(tokenizer)
+        _begun(policy)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (folder / "PWNED").exists()
