@@ -39,6 +39,9 @@ def locked(folder: Path, key: str, what: str) -> Iterator[None]:
             holder = file.read_text(encoding="utf-8", errors="replace").strip()
         expected = f"a folder in which no other {what} runs ({holder or 'another process'} holds it)"
         raise ConfigError(key, folder, expected, "Wait until it has ended, or name another folder.") from error
+    except OSError as error:
+        expected = f"a folder in which {LOCK} is a file, or nothing at all ({error.strerror})"
+        raise ConfigError(key, folder, expected, "Remove it, or name another folder.") from error
     try:
         file.write_text(f"process {os.getpid()} on {socket.gethostname()}\n", encoding="utf-8")
         yield

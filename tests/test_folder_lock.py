@@ -89,3 +89,19 @@ def test_a_second_command_gives_one_line_and_changes_nothing(argv, tmp_path):
     assert f"in which no other {argv[0]} runs (process " in ran.stderr
     assert "Traceback" not in ran.stderr
     assert [path.name for path in tmp_path.iterdir()] == [LOCK]
+
+
+def test_a_lock_that_is_a_link_or_a_folder_is_refused_and_what_it_leads_to_is_left_alone(tmp_path):
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (tmp_path / LOCK).symlink_to(precious)
+    for _ in range(2):
+        with (
+            pytest.raises(ConfigError, match=r"--state is .*\.lock is a file, or nothing at all"),
+            locked(tmp_path, "--state", "x"),
+        ):
+            pass
+        if (tmp_path / LOCK).is_symlink():
+            (tmp_path / LOCK).unlink()
+            (tmp_path / LOCK).mkdir()
+    assert precious.read_text() == "precious"

@@ -1,5 +1,6 @@
 """`launch`: one run on many machines, by Slurm, SkyPilot or Docker Compose; checked before anything is submitted."""
 
+import hashlib
 import os
 import re
 import shlex
@@ -24,7 +25,9 @@ from cod_lightning.commands.resume import newest
 from cod_lightning.commands.trainer_settings import num_processes, settle_strategy
 from cod_lightning.engines.vllm_server.engine import VLLMServerEngine
 from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.folder_lock import held, locked
 from cod_lightning.training.shares import check_shares
+from cod_lightning.whole_file import write_whole
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 from modules.checks import check_combination
@@ -129,23 +132,29 @@ def run(argv: Sequence[str]) -> int:
     LaunchCLI.run_name = expanded.names[0] if expanded.names else "run"
     cli = start(LaunchCLI, GRPOModule, RolloutDataModule, expanded.argv, execute=False)
     cli.check()
-    plan, platform = plan_of(cli), cli.config.to
+    content = yaml.safe_dump(cli.asked, sort_keys=False)
+    plan, platform = plan_of(cli, f"config-{hashlib.sha256(content.encode()).hexdigest()[:8]}.yaml"), cli.config.to
     text = plan.rendered(platform)
     if cli.config.dry_run:
         print(text, end="")
         return 0
-    plan.folder.mkdir(parents=True, exist_ok=True)
-    _write(plan.folder / "config.yaml", yaml.safe_dump(cli.asked, sort_keys=False))
-    path = _write(plan.folder / FILES[platform], text)
-    print(f"wrote {path}")
-    return _submit(plan, platform, path)
+    if held(plan.root):
+        expected = "a folder in which no fit runs"
+        raise ConfigError("trainer.default_root_dir", plan.root, expected, "Wait until it has ended, or name another.")
+    with locked(plan.folder, "trainer.default_root_dir", "launch"):
+        path = plan.folder / FILES[platform]
+        write_whole(plan.folder / plan.config, content)
+        write_whole(path, text)
+        print(f"wrote {path}")
+        return _submit(plan, platform, path)
 
 
-def plan_of(cli: LaunchCLI) -> LaunchPlan:
+def plan_of(cli: LaunchCLI, config: str) -> LaunchPlan:
     """The plan that the options of `launch` ask for."""
     asked, root = cli.config, Path(cli.asked["trainer"]["default_root_dir"])
     return LaunchPlan(
         root=root,
+        config=config,
         cwd=Path.cwd(),
         cache=Path(os.environ.get("COD_LIGHTNING_CACHE") or root.parent / "cache").absolute(),
         python=asked.python or (sys.executable if asked.to == "slurm" else "python"),
@@ -213,14 +222,6 @@ def _read(option: str, file: str | None) -> str:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(option, file, f"a text file ({error})", "Check the path.") from None
-
-
-def _write(path: Path, text: str) -> Path:
-    """The file, there as a whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
-    return path
 
 
 def _submit(plan: LaunchPlan, platform: Platform, path: Path) -> int:

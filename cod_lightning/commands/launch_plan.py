@@ -22,6 +22,8 @@ class LaunchPlan:
 
     root: Path
     """Folder of the run."""
+    config: str
+    """File in `folder`, named by what it holds: a job that waits trains what it was launched with, whatever is launched next."""
     cwd: Path
     """Where the commands run; paths in the config may be relative to it."""
     cache: Path
@@ -131,6 +133,7 @@ class LaunchPlan:
             "cache": self.cache,
             "python": self.python,
             "folder": self.folder,
+            "config": self.config,
         }
         numbers = {
             "num_nodes": self.num_trainers + self.num_server_nodes,

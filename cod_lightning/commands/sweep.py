@@ -22,6 +22,7 @@ from cod_lightning.commands.sweep_plan import Job, plan, warm_starts
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import locked
 from cod_lightning.reports.sweeps.record import JobKind, JobStatus, read_record, write_record
+from cod_lightning.whole_file import write_whole
 
 _OPTIONS = ("--config", "--out", "--launcher", "--jobs", "--threads", "--table", "--reference", "--results")
 """Those with a value."""
@@ -218,7 +219,7 @@ def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     plots = write_plots(results, stem)
     command = shlex.join(["python", "-m", "cod_lightning", "sweep", *argv])
     text = page(results, "Runs compared", command, [plot for plot in plots if plot.suffix == ".png"])
-    stem.with_name(f"{stem.name}.md").write_text(text, encoding="utf-8")
+    write_whole(stem.with_name(f"{stem.name}.md"), text)
     for sweep in results["sweeps"]:
         print(f"\n{sweep['config']}, suite {sweep['suite']}:")
         for sentence in [*sentences(sweep), *(f"Note: {note}" for note in sweep["notes"])]:

@@ -185,9 +185,15 @@ class ContextStore:
         unfinished.replace(self.path)
 
     def _open(self) -> None:
-        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        items = self._db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        tables = {name for kind, name, _ in items if kind == "table"}
         row = None
         if "identity" in tables:
+            for kind, name, sql in items:  # views and triggers act as soon as a table is read or written
+                if not (name in _TABLES if kind == "table" else kind == "index" and sql is None):
+                    raise DataError(
+                        f"{self.path} has a {kind}, {name!r:.40}, that is no agent's. Name another --state."
+                    )
             row = self._db.execute("SELECT value FROM identity NOT INDEXED WHERE key = 'schema'").fetchone()
         if row is not None and row[0] == "1":
             self._migrate()

@@ -1,7 +1,6 @@
 """Writes `evaluation.json` from played conditions; its shape is in `schema.py`."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from cod_lightning.evaluation.outcomes import Outcomes, position_means
 from cod_lightning.evaluation.schema import Paired, PositionRecord, Results, SuiteRecord, WarmStartDifference
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.seeds import derive_seed
+from cod_lightning.whole_file import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,10 +87,7 @@ def write_results(path: Path, played: Sequence[PlayedCondition], *, by_checkpoin
     earlier, anew = kept.get("checkpoints", {}), found.get("checkpoints", {})
     if checkpoints := {name: {**earlier.get(name, {}), **anew.get(name, {})} for name in {**earlier, **anew}}:
         results["checkpoints"] = checkpoints
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(draft, path)
+    write_whole(path, json.dumps(results, indent=2, allow_nan=False) + "\n")
     return results
 
 

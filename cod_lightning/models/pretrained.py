@@ -23,6 +23,9 @@ from transformers import (
 from cod_lightning.errors import DataError
 from cod_lightning.models.base import Policy
 
+_MOST_TEMPLATE = 2**20
+"""Characters of a chat template; those of known models have some thousands."""
+
 
 class PretrainedPolicy(Policy):
     """A checkpoint with its own tokenizer and chat template.
@@ -65,18 +68,17 @@ class PretrainedPolicy(Policy):
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         """The checkpoint with scaled-dot-product attention, where it has one."""
         attention = attention_of(read_config(self.path, "model.policy.path"))
-        with _named("model.policy.path", self.path):
-            model = AutoModelForCausalLM.from_pretrained(
-                self.path, dtype=self.dtype, attn_implementation=attention, **self.load_options()
-            )
+        options = {"dtype": self.dtype, "attn_implementation": attention, **self.load_options()}
+        model = read_model(self.path, "model.policy.path", **options)
         if self.gradient_checkpointing:
             model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         return model.train()
 
     def skeleton(self) -> PreTrainedModel:
         """The model without weights, on the meta device."""
-        with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(read_config(self.path, "model.policy.path"), dtype=self.dtype)
+        config = read_config(self.path, "model.policy.path")
+        with _named("model.policy.path", self.path), torch.device("meta"):
+            return AutoModelForCausalLM.from_config(config, dtype=self.dtype)
 
     def load_options(self) -> dict[str, Any]:
         """What else the weights are read with."""
@@ -86,13 +88,30 @@ class PretrainedPolicy(Policy):
 def read_tokenizer(path: str, key: str) -> PreTrainedTokenizerFast:
     """The tokenizer of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
     with _named(key, path):
-        return AutoTokenizer.from_pretrained(path)
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        if len(template := str(tokenizer.chat_template or "")) > _MOST_TEMPLATE:
+            raise ValueError(
+                f"its chat template has {len(template):,} characters, and {_MOST_TEMPLATE:,} at most are read"
+            )
+        return tokenizer
 
 
 def read_config(path: str, key: str) -> PreTrainedConfig:
     """The config of a folder or hub name, the value of `key`. Raises `DataError` where there is none."""
     with _named(key, path):
-        return AutoConfig.from_pretrained(path)
+        return AutoConfig.from_pretrained(path, trust_remote_code=False)
+
+
+def read_model(path: str, key: str, classes: Any = AutoModelForCausalLM, **options: Any) -> PreTrainedModel:
+    """The model of a folder or hub name, the value of `key`. Raises `DataError` where it, or a weight of it, cannot be read.
+
+    Transformers would put random numbers in the place of weights that are missing.
+    """
+    with _named(key, path):
+        model, found = classes.from_pretrained(path, output_loading_info=True, **options)
+        if missing := sorted(found["missing_keys"]):
+            raise ValueError(f"it lacks {missing[0]}" + f" and {len(missing) - 1} more weights" * (len(missing) > 1))
+        return model
 
 
 def attention_of(config: PreTrainedConfig) -> str:
@@ -120,11 +139,11 @@ def _named(key: str, path: str) -> Iterator[None]:
     )  # half a minute of retries otherwise
     try:
         yield
-    except (OSError, ValueError) as error:
-        first = str(error).splitlines()[0]
+    except Exception as error:  # damage makes the libraries raise almost anything
+        first = (str(error).splitlines() or [type(error).__name__])[0][:300]
         raise DataError(
             f"{key} is {path}; expected a folder or hub name of a causal language model with a fast "
-            f"tokenizer ({first}). Check the spelling, or the connection to the hub."
+            f"tokenizer ({first}). Check the spelling, the files, or the connection to the hub."
         ) from error
     finally:
         constants.HF_HUB_OFFLINE = offline

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, Qwen3Config, 
 from cod_lightning.errors import ConfigError, DataError, check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.models.induction import ROPE_THETA, begin_with_induction, check_induction
+from cod_lightning.models.pretrained import read_model
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 _ROLES = ("<system>", "<user>", "<assistant>")
@@ -144,7 +145,9 @@ class TinyPolicy(Policy):
             raise DataError(
                 f"model.policy.weights is {folder}; expected a Hugging Face folder with config.json. Check the path."
             )
-        model = Qwen3ForCausalLM.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32)
+        model = read_model(
+            str(folder), "model.policy.weights", Qwen3ForCausalLM, attn_implementation="sdpa", dtype=torch.float32
+        )
         for key, name in _SIZES.items():
             own, theirs = getattr(self, key), getattr(model.config, name)
             if own not in (theirs, signature(TinyPolicy).parameters[key].default):

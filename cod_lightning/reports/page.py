@@ -11,6 +11,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from cod_lightning.whole_file import write_whole
+
 _SCRIPTS = (
     "dom.js", "charts.js", "lake.js", "difference.js", "compared.js", "overview.js", "tokens.js", "details.js", "strip.js",
     "browser.js", "page.js",
@@ -41,8 +43,7 @@ def render(overview: dict[str, Any], lifecycles: dict[str, Any]) -> str:
 def write(path: Path, overview: dict[str, Any], lifecycles: dict[str, Any]) -> int:
     """Write the file and return its size in bytes."""
     page = render(overview, lifecycles).encode("utf-8", "replace")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(page)
+    write_whole(path, page)
     return len(page)
 
 

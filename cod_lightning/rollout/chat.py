@@ -22,7 +22,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from cod_lightning.control_tokens import WIDELY_KNOWN, ControlTokens, shattered
-from cod_lightning.errors import ConfigError, ForgedRole
+from cod_lightning.errors import ConfigError, ForgedRole, answering
 from cod_lightning.text_cache import text_cache
 from cod_lightning.types import Message, Role
 
@@ -332,16 +332,16 @@ class Chat:
     def _continuation_parts(self) -> tuple[str, str]:
         """What the template puts between an assistant's words and the next user's, and from there to the assistant."""
         dummy = [Message(Role.USER, "x"), Message(Role.ASSISTANT, _ASSISTANT), Message(Role.USER, _USER)]
-        text = self._render(dummy)
+        with answering(lambda expected: _another_template("one that raises", expected), "one that renders a dialogue"):
+            text = self._render(dummy)
         if text.count(_ASSISTANT) != 1 or text.count(_USER) != 1:
-            raise ConfigError(
-                "model.policy",
-                "a chat template that drops or repeats messages",
-                "one that shows each once",
-                "Use another.",
-            )
+            raise _another_template("one that drops or repeats messages", "one that shows each once")
         between, _, after = text.partition(_ASSISTANT)[2].partition(_USER)
         return between, after
+
+
+def _another_template(found: str, expected: str) -> ConfigError:
+    return ConfigError("model.policy's chat template", found, expected, "Use another.")
 
 
 CALLING = {

@@ -10,9 +10,11 @@ Bodies are bounded, and the time that one may take to arrive; a request without 
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from aiohttp import web
@@ -27,7 +29,8 @@ from cod_lightning.types import StopReason
 MOST_BYTES = 2 * 2**20
 """Of a request's body; one that is compressed is read as it is, and is no JSON."""
 MOST_CONNECTIONS = 512
-"""At a time, and as many as come at one moment; further ones are closed at once, for each takes a file of this process."""
+"""At a time, and as many as come at one moment, for each takes a file of this process. Further ones close others, so that a program
+which floods starves no other."""
 BODY_S = 30.0
 """Within which it has to arrive."""
 _CLOSE_S = 0.5
@@ -88,6 +91,7 @@ class _Server:
         self.ready = asyncio.Event()
         self.life: AsyncGenerator[None, None] | None = None
         self._listening: asyncio.Server | None = None
+        self._keys: WeakKeyDictionary[asyncio.BaseTransport, str] = WeakKeyDictionary()
         app = web.Application(client_max_size=MOST_BYTES)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/inference/v1/generate", self._tokens)
@@ -109,7 +113,17 @@ class _Server:
     def _connected(self) -> asyncio.BaseProtocol:
         serves = self.runner.server
         assert serves is not None
-        return serves() if len(serves.connections) < MOST_CONNECTIONS else _Closing()
+        lines = [one.transport for one in serves.connections if one.transport and not one.transport.is_closing()]
+        for _ in range(len(lines) - MOST_CONNECTIONS + 1):
+            self._spare(lines).abort()
+            lines = [line for line in lines if not line.is_closing()]
+        return serves()
+
+    def _spare(self, lines: Sequence[asyncio.Transport]) -> asyncio.Transport:
+        """The oldest connection that has shown no live key; where all have, the oldest of the key that has most of them."""
+        keys = [key if (key := self._keys.get(line)) in self.recorders else None for line in lines]
+        most = None if None in keys else Counter(keys).most_common(1)[0][0]
+        return lines[keys.index(most)]
 
     async def close(self) -> None:
         if self._listening is not None:
@@ -179,14 +193,10 @@ class _Server:
     def _recorder(self, request: web.Request) -> Recorder | None:
         """Who records under the request's key."""
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        return self.recorders.get(bearer or request.headers.get("X-Session-ID", ""))
-
-
-class _Closing(asyncio.Protocol):
-    """A connection that is one too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        key = bearer or request.headers.get("X-Session-ID", "")
+        if key in self.recorders and request.transport is not None:
+            self._keys[request.transport] = key
+        return self.recorders.get(key)
 
 
 def _error(status: int, message: str) -> web.StreamResponse:

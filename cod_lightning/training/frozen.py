@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.base import Policy
+from cod_lightning.models.pretrained import read_model
 from cod_lightning.models.tiny import TinyPolicy
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.training.scorers import CheckpointScorer
@@ -54,7 +54,7 @@ class FrozenRole:
                 model: Any = (
                     policy.model(tokenizer)
                     if self.path is None
-                    else AutoModelForCausalLM.from_pretrained(self.path, attn_implementation="sdpa")
+                    else read_model(self.path, f"{KEY}.path", attn_implementation="sdpa")
                 )
             self.engine.bind(model.to(device), stop_ids, trained.window)
         self.engine.policy_version = trained.policy_version

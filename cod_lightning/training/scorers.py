@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from cod_lightning.clients.access import checked_address, key_of
 from cod_lightning.clients.http import Bounds, Connections, ask, ask_once
 from cod_lightning.errors import ConfigError, ScorerFailed
-from cod_lightning.models.pretrained import read_tokenizer
+from cod_lightning.models.pretrained import read_model, read_tokenizer
 from cod_lightning.objective.batch import Batch
 
 Forward = Callable[[PreTrainedModel | None, Batch], Float[Tensor, "B T"]]
@@ -158,7 +158,7 @@ class CheckpointScorer(Scorer):
         device = rows.token_ids.device
         if self.weights is None:
             with torch.random.fork_rng(devices=[]):
-                found = AutoModelForCausalLM.from_pretrained(self.path, attn_implementation="sdpa")
+                found = read_model(self.path, "model.scorers.path", attn_implementation="sdpa")
             self.weights = found.eval().requires_grad_(False).to(device)  # pyright: ignore[reportArgumentType]
         return forward(self.weights, rows)
 

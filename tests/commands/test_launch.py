@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def plan(folder, **changed):
     """Three machines on CPUs, one of which serves."""
     settings = {
         "root": folder / "run",
+        "config": "config.yaml",
         "cwd": folder,
         "cache": folder / "cache",
         "python": str(folder / "python"),
@@ -103,6 +105,18 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+@contextmanager
+def held_elsewhere(folder):
+    """The folder while another process holds it."""
+    hold = "import sys\nfrom pathlib import Path\nfrom cod_lightning.folder_lock import locked\n"
+    hold += "with locked(Path(sys.argv[1]), 'key', 'x'): print('held', flush=True); sys.stdin.read()"
+    line = [sys.executable, "-c", hold, str(folder)]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        yield
+        other.stdin.close()
 
 
 def ranks(job):
@@ -326,11 +340,36 @@ def test_servers_get_a_folder_that_all_see_and_no_address_before_the_job_runs(tm
     assert [*tmp_path.iterdir()] == []
     assert main([*argv, "--warm_start", "null", "--data.packs_per_rollout", "32"]) == 0
     assert "No sbatch here; where Slurm is: cd" in capsys.readouterr().out
-    config = yaml.safe_load((tmp_path / "runs" / "smoke" / "launch" / "config.yaml").read_text())
+    (file,) = (tmp_path / "runs" / "smoke" / "launch").glob("config-*.yaml")
+    config = yaml.safe_load(file.read_text())
     trainer, engine = config["trainer"], config["data"]["engine"]["init_args"]
     assert (trainer["num_nodes"], trainer["devices"], trainer["accelerator"]) == (2, 4, "gpu")
     assert engine["weights_folder"] == str(tmp_path / "runs" / "smoke" / "launch" / "weights")
     assert engine["wait_s"] == 900.0
     with pytest.raises(SystemExit) as ended:  # every key is one of `fit`
-        main(["fit", "--config", str(tmp_path / "runs" / "smoke" / "launch" / "config.yaml"), "--print_config"])
+        main(["fit", "--config", str(file), "--print_config"])
     assert not ended.value.code
+
+
+@pytest.mark.slow
+def test_jobs_launched_on_one_folder_each_train_their_own_config_and_one_is_launched_at_a_time(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    root = tmp_path / "run"
+    argv = ["launch", "--config", "smoke", "--gpus", "0", "--trainer.default_root_dir", str(root)]
+    for rate in ("1e-3", "2e-3"):
+        assert main([*argv, "--warm_start", "null", "--model.lr", rate]) == 0
+        (root / "launch" / "job.sh").rename(tmp_path / rate)
+    for rate in ("1e-3", "2e-3"):
+        (file,) = {name for name in (tmp_path / rate).read_text().split() if name.startswith('"$LAUNCH"/')}
+        content = yaml.safe_load((root / "launch" / file.partition("/")[2]).read_text())
+        assert content["model"]["lr"] == float(rate)
+    for folder, what in ((root / "launch", "launch"), (root, "fit")):
+        with held_elsewhere(folder):
+            capsys.readouterr()
+            assert main([*argv, "--warm_start", "null"]) == 2
+            said = capsys.readouterr().err
+        assert f"in which no {'other ' * (what == 'launch')}{what} runs" in said, said
+        assert said.strip().count("\n") == 0

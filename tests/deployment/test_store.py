@@ -150,6 +150,25 @@ def test_what_is_not_as_it_was_written_is_refused_in_one_line(tmp_path, damage, 
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON episodes BEGIN UPDATE contexts SET text = ''; END",
+        "CREATE VIEW v AS WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT * FROM r",
+        "ALTER TABLE contexts RENAME TO c; CREATE VIEW contexts AS SELECT * FROM c, (WITH RECURSIVE r(x) AS "
+        "(SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT * FROM r)",
+        "CREATE INDEX i ON episodes (task COLLATE NOCASE)",
+    ],
+)
+def test_what_a_foreign_file_would_run_is_refused_before_a_table_is_read(planted, tmp_path):
+    _lived(tmp_path, 2).close()
+    other = sqlite3.connect(tmp_path / "agent.sqlite")
+    other.executescript(planted)
+    other.close()
+    with pytest.raises(DataError, match="Name another --state"):
+        ContextStore(tmp_path)
+
+
 @pytest.mark.parametrize("create", [True, False])
 def test_an_emptied_file_is_not_taken_for_a_new_agent(tmp_path, create):
     _lived(tmp_path, 3).close()

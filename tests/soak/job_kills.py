@@ -5,7 +5,8 @@
 A job of `launch` runs under a stand-in of Slurm, on one node and with a checkpoint after each of its 8 updates. SIGKILL goes to the
 batch script, the step, torchrun's agent or the rank, or to all at once; then the same job is queued again. A `sweep` of two cells
 is killed alone, or with its job; then it is typed again. Exits with 1 where a process is left or hangs, where a job ends with an
-error that no kill explains, or where weights are not those of a run without kills.
+error that no kill explains, or where weights are not those of a run without kills. Kills that `--out` has count, so that it goes
+on where it was stopped.
 """
 
 import argparse
@@ -147,26 +148,32 @@ class Swept:
         return sum(differ(root / cell, whole / cell) for cell in cells)
 
 
-def soak(what: Launched | Swept, folder: Path, num_kills: int, note: Callable[[Any], None]) -> None:
-    """Kills until there were so many; what is killed goes on until it ends."""
-    rng, whole = random.Random(1), folder / "whole"
+def soak(
+    what: Launched | Swept, folder: Path, num_kills: int, found: dict[str, int], note: Callable[[Any], None]
+) -> None:
+    """Kills until there were so many, with those that have been `found`; what is killed goes on until it ends."""
+    rng, whole = random.Random(1 + found["kills"]), folder / "whole"
     begun = time.monotonic()
     what.submit(whole)
     assert what.ended(whole), "the run without kills did not end"
     seconds = time.monotonic() - begun
-    found = {"runs": 0, "kills": 0, "begun_again": 0, "left": 0, "runs_that_differ": 0, "whole_s": round(seconds)}
+    found["whole_s"] = round(seconds)
     while found["kills"] < num_kills:
-        root = folder / f"run{found['runs']}"
-        for attempt in range(1000):
-            found["begun_again"] += attempt > 0
+        root, kills, again = folder / f"run{found['runs']}", 0, 0
+        while True:
             what.submit(root)
-            time.sleep(rng.uniform(0, seconds) if found["kills"] < num_kills else 0.0)
-            found["kills"] += found["kills"] < num_kills and kill_some(what.mark, rng)
+            time.sleep(rng.uniform(0, seconds) if found["kills"] + kills < num_kills else 0.0)
+            kills += found["kills"] + kills < num_kills and kill_some(what.mark, rng)
             if what.ended(root):
                 break
-        found["runs"] += 1
-        found["runs_that_differ"] += what.differing(root, whole)
-        assert not found["runs_that_differ"], f"the weights differ from those of {whole}"
+            again += 1
+        differing = what.differing(root, whole)
+        assert not differing, f"the weights differ from those of {whole}"
+        found |= {
+            "runs": found["runs"] + 1,
+            "kills": found["kills"] + kills,
+            "begun_again": found["begun_again"] + again,
+        }
         note(dict(found))
 
 
@@ -177,6 +184,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--commands", nargs="+", choices=["launch", "sweep"], default=["launch", "sweep"])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     record: dict[str, Any] = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
 
     for command in options.commands:
@@ -189,7 +197,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
             folder = Path(name)
-            soak({"launch": Launched, "sweep": Swept}[command](folder), folder, options.kills, note)
+            what = {"launch": Launched, "sweep": Swept}[command](folder)
+            found = dict.fromkeys(("runs", "kills", "begun_again", "left", "runs_that_differ"), 0)
+            try:
+                soak(what, folder, options.kills, found | record.get(command, {}), note)
+            finally:
+                while left := marked(what.mark):
+                    for pid in left:
+                        with suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
     print(json.dumps(record))
 
 

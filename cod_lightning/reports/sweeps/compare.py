@@ -15,6 +15,7 @@ from cod_lightning.reports.sweeps.grid import effects, grid_of
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_jobs
 from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, Curve, SweepRecord, SweepResults, WarmStartRecord
 from cod_lightning.reports.sweeps.statistics import BySeed, difference_table, over_seeds, statistics, success_table
+from cod_lightning.whole_file import write_whole
 
 _CURVE_POINTS = 12
 _EQUAL = 1.05
@@ -43,8 +44,7 @@ def compare(roots: Sequence[Path], reference: str | None = None) -> SweepResults
 
 def write_results(path: Path, results: SweepResults) -> None:
     """As JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(results, indent=1, allow_nan=False) + "\n")
 
 
 def _sweep(config: str, suite: str, cells: Sequence[Cell], asked: str | None) -> SweepRecord:

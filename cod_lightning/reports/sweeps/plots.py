@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cod_lightning.evaluation.schema import Figure
+from cod_lightning.reports.plots import drawn
 from cod_lightning.reports.sweeps.page import plot_name
 from cod_lightning.reports.sweeps.schema import CellRecord, SweepRecord, SweepResults
+from cod_lightning.whole_file import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +23,7 @@ def write_plots(results: SweepResults, stem: Path) -> list[Path]:
         drawing = comparison(sweep)
         for ending in ("png", "svg"):
             written.append(stem.with_name(f"{stem.name}_{plot_name(sweep)}.{ending}"))
-            drawing.savefig(written[-1])
+            write_whole(written[-1], drawn(drawing, ending))
     return written
 
 

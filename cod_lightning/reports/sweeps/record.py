@@ -1,12 +1,12 @@
 """`job.json`: what a job of a sweep was asked to do, and how that went. Stdlib only, since every job's process reads it."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from cod_lightning.errors import DataError
+from cod_lightning.whole_file import write_whole
 
 _FILE = "job.json"
 
@@ -79,10 +79,7 @@ def read_record(folder: Path) -> JobRecord:
 
 def write_record(folder: Path, record: JobRecord) -> None:
     """Put it there, in one replace."""
-    folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{_FILE}.{os.getpid()}"
-    draft.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
-    os.replace(draft, folder / _FILE)
+    write_whole(folder / _FILE, json.dumps(asdict(record), indent=1) + "\n")
 
 
 def read_jobs(root: Path) -> dict[Path, JobRecord]:
