@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from cod_lightning.adapters import has_adapter
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
 from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.sources import sources
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.lora import merged
-from cod_lightning.trusted import OWN
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
 
@@ -129,19 +129,11 @@ def _save(cli: WarmStartCLI, folder: Path) -> None:
 
 
 def _key(config: str) -> str:
-    """Whatever decides the result: the resolved config (with its seed), the versions that compute it, and code from elsewhere."""
-    parts = (config, __version__, torch.__version__, transformers.__version__, *_sources(config))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _sources(config: str) -> Iterator[str]:
-    """Code outside this project whose classes the config names: their packages, or the files beside them.
+    """Whatever decides the result: the resolved config (with its seed), the versions that compute it, and the code of its classes.
 
     A world that its author has edited keeps its class path, and demonstrates something else.
     """
-    modules = {path.rpartition(".")[0] for path in re.findall(r"\bclass_path: ([\w.]+)", config)}
-    for top in sorted({module.partition(".")[0] for module in modules if module} - {*OWN, "lightning", "torch"}):
-        if file := getattr(sys.modules.get(top), "__file__", None):
-            folder, package = Path(file).parent, Path(file).stem == "__init__"
-            for source in sorted(folder.rglob("*.py") if package else folder.glob("*.py")):
-                yield source.read_text(errors="replace")
+    modules = re.findall(r"\bclass_path: ([\w.]+)\.\w+", config)
+    code = (path.read_text(errors="replace") for path in sources(modules))
+    parts = (config, __version__, torch.__version__, transformers.__version__, *code)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
