@@ -193,6 +193,13 @@ sweep --config smoke --config quickstart credit=task,episode --print_jobs ## --c
 sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
 sweep --config smoke seed_everything=1-3 --print_jobs ## seed_everything | 1-3
 fit --config smoke plan=nosuch
+sweep --config smoke ckpt_path=a,b
+sweep --config smoke credit=episode,task --ckpt_path last
+sweep --config smoke credit=episode,task --overwrite true
+sweep --config smoke seed_everything=1,2 --seed_everything 3 ## seed_everything | 1,2 | 3
+sweep --config smoke credit=episode,task model.credit=trajectory ## credit | episode,task | trajectory
+sweep --config smoke hydra.sweeper.params.model.lr=1e-3,2e-3 ## hydra.sweeper.params.model.lr | Write model.lr=1e-3,2e-3
+sweep --config smoke credit=episode,task hydra.sweep.dir=x ## hydra.sweep.dir=x
 play --env LEVERS ## env | LEVERS | Did you mean levers?
 play --env nowhere.yaml
 play --env '' ## --env | empty
