@@ -162,23 +162,31 @@ def did_you_mean(wrong: str, names: Sequence[str], cutoff: float = 0.6) -> str:
 
     >>> did_you_mean("levrs", ["doors", "levers"])
     'Did you mean levers? '
+    >>> did_you_mean("LEVERS", ["doors", "levers"])
+    'Did you mean levers? '
     """
-    close = difflib.get_close_matches(wrong, names, n=1, cutoff=cutoff)
+    close = _nearest(wrong, names, 1, cutoff)
     return f"Did you mean {close[0]}? " if close else ""
 
 
 def some_of(names: Sequence[str], wrong: str, most: int = 12) -> str:
-    """The names; where there are more than `most`, and something was typed, the four nearest to that and the number of the others.
+    """The names; where there are more than `most`, the four nearest to what was typed and the number of the others.
 
     >>> some_of(["doors", "levers"], "levrs")
     'doors, levers'
     >>> some_of([f"env_{letter}" for letter in "abcdefgh"], "env_a1", most=6)
     'env_a, env_h, env_g, env_f and 4 more'
     """
-    if len(names) <= most or not wrong:
+    if len(names) <= most:
         return ", ".join(names)
-    near = difflib.get_close_matches(wrong, names, n=4, cutoff=0.0)
+    near = _nearest(wrong, names, 4, cutoff=0.0)
     return f"{', '.join(near)} and {len(names) - len(near)} more"
+
+
+def _nearest(wrong: str, names: Sequence[str], count: int, cutoff: float) -> list[str]:
+    """Names, the nearest first; that one is in capitals and another is not makes them no less near."""
+    lower = {name.lower(): name for name in reversed(names)}
+    return [lower[name] for name in difflib.get_close_matches(wrong.lower(), lower, n=count, cutoff=cutoff)]
 
 
 _LONGEST_MESSAGE = 1_000

@@ -193,6 +193,29 @@ sweep --config smoke --config quickstart credit=task,episode --print_jobs ## --c
 sweep --config smoke seed_everything=1:3 --print_jobs ## seed_everything | 1:3
 sweep --config smoke seed_everything=1-3 --print_jobs ## seed_everything | 1-3
 fit --config smoke plan=nosuch
+sweep --config smoke ckpt_path=a,b
+sweep --config smoke credit=episode,task --ckpt_path last
+sweep --config smoke credit=episode,task --overwrite true
+sweep --config smoke seed_everything=1,2 --seed_everything 3 ## seed_everything | 1,2 | 3
+sweep --config smoke credit=episode,task model.credit=trajectory ## credit | episode,task | trajectory
+sweep --config smoke hydra.sweeper.params.model.lr=1e-3,2e-3 ## hydra.sweeper.params.model.lr | Write model.lr=1e-3,2e-3
+sweep --config smoke credit=episode,task hydra.sweep.dir=x ## hydra.sweep.dir=x
+play --env LEVERS ## env | LEVERS | Did you mean levers?
+play --env nowhere.yaml
+play --env '' ## --env | empty
+play --env levers --context.max_chars 3 ## --context NAME
+references --worlds levers --num_packs 2 --split TRAIN
+references --worlds levers --num_packs 2 --env.patience 3 ## --env NAME
+completion powershell
+worlds lev
+check --config list.yaml
+check --config broken.yaml
+check --config empty.yaml
+fit --config Smoke ## Smoke | Did you mean smoke?
+fit --config smoke -credit task ## -credit | two dashes
+fit --config smoke env='' ## env | empty
+fit --config smoke env=nowhere.yaml
+warm_start --cached levers ## --cached | Did you mean warm_start/levers?
 """
 """Commands that import no torch. A row names after ` ## ` what the answer must name, where that is not its last key and value."""
 BUILT = """
@@ -583,6 +606,15 @@ serve --config smoke ## data.engine
 launch --config smoke --nodes 0
 launch --config smoke --nodes 2 --to nowhere ## nowhere
 evolve --config smoke --warm_start null ## --out | missing
+SMOKE --trainer.barebones true ## trainer.barebones | True
+SMOKE --trainer.enable_checkpointing false ## trainer.enable_checkpointing | False
+SMOKE --trainer.max_epochs 0
+SMOKE --trainer.max_steps 0
+SMOKE --trainer.limit_train_batches 0
+SMOKE --trainer.min_epochs 9 ## trainer.min_epochs | 9 | trainer.max_epochs=3
+warm_start --config warm_start/levers --trainer.max_epochs 0
+fit --config smoke --warm_start '' ## warm_start | empty | null
+warm_start --cached quickstart ## --cached | quickstart | Did you mean warm_start/frozen_lake_3x3?
 """
 """Commands that build parsers of Lightning, or more."""
 _SHORT = {

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import yaml
 from rich.table import Table
 from rich.text import Text
 
-from cod_lightning.commands.config_files import composed, find_config
+from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
@@ -46,16 +47,17 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _of_config(argv: Sequence[str]) -> list[str]:
-    """The command line with the world and the context of `--config`, where it does not name its own."""
-    names = [value for flag, value in pairwise(argv) if flag == "--config"]
+    """The command line with the world and the context of each `--config`, where it does not name its own."""
+    names = [value for flag, value in pairwise(["", *argv]) if flag == "--config"]
     names += [arg.partition("=")[2] for arg in argv if arg.startswith("--config=")]
+    typed = {arg.partition("=")[0].removeprefix("--") for arg in argv}
     more: list[str] = []
-    for name in names[-1:]:
-        path = find_config(name)
-        plain: Any = yaml.safe_load(path.read_text())
-        data = (composed(path, []).plain if "defaults" in plain else plain).get("data", {})
-        typed = {arg.partition("=")[0].removeprefix("--") for arg in argv}
-        more = [f"--{key}={json.dumps(data[key])}" for key in ("env", "context") if data.get(key) and key not in typed]
+    for path in expand([part for name in names for part in ("--config", name)]).argv[1::2]:
+        data: Any = yaml.safe_load(Path(path).read_text()).get("data")
+        if isinstance(data, dict):
+            more += [
+                f"--{key}={json.dumps(data[key])}" for key in ("env", "context") if data.get(key) and key not in typed
+            ]
     return [*more, *argv]
 
 

@@ -94,7 +94,7 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
     for folder in config_folders():
         if (path := folder / f"{group}{stem}.yaml").is_file():
             return path
-    names = [one for one in names if one.startswith("warm_start/")] if key.endswith("warm_start") else names
+    names = [one for one in names if one.startswith("warm_start/")] if key in ("warm_start", "--cached") else names
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
     meant = did_you_mean(stem, names, cutoff=0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
@@ -136,6 +136,8 @@ def expand(argv: Sequence[str]) -> Expanded:
     rest = iter(others)
     for arg in rest:
         flag, _, value = arg.partition("=")
+        if re.match(r"-[A-Za-z]\w", arg):  # argparse would take it for -c or -h with a value
+            raise ConfigError("command line", arg, f"two dashes, as in -{flag}", "Write it so.")
         if flag not in ("--config", "-c"):
             out.append(arg)
             continue
@@ -210,16 +212,16 @@ def _choice(group: str, value: str, name: str) -> str:
     if value in shipped:
         return f"{group}={value}"
     if (
-        "." in value
-        or value in ("", "null")
-        or value[0] in "{["
+        ("." in value and not value.endswith((".yaml", ".yml")))
+        or value == "null"
+        or value[:1] in ("{", "[")
         or Path(value).is_file()
         or f"{group}/{value}" in shipped
     ):
         return f"--{CLASS_KEYS[group]}={value}"
     expected = f"one of {some_of(shipped, value, most=20)}, a YAML file or a class path"
     listed = "See `worlds`." if group == "env" else "Check the spelling."
-    raise ConfigError(name, value, expected, f"{did_you_mean(value, shipped)}{listed}")
+    raise ConfigError(name, value or "empty", expected, f"{did_you_mean(value, shipped)}{listed}")
 
 
 def line_of(key: str) -> str:

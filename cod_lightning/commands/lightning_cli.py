@@ -37,6 +37,7 @@ from cod_lightning.commands.trainer_settings import (
     check_intervals,
     check_nodes,
     check_shards,
+    check_trains,
     ending_together,
     on_loopback,
     refuse_trainer_flags,
@@ -166,6 +167,8 @@ class CodCLI(LightningCLI):
         check_devices(config.trainer)
         if self.subcommand:
             check_nodes(config.trainer)
+        if self.subcommand == "fit":
+            check_trains(config.trainer)
         settle_strategy(config.trainer)
         self._held.enter_context(on_loopback(config.trainer))
         if (every := config.checkpoint_every) is not None and every < 1:
@@ -198,16 +201,17 @@ class CodCLI(LightningCLI):
         own: list[Any] = list(self._get(self.config_init, "trainer").callbacks or [])
         extra: list[Any] = [c for c in self.house_callbacks() if type(c) not in map(type, own)]
         logger: Any = False
+        path = self._own().get("ckpt_path")
+        self.began_at = read_checkpoint(path).global_step if fitting and path else None
+        """The update that `fit` goes on from."""
         if fitting:
             self._held.enter_context(locked(self.root, "trainer.default_root_dir", "fit"))
             if not self.resuming:  # another `fit` may have ended there meanwhile
                 _run_folder(self._own(), self.run_name, fitting=True)
         if fitting and (asked := self._get(self.config_init, "trainer").logger) is not False:
-            path = self._own().ckpt_path
-            resumed_at = read_checkpoint(path).global_step if path else None
             logger = [
-                TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=resumed_at),
-                MetricsFile(self.root, resumed_at),
+                TensorBoardLogger(save_dir=self.root, name="tensorboard", version="", purge_step=self.began_at),
+                MetricsFile(self.root, self.began_at),
                 *([] if asked is None or asked is True else asked if isinstance(asked, list | tuple) else [asked]),
             ]
         if not fitting:
@@ -224,7 +228,7 @@ class CodCLI(LightningCLI):
         extra += [RunConfig(resolved, self.root), checkpoint, StopSignals(checkpoint)]
         trainer: Any = self._trainer(logger=logger, callbacks=own + extra, **kwargs)
         self._held.enter_context(ending_together(trainer))
-        if path := self._own().ckpt_path:
+        if path:
             count = trainer.num_devices * trainer.num_nodes
             check_changes(read_checkpoint(path), resolved, count, accepted=self._own().accept_changes)
             check_shards(path, trainer.strategy)
@@ -238,7 +242,8 @@ class CodCLI(LightningCLI):
             if isinstance(error, ConfigError):
                 raise
             refused, asked = " ".join(str(error).split())[:300].rstrip("."), self._get(self.config, "trainer")
-            keys = [key for key, value in vars(asked).items() if re.search(rf"\b{key}\b|='{value}'", refused)]
+            keys = [key for key, value in vars(asked).items() if f"{key}={value!r}" in refused]
+            keys += [key for key, value in vars(asked).items() if re.search(rf"\b{key}\b|='{value}'", refused)]
             key = f"trainer.{keys[0]}" if keys else "trainer"
             expected = f"what Lightning's Trainer takes ({refused})"
             remedy = f"See fit --help {key}."

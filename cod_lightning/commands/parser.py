@@ -103,6 +103,8 @@ def _remedy(parser: ArgumentParser, message: str) -> str:
     if "No module named" in message:
         return f"Is it in this folder, or on PYTHONPATH? {listed}"
     if "is abstract" in message:
+        if "NestedArg" in message:
+            return f"Choose the class first, as in --{key} NAME --{key}.KEY VALUE. {listed}"
         return f"{_unfinished(message)}{listed}"
     known = [option.removeprefix("--") for option in parser._option_string_actions if option.startswith("--")]
     if alone := re.search(r"[Uu]nrecognized arguments: ([^-\s]\S*)", message):
@@ -131,7 +133,8 @@ def _behind_its_key(parser: ArgumentParser, word: str) -> str:
     """Which key a word that stands alone may belong to."""
     if "--config" in parser._option_string_actions and word in config_names():
         return f"Did you mean --config {word}? "
-    flags = [a.option_strings[-1] for a in parser._actions if a.option_strings and a.dest != "help"]
+    hidden = ("help", "print_shtab")
+    flags = [a.option_strings[-1] for a in parser._actions if a.option_strings and a.dest not in hidden]
     example = " ".join(
         f"{flag} {word if flag == '--version' else flag[2:].upper()}" for flag in flags[:3] * (len(flags) < 4)
     )

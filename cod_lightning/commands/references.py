@@ -11,6 +11,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.worlds import own_worlds, parse_world, shipped_worlds, world_parser
 from cod_lightning.contexts import default_mechanism
 from cod_lightning.envs.base import TextEnv
@@ -52,9 +53,10 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--num_packs", type=int, default=200, help="Packs for each world and policy.")
     parser.add_argument("--pack_size", type=int, default=4, help="N, tasks of a pack.")
     text = "Share of the worlds that packs are drawn from."
-    parser.add_argument("--split", type=Split, default=Split.TEST, help=text)
+    parser.add_argument("--split", type=SplitName, default="test", help=text)
     parser.add_argument("--out", type=str | None, default=None, help="Write OUT.json and OUT.md as well.")
     options = parse_world(parser, argv)
+    options.split = Split(options.split)
     if isinstance(options.worlds, str):
         options.worlds = [name.strip() for name in options.worlds.split(",") if name.strip()]
     check_in("--num_packs", options.num_packs, 2, MOST_PACKS, "200 will do; intervals resample packs.")

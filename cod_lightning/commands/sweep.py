@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import shlex
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,10 @@ def run(argv: Sequence[str]) -> int:
     check_launcher(options.launcher)
     root = (options.out or Path("runs") / "sweeps" / Path(options.config).stem).resolve()
     axes = [choice for choice in choices if not choice.startswith("hydra.")]
+    if other := [choice for choice in choices if re.match(r"hydra\.(?!launcher\.)", choice)]:
+        axis = other[0].removeprefix("hydra.sweeper.params.")
+        remedy = f"Write {axis}." if axis != other[0] else "Leave it out."
+        raise ConfigError("command line", other[0], "an axis, or hydra.launcher.KEY=VALUE", remedy)
     jobs = plan(options.config, axes, root, options.threads)
     if options.print_jobs:
         for job in jobs:

@@ -32,6 +32,7 @@ _OF_A_WARM_START = {
     "trainer": ("accelerator", "devices", "precision"),
 }
 """What the evaluation of a warm start depends on; cells that differ elsewhere share it."""
+_OF_ONE_RUN = ("trainer.default_root_dir", "ckpt_path", "overwrite", "accept_changes")
 
 
 @dataclass(frozen=True)
@@ -109,11 +110,15 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
     for line in lines:
         if not re.match(r"^[+~]*[A-Za-z_][\w./@]*=", line):
             raise ConfigError("sweep", line, "GROUP=A,B or key=1,2,3", "Keys as in `fit --help`, without the dashes.")
-        if (key := line.partition("=")[0].lstrip("+~")) == "trainer.default_root_dir":
-            values = line.partition("=")[2]
-            raise ConfigError(
-                key, values, "no axis, since every run has a folder of its own", "Set --out of the sweep."
-            )
+        key, _, values = line.lstrip("+~").partition("=")
+        if key in _OF_ONE_RUN:
+            expected = "left out, since every run has a folder of its own, and goes on there where it was stopped"
+            raise ConfigError(key, values, expected, "--out is the folder of the sweep.")
+    typed = [_with_short_keys(line.lstrip("+~")).partition("=")[::2] for line in overrides]
+    for at, (key, values) in enumerate(typed):
+        if earlier := dict(typed[:at]).get(key):
+            expected = f"all of its values in one place; {key}={earlier} stands before it"
+            raise ConfigError(key, values, expected, f"Write {key}={earlier},{values}, or leave one out.")
     groups = {
         path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()
     } - first.plain.keys()

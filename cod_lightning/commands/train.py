@@ -1,5 +1,6 @@
 """fit, validate, test, predict: CoD-Train with its warm start, its evaluation and its report."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,8 @@ class TrainCLI(CodCLI):
             check_shares(data.packs_per_rollout, data.updates_per_rollout, ranks)
             self.model.check_strategy(type(self.trainer.strategy).__name__)
             self.memory_plan = memory.announce(self.model, data, config.trainer)
+        if config.warm_start == "":
+            raise ConfigError("warm_start", "empty", "the name of a config, or null", "null starts from model.policy.")
         if config.warm_start:
             find_config(config.warm_start, key="warm_start")
             if not policy.waits_for_warm_start:
@@ -160,6 +163,14 @@ class TrainCLI(CodCLI):
 
     def after_fit(self) -> None:
         """Evaluate what came out, beside what it started from; then write the report."""
+        if self.trainer.global_step == self.began_at and self.trainer.is_global_zero:
+            config = self._own()
+            ends = {f"trainer.{key}": config.trainer[key] for key in ("max_epochs", "max_steps", "max_time")}
+            ends["sampled_token_budget"] = config.sampled_token_budget
+            named = ", ".join(f"{key}={value}" for key, value in ends.items() if value not in (None, -1))
+            print(
+                f"note: nothing was trained: {config.ckpt_path} is from where {named} ends. Raise it.", file=sys.stderr
+            )
         if self.memory_plan is not None:
             print(f"Memory: at most {memory.measured_peak()}; planned {self.memory_plan.total / 2**30:.2f} GiB")
         self._evaluate(trained_done=False)

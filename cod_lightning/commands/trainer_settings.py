@@ -44,6 +44,17 @@ def check_intervals(trainer: Any) -> None:
             raise ConfigError(f"trainer.{key}", value, "above 0", "trainer.limit_val_batches=0 leaves validation out.")
 
 
+def check_trains(trainer: Any) -> None:
+    """Refuse a `fit` without an update, whose table would call the policy trained, and a least length above the greatest."""
+    for key in ("max_epochs", "max_steps", "limit_train_batches"):
+        if trainer[key] == 0:
+            raise ConfigError(f"trainer.{key}", trainer[key], "above 0", "`test` plays a policy without training it.")
+    for least, most in (("min_epochs", "max_epochs"), ("min_steps", "max_steps")):
+        if None not in (trainer[least], trainer[most]) and trainer[least] > trainer[most] >= 0:
+            expected = f"at most trainer.{most}={trainer[most]}"
+            raise ConfigError(f"trainer.{least}", trainer[least], expected, f"Raise trainer.{most}, or leave it out.")
+
+
 def check_devices(trainer: Any) -> None:
     """Refuse accelerators that are not known, fewer than one device, and GPUs that are not there, by the keys of `trainer`."""
     known = sorted({"auto", "gpu", *AcceleratorRegistry.available_accelerators()})

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from cod_lightning.adapters import has_adapter
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
 from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.sources import sources
 from cod_lightning.errors import ConfigError
 from cod_lightning.models.lora import merged
-from cod_lightning.trusted import OWN
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
 
@@ -40,7 +40,7 @@ def run(argv: Sequence[str]) -> int:
     if any(arg.partition("=")[0] == "--cached" for arg in argv):
         return _fill_cache(argv)
     expanded = expand(argv)
-    _check_supervised(expanded.argv)
+    _check_supervised(expanded.argv, "--config")
     WarmStartCLI.run_name = expanded.names[0] if expanded.names else "warm_start"
     cli = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, ["fit", *expanded.argv])
     _save(cli, folder := cli.root / "policy")
@@ -49,21 +49,23 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _check_supervised(argv: Sequence[str]) -> None:
+def _check_supervised(argv: Sequence[str], key: str) -> None:
     """Raise `ConfigError` for a config of `fit`, whose keys this command does not have."""
     for path in [path for flag, path in pairwise(argv) if flag == "--config"]:
         content = yaml.safe_load(Path(path).read_text())
         if "engine" in (content.get("data") or {}):
             names = content.get("warm_start") or "warm_start/levers"
             expected = "a config of demonstrations, without an engine"
-            raise ConfigError("--config", Path(path).stem, expected, f"Did you mean --config {names}?")
+            raise ConfigError(key, Path(path).stem, expected, f"Did you mean {names}?")
 
 
 def ensure_warm_start(
     config: str, seed: int, torch_threads: int | None, check: Callable[[WarmStartCLI], None] | None = None
 ) -> Path:
     """The folder of the warm-started policy, trained now unless the cache has it; `check` sees before what would be trained."""
-    argv = [*expand(["--config", config]).argv, "--seed_everything", str(seed), "--overwrite", "true"]
+    plain = expand(["--config", config]).argv
+    _check_supervised(plain, "warm_start")
+    argv = [*plain, "--seed_everything", str(seed), "--overwrite", "true"]
     if torch_threads is not None:
         argv += ["--torch_threads", str(torch_threads)]
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE", Path.home() / ".cache" / "cod_lightning")) / "warm_start"
@@ -115,6 +117,7 @@ def _fill_cache(argv: Sequence[str]) -> int:
     parser.add_argument("--torch_threads", type=int, default=None, help="As in `fit`.")
     options = parser.parse_args(list(argv))
     find_config(options.cached, key="--cached")
+    _check_supervised(expand(["--config", options.cached]).argv, "--cached")
     print(ensure_warm_start(options.cached, options.seed_everything, options.torch_threads))
     return 0
 
@@ -129,19 +132,11 @@ def _save(cli: WarmStartCLI, folder: Path) -> None:
 
 
 def _key(config: str) -> str:
-    """Whatever decides the result: the resolved config (with its seed), the versions that compute it, and code from elsewhere."""
-    parts = (config, __version__, torch.__version__, transformers.__version__, *_sources(config))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _sources(config: str) -> Iterator[str]:
-    """Code outside this project whose classes the config names: their packages, or the files beside them.
+    """Whatever decides the result: the resolved config (with its seed), the versions that compute it, and the code of its classes.
 
     A world that its author has edited keeps its class path, and demonstrates something else.
     """
-    modules = {path.rpartition(".")[0] for path in re.findall(r"\bclass_path: ([\w.]+)", config)}
-    for top in sorted({module.partition(".")[0] for module in modules if module} - {*OWN, "lightning", "torch"}):
-        if file := getattr(sys.modules.get(top), "__file__", None):
-            folder, package = Path(file).parent, Path(file).stem == "__init__"
-            for source in sorted(folder.rglob("*.py") if package else folder.glob("*.py")):
-                yield source.read_text(errors="replace")
+    modules = re.findall(r"\bclass_path: ([\w.]+)\.\w+", config)
+    code = (path.read_text(errors="replace") for path in sources(modules))
+    parts = (config, __version__, torch.__version__, transformers.__version__, *code)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

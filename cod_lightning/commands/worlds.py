@@ -111,8 +111,9 @@ def _file(flag: str, name: str) -> str:
     shipped = _shipped(group)
     if (path := shipped.get(name.removeprefix(f"{group}/").removesuffix(".yaml"))) is not None:
         return str(path)
-    if "." in name or name[:1] in ("{", "[") or name == "null" or Path(name).is_file():
+    is_class = "." in name and not name.endswith((".yaml", ".yml"))
+    if is_class or name[:1] in ("{", "[") or name == "null" or Path(name).is_file():
         return name
     expected = f"one of {some_of([*shipped], name)}, a YAML file or a class path"
     listed = "See `worlds`." if group == "env" else "Check the spelling."
-    raise ConfigError(flag, name, expected, f"{did_you_mean(name, [*shipped])}{listed}")
+    raise ConfigError(flag, name or "empty", expected, f"{did_you_mean(name, [*shipped])}{listed}")

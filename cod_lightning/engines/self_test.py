@@ -5,6 +5,7 @@ precision give fluent text and a training that goes nowhere; here they give a nu
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -156,6 +157,8 @@ def _score(
 
 
 def _cause(engine: Engine, fresh: Gap, tolerance: float) -> str:
+    if math.isnan(fresh.training):
+        return "The trained weights give no number themselves: lower model.lr, or choose another trainer.precision."
     if fresh.size <= tolerance:
         return (
             f"With a prompt that the engine cannot have cached the difference is {fresh.size:.1e}: it went on from keys and values "

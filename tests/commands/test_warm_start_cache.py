@@ -1,6 +1,6 @@
 """The cache of warm starts when several runs want the same at once."""
 
-import sys
+import importlib
 import threading
 import time
 from pathlib import Path
@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from cod_lightning.commands import warm_start
+from cod_lightning.commands.sources import sources
 
 
 @pytest.fixture
@@ -60,18 +61,50 @@ def test_the_lock_is_let_go_where_training_fails(trained, monkeypatch) -> None:
     assert warm_start.ensure_warm_start("warm_start/levers", 1, 1).is_dir()
 
 
-@pytest.mark.parametrize("file", ["mine_of_cache.py", "mine_of_cache/__init__.py"])
-def test_a_world_of_ones_own_that_was_edited_begins_anew(file, tmp_path, monkeypatch) -> None:
-    source = tmp_path / file
-    source.parent.mkdir(exist_ok=True)
-    source.write_text("")
-    config = "data:\n  env:\n    class_path: mine_of_cache.World\n  context:\n    class_path: cod_lightning.contexts.HintContext\n"
-    monkeypatch.setitem(sys.modules, "mine_of_cache", SimpleNamespace(__file__=str(source)))
-    first = warm_start._key(config)
-    assert warm_start._key(config) == first
-    (source.parent / "wording.py").write_text("WORDS = 1")
-    assert warm_start._key(config) != first
+_CONFIG = "data:\n  env:\n    class_path: {}\n  context:\n    class_path: cod_lightning.contexts.HintContext\n"
 
 
-def test_a_world_of_this_project_is_known_by_the_version() -> None:
-    assert list(warm_start._sources("class_path: cod_lightning.envs.levers.Levers")) == []
+@pytest.mark.parametrize(
+    ("world_file", "imports"),
+    [
+        ("world_of_cache", "import words_of_cache"),
+        ("world_of_cache", "def late():\n    from words_of_cache import WORDS"),
+        ("world_of_cache", "from shared_of_cache import words"),
+        (
+            "world_of_cache",
+            "try:\n    from .words_of_cache import WORDS\nexcept ImportError:\n    from words_of_cache import WORDS",
+        ),
+        ("world_of_cache__init", "from . import words"),
+        ("world_of_cache__init", "from .deep.words import WORDS"),
+    ],
+)
+@pytest.mark.parametrize("edited", ["world", "words"])
+def test_a_warm_start_is_made_anew_when_the_code_of_the_world_or_what_it_imports_changed(
+    world_file, imports, edited, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    place = {
+        "words_of_cache": "",
+        "shared_of_cache": "shared_of_cache/",
+        ". import": "world_of_cache/",
+        ".deep": "world_of_cache/deep/",
+    }
+    folder = next(folder for named, folder in place.items() if named in imports)
+    words = tmp_path / folder / ("words.py" if folder else "words_of_cache.py")
+    own = tmp_path / ("world_of_cache.py" if world_file == "world_of_cache" else "world_of_cache/__init__.py")
+    for path, text in ((own, imports), (words, "WORDS = 1")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    importlib.invalidate_caches()
+    config = _CONFIG.format("world_of_cache.World")
+    before = warm_start._key(config)
+    assert warm_start._key(config) == before
+    file = own if edited == "world" else words
+    file.write_text(f"{file.read_text()}\nMORE = 2")
+    assert warm_start._key(config) != before
+
+
+def test_the_code_of_a_world_of_this_project_counts_and_that_of_libraries_and_reports_does_not() -> None:
+    files = {path.as_posix().rpartition("cod_lightning/")[2] for path in sources(["cod_lightning.envs.levers"])}
+    assert {"envs/levers/world.py", "envs/levers/wording.py", "envs/base.py", "seeds.py"} <= files
+    assert not {file for file in files if file.startswith(("/", "reports/", "commands/", "envs/doors"))}

@@ -1,5 +1,7 @@
 """The self-test after a weight sync: silent on a sound engine, loud on each planted fault."""
 
+import copy
+
 import pytest
 import torch
 
@@ -57,6 +59,15 @@ def test_a_planted_fault_is_caught_and_described(fault, said, engine, model):
     with pytest.raises(EngineMismatch, match=said) as raised:
         SelfTest()(synced(engine, model, fault), model, window=96)
     assert "after sync 0 TransformersEngine does not sample from the policy that is trained" in str(raised.value)
+
+
+def test_weights_that_give_no_number_are_blamed_on_the_training_and_not_on_the_sync(engine, model):
+    broken = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in broken.parameters():
+            parameter.fill_(torch.nan)
+    with pytest.raises(EngineMismatch, match=r"give no number themselves: lower model\.lr"):
+        SelfTest()(synced(engine, broken), broken, window=96)
 
 
 def test_less_than_float32_on_either_side_loosens_the_default_tolerance(engine, model):
