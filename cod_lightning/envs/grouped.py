@@ -72,5 +72,5 @@ def _splits(names: Iterable[str]) -> dict[str, Split]:
 
 
 def group_name(value: Any) -> str:
-    """A name for a group by the value that its tasks share."""
-    return json.dumps(value, sort_keys=True)
+    """A name for a group by the value that its tasks share. Raises `ValueError` and `TypeError` for what is no JSON."""
+    return json.dumps(value, sort_keys=True, allow_nan=False)

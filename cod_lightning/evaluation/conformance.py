@@ -88,6 +88,7 @@ def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pac
     broken += bool((slow := _slow(world, few)).broken)
     yield slow
     yield _spelled(world, few)
+    yield _repeated(packs)
     if broken:  # a world without an end would be played for ever
         yield Verdict("play by references", remark="left out until the rules above hold")
     else:
@@ -187,6 +188,16 @@ def _spelled(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
             )
             return Verdict(rule, remark=f"{remark}; a mistake, if that is hidden", look=True)
     return Verdict(rule)
+
+
+def _repeated(packs: Sequence[Pack]) -> Verdict:
+    """Whether most later tasks are an earlier one of their pack again, so that a context carries answers, not what is hidden."""
+    rule = "tasks of a pack differ"
+    later = [task.repeat for pack in packs for task in pack.tasks[1:]]
+    remark = f"{sum(later)} of {len(later)} later tasks are an earlier one of their pack again"
+    if 2 * sum(later) <= len(later):
+        return Verdict(rule)
+    return Verdict(rule, remark=f"{remark}: a context that notes answers solves them; ask for smaller packs", look=True)
 
 
 def _copies(world: TextEnv, packs: Sequence[Pack]) -> Broken:

@@ -1,5 +1,6 @@
 """Every rule of the contract is broken on purpose by one world or context, and found."""
 
+import json
 import random
 import time
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ import pytest
 from cod_lightning.commands.worlds import own_worlds, parse_world, world_parser
 from cod_lightning.contexts import HintContext, NotebookContext, default_mechanism
 from cod_lightning.contexts.base import ContextUpdate, TextState
+from cod_lightning.envs.dataset import DatasetWorld
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.levers.wording import COLOURS
 from cod_lightning.envs.levers.world import LeverTask
@@ -167,6 +169,16 @@ def test_rules_that_may_spell_what_is_hidden_are_shown_to_a_person():
     (spelled,) = [verdict for verdict in found if verdict.rule == "rules do not spell what is hidden"]
     assert spelled.look
     assert "as its specification does" in spelled.remark
+
+
+def test_packs_that_mostly_ask_again_are_shown_to_a_person(tmp_path):
+    for num_tasks, look in ((1, True), (3, False)):
+        rows = [{"prompt": f"{g}, {n}?", "answer": n, "group": g} for g in range(30) for n in range(num_tasks)]
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        world = DatasetWorld(str(tmp_path / "rows.jsonl"), group="group")
+        found = check_world(world, HintContext(), num_packs=6, pack_size=3)
+        (repeated,) = [verdict for verdict in found if verdict.rule == "tasks of a pack differ"]
+        assert (repeated.look, not repeated.broken) == (look, True)
 
 
 class Leaking(Levers):

@@ -3,6 +3,7 @@
 Errors name the file and the line (JSON Lines) or the row (from 1).
 """
 
+import codecs
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,15 +21,19 @@ _MOST_SHOWN = 12
 def read_rows(path: str, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each row's place, as `FILE:NUMBER`, and its values in these columns. Raises `ConfigError`."""
     for file in _files(Path(path)):
-        read = _lines if file.suffix in _LINES else _table
+        read = _lines if _suffix(file) in _LINES else _table
         for number, row in enumerate(read(file, columns), start=1):
             yield f"{file}:{number}", row
+
+
+def _suffix(file: Path) -> str:
+    return file.suffix.lower()
 
 
 def _files(path: Path) -> list[Path]:
     """The file itself, or those of a folder: what `save_to_disk` lists, else all of one kind, in the order of their names."""
     if path.is_file():
-        if path.suffix not in (*_LINES, *_TABLES):
+        if _suffix(path) not in (*_LINES, *_TABLES):
             expected = f"a file that ends with {', '.join((*_LINES, *_TABLES))}, or a folder of them"
             raise ConfigError(_KEY, path, expected, "Convert it, or give it the suffix of what it holds.")
         return [path]
@@ -40,8 +45,8 @@ def _files(path: Path) -> list[Path]:
         raise ConfigError(_KEY, path, expected, f"Name the folder of one, such as {path}/{splits.partition(',')[0]}.")
     if (state := path / "state.json").is_file():
         return [path / Path(name["filename"]).name for name in _listed(state, "_data_files")]
-    found = [file for file in sorted(path.rglob("*")) if file.suffix in (*_LINES, *_TABLES) and file.is_file()]
-    kinds = sorted({file.suffix for file in found})
+    found = [file for file in sorted(path.rglob("*")) if _suffix(file) in (*_LINES, *_TABLES) and file.is_file()]
+    kinds = sorted({_suffix(file) for file in found})
     if len(kinds) != 1:
         has = f"{path} with {', '.join(kinds) if kinds else 'none of them'}"
         expected = f"a folder with files of one kind of {', '.join((*_LINES, *_TABLES))}"
@@ -60,8 +65,8 @@ def _listed(file: Path, key: str) -> list[Any]:
 
 
 def _lines(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """A JSON object a line; a blank line is left out of the rows and counted as a line."""
-    for number, raw in enumerate(file.read_bytes().split(b"\n"), start=1):
+    """A JSON object a line; a blank line is left out of the rows and counted as a line, a byte order mark is left out."""
+    for number, raw in enumerate(file.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n"), start=1):
         if not raw.strip():
             yield {}
             continue
@@ -69,7 +74,7 @@ def _lines(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
             row = json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             expected = f"a JSON object in UTF-8 ({error})"
-            remedy = "Correct the line." if file.suffix != ".json" else "One object a line; a list is no JSON Lines."
+            remedy = "Correct the line." if _suffix(file) != ".json" else "One object a line; a list is no JSON Lines."
             raise ConfigError(_KEY, f"{file}:{number}", expected, remedy) from error
         if not isinstance(row, dict):
             expected = f"a JSON object, not a {type(row).__name__}"
@@ -83,22 +88,28 @@ def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     try:
-        if file.suffix == ".parquet":
-            names = pq.read_schema(file).names
-            table = pq.read_table(file, columns=[name for name in columns if name in names])
+        if _suffix(file) == ".parquet":
+            _check_columns(file, columns, pq.read_schema(file).names)
+            table = pq.read_table(file, columns=list(columns))
         else:
             with pa.memory_map(str(file)) as source:
                 try:
                     table = pa.ipc.open_stream(source).read_all()
                 except pa.ArrowInvalid:
                     table = pa.ipc.open_file(source).read_all()
-                names = table.column_names
-                table = table.select([name for name in columns if name in names])
+                _check_columns(file, columns, table.column_names)
+                table = table.select(columns)
     except (OSError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(_KEY, file, f"a file that pyarrow reads ({reason})", "Write it again.") from error
-    if missing := [name for name in columns if name not in names]:
-        shown = ", ".join(names[:_MOST_SHOWN])
-        raise ConfigError(_KEY, file, f"a column '{missing[0]}'; it has {shown}", "Name the column of this file.")
     for batch in table.to_batches():
         yield from batch.to_pylist()
+
+
+def _check_columns(file: Path, columns: tuple[str, ...], names: list[str]) -> None:
+    """Raise `ConfigError` where the file does not have each column once."""
+    for name in columns:
+        if names.count(name) != 1:
+            shown = ", ".join(names[:_MOST_SHOWN])
+            expected = f"one column '{name}'; it has {shown}"
+            raise ConfigError(_KEY, file, expected, "Name a column that this file has once.")

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Any
 
-from cod_lightning.envs.answers import quoted
+from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.dataset.sandbox import Sandbox
-from cod_lightning.envs.question_world import Grade, wrong_form
+from cod_lightning.envs.question_world import MOST_LETTERS, Grade, wrong_form
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
 
-_NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)", re.ASCII)
 _MOST_DIGITS = 400
 _PATTERN_S = 1.0
@@ -56,8 +56,16 @@ class ExactMatch(AnswerScorer):
     def key_of(self, value: Any) -> str:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"the answer is a {type(value).__name__}, not a text or a number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"the answer is {value}, not a finite number")
         if not (text := str(value)).strip():
             raise ValueError("the answer is empty")
+        if complaint := answer_of(f"<answer>{text}</answer>")[1]:
+            raise ValueError(f"nobody can give this answer between <answer> and </answer>, where {complaint}")
+        if len(text) > MOST_LETTERS:
+            raise ValueError(
+                f"the answer has {len(text):,} letters, more than {MOST_LETTERS:,}, the most that are read"
+            )
         return text
 
     def grade(self, answer: str, key: Any) -> Grade:
@@ -69,7 +77,7 @@ class ExactMatch(AnswerScorer):
 
 
 class NumericMatch(AnswerScorer):
-    """1 for a number close enough: 1e3, 1,000, 3/4 and $12 are read; anything else is malformed.
+    """1 for a number close enough: 1e3, 1,000, 3/4 and $12 are read; anything else is malformed, 3,5 among it.
 
     Args:
         tolerance: Largest |answer - right| / |right|, or |answer| where the right one is 0.
@@ -102,12 +110,12 @@ def number_in(text: str) -> Fraction | None:
     >>> number_in("$1,250.50"), number_in("3/4"), number_in("about 3")
     (Fraction(2501, 2), Fraction(3, 4), None)
     """
-    plain = text.strip().removeprefix("$").removesuffix(".").replace(",", "").strip()
+    plain = text.strip().removeprefix("$").removesuffix(".").strip()
     if len(plain) > _MOST_DIGITS:
         return None
     if found := _FRACTION.fullmatch(plain):
         return Fraction(int(found[1]), int(found[2])) if int(found[2]) else None
-    return Fraction(plain) if _NUMBER.fullmatch(plain) else None
+    return Fraction(plain.replace(",", "")) if _NUMBER.fullmatch(plain) else None
 
 
 class RegexMatch(AnswerScorer):

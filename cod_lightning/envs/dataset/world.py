@@ -1,6 +1,7 @@
 """A list of questions with answers, on disk, as a world."""
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -69,23 +70,51 @@ class DatasetWorld(QuestionWorld):
     def _read(self, path: str, prompt: str, answer: str, group: str | None) -> Any:
         """Names of groups, and questions with their keys. Raises `ConfigError` for the first row that cannot be asked."""
         columns = tuple(dict.fromkeys(filter(None, (prompt, answer, group))))
+        alike, answers = dict[str, str](), dict[tuple[str | None, str], tuple[str, str]]()
         for place, row in read_rows(path, columns):
             if not row:
                 continue
             for name, column in (("prompt", prompt), ("answer", answer), ("group", group)):
-                if column is not None and row.get(column) is None:
+                if column is not None and _missing(row.get(column)):
                     expected = f"a value of '{column}', the column of data.env.{name}"
                     raise ConfigError("data.env.path", place, expected, "Add it, or name another column.")
             try:
                 question, key = _asked(row[prompt]), self.scorer.key_of(row[answer])
                 text = json.dumps(key, allow_nan=False, ensure_ascii=False)
                 (question + text).encode()
-                name = None if group is None else group_name(row[group])
-            except (ValueError, TypeError) as error:
-                said = " ".join(str(error).split())[:300]
+            except (ValueError, TypeError, RecursionError, MemoryError) as error:
+                said = " ".join(str(error).split())[:300] or type(error).__name__
                 expected = f"a row that {type(self.scorer).__name__} can grade: {said}"
                 raise ConfigError("data.env.path", place, expected, "Correct the row.") from error
+            name = None if group is None else _group(place, row[group], alike)
+            right, first = answers.setdefault((name, question), (text, place))
+            if right != text and self.scorer.right_answer(key) is not None:
+                expected = f"the answer of {first}, where the same is asked in the same group"
+                raise ConfigError(
+                    "data.env.path", place, expected, "Keep one; RegexMatch takes several answers as a|b."
+                )
             yield name, {"question": question, "key": text}
+        if not answers:
+            raise ConfigError("data.env.path", path, "a file with at least one row", "Fill it, or name another.")
+
+
+def _group(place: str, value: Any, alike: dict[str, str]) -> str:
+    """The group's name. Raises `ConfigError` where an earlier row spells it otherwise: a split would part what belongs together."""
+    try:
+        name = group_name(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        expected = f"a group that is a text, a number or a list of such ({' '.join(str(error).split())[:200]})"
+        raise ConfigError("data.env.path", place, expected, "Write it as text.") from error
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    if (before := alike.setdefault(str(whole).strip(), name)) != name:
+        expected = f"one spelling of a group; it is {name} here and {before} above"
+        raise ConfigError("data.env.path", place, expected, "Write equal groups alike.")
+    return name
+
+
+def _missing(value: Any) -> bool:
+    """Null, and NaN, which pandas writes for it."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _asked(value: Any) -> str:

@@ -22,6 +22,12 @@ def write_lines(path):
     return path
 
 
+def write_marked(path):
+    """As editors on Windows write it: a byte order mark, and CRLF."""
+    path.write_bytes("\ufeff".encode() + write_lines(path).read_bytes().replace(b"\n", b"\r\n"))
+    return path
+
+
 def write_parquet(path):
     pq.write_table(pa.Table.from_pylist(ROWS), path)
     return path
@@ -46,12 +52,13 @@ def write_parts(path):
     "write",
     [
         lambda folder: write_lines(folder / "a.jsonl"),
+        lambda folder: write_marked(folder / "A.JSONL"),
         lambda folder: write_parquet(folder / "a.parquet"),
         lambda folder: write_arrow(folder / "a.arrow", pa.ipc.new_stream),
         lambda folder: write_arrow(folder / "a.arrow", pa.ipc.new_file),
         lambda folder: write_parts(folder / "parts"),
     ],
-    ids=["lines", "parquet", "stream", "file", "folder"],
+    ids=["lines", "marked", "parquet", "stream", "file", "folder"],
 )
 def test_every_kind_of_file_gives_the_same_rows(tmp_path, write):
     assert read(write(tmp_path)) == WANTED
@@ -109,5 +116,9 @@ def test_a_folder_with_files_of_two_kinds_and_a_missing_column_are_named(tmp_pat
     write_parquet(tmp_path / "b.parquet")
     with pytest.raises(ConfigError, match=r"with \.jsonl, \.parquet"):
         read(tmp_path)
-    with pytest.raises(ConfigError, match=r"column 'question'; it has prompt, answer, more"):
+    with pytest.raises(ConfigError, match=r"one column 'question'; it has prompt, answer, more"):
         list(read_rows(str(tmp_path / "b.parquet"), ("question",)))
+    twice = pa.Table.from_arrays([pa.array(["q"]), pa.array(["p"])], names=["prompt", "prompt"])
+    pq.write_table(twice, tmp_path / "b.parquet")
+    with pytest.raises(ConfigError, match=r"one column 'prompt'; it has prompt, prompt"):
+        list(read_rows(str(tmp_path / "b.parquet"), ("prompt",)))

@@ -40,6 +40,7 @@ def test_any_text_is_a_number_or_none(text):
 @pytest.mark.parametrize(
     ("text", "number"),
     [("1e3", 1000), ("$1,250.50", Fraction(2501, 2)), ("-3/4", Fraction(-3, 4)), ("12.", 12), (".5", Fraction(1, 2))]
+    + [(text, None) for text in ("3,5", "1,2,3", "12,50", ",5", "1,0000")]
     + [(text, None) for text in ("", "1/0", "nan", "inf", "1_000", "٣", "two", "1 2", "9" * 500, "1e9999")],
 )
 def test_numbers_are_read_in_their_usual_spellings(text, number):
@@ -62,6 +63,9 @@ def test_unscored_answers_are_worth_nothing_and_readable():
     [
         (ExactMatch(), ["a"], "a list, not a text"),
         (ExactMatch(), True, "a bool"),
+        (ExactMatch(), float("inf"), "not a finite number"),
+        (ExactMatch(), "<answer>3</answer>", "nobody can give this answer"),
+        (ExactMatch(), "y" * 20_001, "20,001 letters"),
         (ExactMatch(), "  ", "is empty"),
         (NumericMatch(), "many", "'many', not a number"),
         (NumericMatch(), float("nan"), "not a number"),

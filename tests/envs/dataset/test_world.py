@@ -10,7 +10,7 @@ import pytest
 from cod_lightning.cli import main
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference
-from cod_lightning.envs.dataset import CodeTests, DatasetWorld, NumericMatch, RegexMatch, Unscored
+from cod_lightning.envs.dataset import CodeTests, DatasetWorld, ExactMatch, NumericMatch, RegexMatch, Unscored
 from cod_lightning.envs.process_world import ProcessWorld
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance import check_world
@@ -132,10 +132,27 @@ def test_scorers_without_a_right_answer_have_no_references_and_programs_are_grad
         ({"prompt": "q", "answer": "one", "group": 1}, {}, r"rows\.jsonl:2.*NumericMatch can grade.*'one'"),
         ({"prompt": "q", "answer": "(", "group": 1}, {"scorer": RegexMatch()}, r"rows\.jsonl:2.*RegexMatch"),
         ({"prompt": "\ud800", "answer": 1, "group": 1}, {}, r"rows\.jsonl:2.*surrogates"),
+        ({"prompt": "p", "answer": float("nan"), "group": 1}, {"scorer": ExactMatch()}, r"a value of 'answer'"),
+        ({"prompt": "p", "answer": 1, "group": float("nan")}, {}, r"a value of 'group'"),
+        ({"prompt": "p", "answer": 1, "group": float("inf")}, {}, r"rows\.jsonl:2; expected a group that is"),
+        ({"prompt": "p", "answer": 1, "group": 1.0}, {}, r"one spelling of a group; it is 1\.0 here and 1 above"),
+        ({"prompt": "p", "answer": 1, "group": " 1"}, {}, r"one spelling of a group"),
+        ({"prompt": "q", "answer": 2, "group": 1}, {}, r"rows\.jsonl:2; expected the answer of .*rows\.jsonl:1"),
+        (
+            {"prompt": "p", "answer": "(" * 4000 + ")" * 4000, "group": 1},
+            {"scorer": RegexMatch()},
+            r"RegexMatch.*recursion",
+        ),
+        (
+            {"prompt": "p", "answer": [{"call": "-" * 200_000 + "1", "output": 1}], "group": 1},
+            {"scorer": CodeTests()},
+            "CodeTests",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_asked_is_named_with_file_line_key_and_remedy(tmp_path, row, settings, complaint):
-    path = write(tmp_path / "rows.jsonl", [{"prompt": "q", "answer": "1", "group": 1}, row])
+    first = [{"call": "f(1)", "output": 1}] if isinstance(row.get("answer"), list) else "1"
+    path = write(tmp_path / "rows.jsonl", [{"prompt": "q", "answer": first, "group": 1}, row])
     with pytest.raises(ConfigError, match=complaint):
         world(path, **settings)
 
@@ -144,7 +161,7 @@ def test_settings_that_cannot_work_are_refused(path):
     for settings in ({"max_turns": 0}, {"feedback": "none"}, {"success_at": 0.0}):
         with pytest.raises(ConfigError, match=f"data.env.{next(iter(settings))}"):
             world(path, **settings)
-    with pytest.raises(ConfigError, match="at least one task"):
+    with pytest.raises(ConfigError, match=r"none\.jsonl; expected a file with at least one row"):
         world(write(Path(path).with_name("none.jsonl"), []))
 
 
