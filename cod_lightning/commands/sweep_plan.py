@@ -114,11 +114,13 @@ def _combinations(first: Composed, overrides: Sequence[str]) -> list[list[str]]:
         if key in _OF_ONE_RUN:
             expected = "left out, since every run has a folder of its own, and goes on there where it was stopped"
             raise ConfigError(key, values, expected, "--out is the folder of the sweep.")
-    typed = [_with_short_keys(line.lstrip("+~")).partition("=")[::2] for line in overrides]
-    for at, (key, values) in enumerate(typed):
-        if earlier := dict(typed[:at]).get(key):
+    typed: dict[str, str] = {}
+    for line in overrides:
+        key, _, values = _with_short_keys(line.lstrip("+~")).partition("=")
+        if earlier := typed.get(key):
             expected = f"all of its values in one place; {key}={earlier} stands before it"
             raise ConfigError(key, values, expected, f"Write {key}={earlier},{values}, or leave one out.")
+        typed[key] = values
     groups = {
         path.name for folder in config_folders() for path in folder.iterdir() if path.is_dir()
     } - first.plain.keys()
