@@ -115,6 +115,12 @@ def verdict_on(rule: str, look: Callable[[], Broken]) -> Verdict:
 # ---------------------------------------------------------------------- worlds
 
 
+def _begun(world: TextEnv, pack: Pack) -> tuple[TextEnv, str]:
+    """A copy of the world in the first task of the pack, and what it shows."""
+    own = copy.deepcopy(world)
+    return own, own.reset(options={"task": pack.tasks[0]})[0]
+
+
 def _impure(world: TextEnv, packs: Sequence[Pack]) -> Broken:
     other = copy.deepcopy(world)
     for index, pack in enumerate(packs):
@@ -156,8 +162,7 @@ def _lengths(world: TextEnv) -> Broken:
 
 def _rules(world: TextEnv, packs: Sequence[Pack]) -> Broken:
     for pack in packs:
-        own = copy.deepcopy(world)
-        texts = set[str]()
+        own, texts = copy.deepcopy(world), set[str]()
         for task in pack.tasks:
             shown, info = own.reset(options={"task": task})
             if not isinstance(shown, str) or info != {}:
@@ -173,10 +178,7 @@ def _spelled(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
     rule = "rules do not spell what is hidden"
     shown: list[set[str]] = []
     try:
-        for pack in packs:
-            own = copy.deepcopy(world)
-            own.reset(options={"task": pack.tasks[0]})
-            shown.append(set(re.findall(r"\w+", own.rules)))
+        shown += [set(re.findall(r"\w+", _begun(world, pack)[0].rules)) for pack in packs]
     except Exception:
         return Verdict(rule, remark="left out until rules can be read")
     common = set[str].intersection(*shown)
@@ -202,8 +204,7 @@ def _repeated(packs: Sequence[Pack]) -> Verdict:
 
 def _copies(world: TextEnv, packs: Sequence[Pack]) -> Broken:
     for pack in packs:
-        own = copy.deepcopy(world)
-        own.reset(options={"task": pack.tasks[0]})
+        own, _ = _begun(world, pack)
         first, second = copy.deepcopy(own), copy.deepcopy(own)
         if first is own:
             yield "copy.deepcopy gives the same object again"
@@ -216,8 +217,7 @@ def _copies(world: TextEnv, packs: Sequence[Pack]) -> Broken:
 def _garbage(world: TextEnv, packs: Sequence[Pack]) -> Broken:
     for pack in packs:
         for text in GARBAGE:
-            own = copy.deepcopy(world)
-            own.reset(options={"task": pack.tasks[0]})
+            own, _ = _begun(world, pack)
             try:
                 yield from _to_the_end(own, text)
             except Exception as error:
@@ -266,9 +266,7 @@ def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -
 
 def _global_draws(world: TextEnv) -> Broken:
     before = random.getstate()
-    own = copy.deepcopy(world)
-    pack = own.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
-    own.reset(options={"task": pack.tasks[0]})
+    own, _ = _begun(world, world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2))
     own.step("?")
     if random.getstate() != before:
         yield "random.random() or the like was called; draw from random.Random(derive_seed(...))"
@@ -367,8 +365,7 @@ def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecy
     """Where what the oracle notes stands word by word in what the first task shows before any answer."""
     for pack, life in zip(packs, lives, strict=True):
         note = next((e.context_after for e in life.episodes if e.kind is EpisodeKind.UPDATE and e.context_after), "")
-        own = copy.deepcopy(world)
-        shown, _ = own.reset(options={"task": pack.tasks[0]})
+        own, shown = _begun(world, pack)
         for method, text in (("rules", own.rules), ("reset", shown)):
             if note and note in text:
                 yield f"{method} of pack {pack.id} shows {note!r:.60}, which is what the oracle notes"

@@ -182,12 +182,7 @@ def sizes_of(model: PreTrainedModel, rank: int = 0, targets: list[str] | None = 
 def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str) -> MemoryPlan:
     """Each item by its formula."""
     adapter = model.num_adapter_weights
-    trained, trained_bytes = (adapter, 4) if adapter else (model.num_weights, run.weight_bytes)
-    whole_moment = 4 if run.float32_moments else trained_bytes
-    moment = _MOMENT_8BIT if run.eight_bit_moments else whole_moment
-    gradient = trained_bytes if run.gradient_bytes is None else run.gradient_bytes
     plain, each = model.num_weights * run.weight_bytes, f"{run.weight_bytes} bytes"
-    stepped = min(trained / run.num_shards, run.step_slice or trained)
     items = [
         MemoryItem(
             "weights",
@@ -198,26 +193,7 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
         MemoryItem(
             "adapter", 4 * adapter / run.num_shards, f"{adapter / 1e6:.1f} M in float32", "lower model.policy.rank"
         ),
-        MemoryItem(
-            "gradients",
-            trained * gradient / run.num_shards,
-            f"{trained / 1e6:.1f} M x {gradient} bytes{_of(run.num_shards)}",
-            "" if adapter else "choose model=lora or model=qlora, which train an adapter only",
-        ),
-        MemoryItem(
-            "optimizer",
-            trained * 2 * moment / run.num_shards,
-            f"2 moments of {'8 bits' if run.eight_bit_moments else f'{whole_moment} bytes'}{_of(run.num_shards)}",
-            "" if run.eight_bit_moments else "set model.optimizer to adamw_8bit or paged_adamw_8bit",
-        ),
-        MemoryItem(
-            "optimizer's copies",
-            run.step_bytes * stepped,
-            f"temporary, {run.step_bytes} bytes x {stepped / 1e6:.1f} M",
-            "",
-            False,
-            (STEP,),
-        ),
+        *_optimizer(model, run),
         MemoryItem(
             "reference",
             plain / run.num_shards if run.has_reference else 0,
@@ -225,7 +201,7 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
             "leave KL out of model.terms, or train an adapter, which needs no copy",
         ),
         MemoryItem("scorers", run.scorer_bytes, "weights of model.scorers", "choose smaller ones, or a vLLM server"),
-        *_sharded(model, run, trained),
+        *_sharded(model, run, adapter or model.num_weights),
         *_engine(model, run, plain),
         MemoryItem(
             "log-prob scores",
@@ -252,6 +228,38 @@ def plan_memory(model: ModelSizes, run: RunSizes, available: float, device: str)
 
 def _of(num_shards: int) -> str:
     return f", 1/{num_shards} of them" if num_shards > 1 else ""
+
+
+def _optimizer(model: ModelSizes, run: RunSizes) -> list[MemoryItem]:
+    """Gradients, moments, and what a step copies."""
+    adapter = model.num_adapter_weights
+    trained, trained_bytes = (adapter, 4) if adapter else (model.num_weights, run.weight_bytes)
+    whole_moment = 4 if run.float32_moments else trained_bytes
+    moment = _MOMENT_8BIT if run.eight_bit_moments else whole_moment
+    gradient = trained_bytes if run.gradient_bytes is None else run.gradient_bytes
+    stepped = min(trained / run.num_shards, run.step_slice or trained)
+    return [
+        MemoryItem(
+            "gradients",
+            trained * gradient / run.num_shards,
+            f"{trained / 1e6:.1f} M x {gradient} bytes{_of(run.num_shards)}",
+            "" if adapter else "choose model=lora or model=qlora, which train an adapter only",
+        ),
+        MemoryItem(
+            "optimizer",
+            trained * 2 * moment / run.num_shards,
+            f"2 moments of {'8 bits' if run.eight_bit_moments else f'{whole_moment} bytes'}{_of(run.num_shards)}",
+            "" if run.eight_bit_moments else "set model.optimizer to adamw_8bit or paged_adamw_8bit",
+        ),
+        MemoryItem(
+            "optimizer's copies",
+            run.step_bytes * stepped,
+            f"temporary, {run.step_bytes} bytes x {stepped / 1e6:.1f} M",
+            "",
+            False,
+            (STEP,),
+        ),
+    ]
 
 
 def _sharded(model: ModelSizes, run: RunSizes, trained: int) -> list[MemoryItem]:

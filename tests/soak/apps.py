@@ -34,7 +34,7 @@ from tests.envs.apps.escapes import ESCAPES
 from tests.envs.apps.hostile import ENDPOINTS, hostile_calls, logged_in
 from tests.envs.apps.played import damaged, solved, specs, successes
 from tests.envs.scripted_life import live
-from tests.soak.memory import interval
+from tests.soak.memory_page import interval
 
 WORLDS: dict[str, Any] = {
     "apps": {"spare_calls": 2},

@@ -20,12 +20,6 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-import numpy as np
-
 from cod_lightning.contexts import (
     ContextMechanism,
     EpisodesContext,
@@ -38,10 +32,9 @@ from cod_lightning.contexts.episodes import EpisodesState
 from cod_lightning.contexts.records import Record
 from cod_lightning.envs.doors import Doors
 from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.crossed import seed_estimate
 from cod_lightning.evaluation.references import play_reference
-from cod_lightning.markdown import table
 from cod_lightning.types import Message, Split
+from tests.soak.memory_page import NUM_DOORS, NUM_PACKS, NUM_TASKS, ROUNDS, page, plot
 
 MEMORIES = ("hint", "notebook", "episodes", "transcript", "skills")
 WORLDS = {"levers": MEMORIES, "doors": MEMORIES, "frozen_lake_3x3": (*MEMORIES, "acts")}
@@ -51,17 +44,8 @@ BY_TRAJECTORY = (("levers", "skills"), ("doors", "skills"), ("frozen_lake_3x3", 
 """Worlds and memories that are trained with `credit=trajectory` too."""
 SELECTIONS = ("utility", "similarity", "random")
 _PLAIN = {"num_packs": 64, "pack_size": 32, "controls": [], "warm_start_temperatures": []}
-ROUNDS = 40
-"""Rewrites that an evolution tries."""
 LONG = [{"name": "packs_32", **_PLAIN}, {"name": "changed_32", **_PLAIN, "wrap": "non_stationary", "change_at": 16}]
 """Suites in which an agent has more records than a task is shown."""
-SUITES = {"held_out": 4, "packs_8": 8, "packs_16": 16, "packs_32": 32}
-CONTROLS = ("blanked_context", "shuffled_context", "warm_start_t0.3", "warm_start")
-NUM_DOORS = (4, 8, 16, 32, 64)
-NUM_TASKS, NUM_PACKS = 64, 4
-NOTHING = "not measured"
-TITLES = {"levers": "Levers", "doors": "Doors", "frozen_lake_3x3": "FrozenLake 3x3"}
-LAST = slice(-1, None)
 
 
 class ShortHint(HintContext):
@@ -216,169 +200,6 @@ def retrieval_ms() -> dict[str, float]:
         context.prepare(state, "rules", records[n].task)
         taken.append(1000 * (time.perf_counter() - began))
     return {"first": taken[0], "later": median(taken[1:])}
-
-
-def interval(values: Sequence[float]) -> str:
-    """Mean and 95 % interval over seeds; the mean alone of one seed."""
-    if not values:
-        return NOTHING
-    one = seed_estimate(np.array(values))
-    return f"{one.mean:.3f}" + (f" [{one.low:.3f}, {one.high:.3f}]" if one.ci95 else " (one seed)")
-
-
-def page(results: dict[str, Any], command: str) -> str:
-    """The results as Markdown."""
-    lines = ["# Memories, measured", "", f"`{command}` writes this page.", *ABOUT.strip().splitlines(), ""]
-    for world, every in results["worlds"].items():
-        memories = {memory: seeds for memory, seeds in every.items() if seeds}
-        missing = [memory for memory in every if memory not in memories]
-        half = {name: slice(size // 2, None) for name, size in SUITES.items()}
-        lines += [
-            f"## {TITLES[world]}\n\nSuccess in packs of 4, as trained, by position; then at the last one with a control.",
-            "",
-        ]
-        rows = [
-            [
-                memory,
-                *(at(seeds, "held_out", "trained", slice(n, n + 1)) for n in range(4)),
-                *(at(seeds, "held_out", name, LAST) for name in CONTROLS),
-            ]
-            for memory, seeds in memories.items()
-        ]
-        head = ["memory", *map(str, range(4)), "context blanked", "of another pack", "warm start, T=0.3", "T=1"]
-        lines += [
-            table(head, rows),
-            "",
-            "Without further training, mean success in the second half of longer packs; recovery in packs of 8 whose",
-            "rule changes at task 4 (0-based); and tokens of the first prompt of a task, at positions 1, 8 and 31.",
-            "",
-        ]
-        rows = [
-            [
-                memory,
-                *(at(seeds, name, "trained", half[name]) for name in ("packs_8", "packs_16", "packs_32")),
-                *(at(seeds, "changed", "trained", slice(n, n + 1)) for n in (3, 4, 7)),
-                *(f"{mean(one['prompt_tokens'][n] for one in seeds.values()):.0f}" for n in (1, 8, 31)),
-            ]
-            for memory, seeds in memories.items()
-        ]
-        changed = ["at 3, before the change", "at 4", "at 7"]
-        head = ["memory", "of 8", "of 16", "of 32", *changed, "tokens at 1", "at 8", "at 31"]
-        lines += [table(head, rows), "", *([f"Not measured here: {', '.join(missing)}.", ""] if missing else [])]
-    rows = [
-        [f"{memory}, {TITLES[world]}", credit, *(at(seeds, "held_out", "trained", slice(n, n + 1)) for n in range(4))]
-        for (world, memory), by in ((tuple(name.split()), by) for name, by in results["credit"].items())
-        for credit, seeds in by.items()
-        if seeds
-    ]
-    lines += ["## Credit", "", CREDIT.strip(), "", table(["memory", "credit", *map(str, range(4))], rows), ""]
-    rows = [
-        [
-            f"{how}, {TITLES[world]}",
-            over(seeds, "packs_32", slice(16, None)),
-            *(over(seeds, "changed_32", place) for place in (slice(8, 16), slice(16, 24), slice(24, None))),
-        ]
-        for world, by in results["selection"].items()
-        for how, seeds in by.items()
-        if seeds
-    ]
-    head = ["selection", "packs of 32, second half", "before the change (8 to 15)", "after it (16 to 23)", "24 to 31"]
-    lines += ["## What is retrieved", "", SELECTION.strip(), "", table(head, rows) if rows else "Not measured.", ""]
-    rows = [
-        [f"{one} less {other}, {TITLES[world]}", *(interval(apart(by[one], by[other], *part)) for part in PARTS)]
-        for world, by in results["selection"].items()
-        for one, other in (("utility", "similarity"), ("similarity", "random"))
-        if by[one] and by[other]
-    ]
-    head = ["difference, paired by seed", *head[1:2], *head[3:]]
-    lines += [table(head, rows), ""] if rows else []
-    rows = [
-        [seed, f"{one['first']:.3f}", f"{one['best']:.3f}", f"{one['kept']} of {ROUNDS}", f"{one['lifecycles']}"]
-        for seed, one in results["evolved"].items()
-    ]
-    head = ["seed", "nothing to begin with", "best text", "rewrites kept", "lifecycles played"]
-    lines += ["## Without training", "", EVOLVED.strip(), "", table(head, rows), ""]
-    lines += [
-        "## Facts to keep",
-        "",
-        f"Doors with two glimpses, packs of {NUM_TASKS}: success in the second half of {NUM_PACKS} packs, by the number of",
-        "doors. The player is scripted: it reads and writes without fault, so that only what a memory keeps and shows makes a",
-        "difference. A guess succeeds half of the time.",
-        "",
-        table(
-            ["memory", *map(str, NUM_DOORS)],
-            [[name, *(f"{row[str(n)]:.2f}" for n in NUM_DOORS)] for name, row in results["facts"].items()],
-        ),
-        "",
-        "![success against number of facts](memory.svg)",
-        "",
-        f"At 10,000 records a retrieval took {results['retrieval_ms']['later']:.1f} ms, and the first one, which makes the index,",
-        f"{results['retrieval_ms']['first']:.0f} ms. The index is made anew once after each task.",
-        "",
-        "## Limits",
-        "",
-        LIMITS.strip(),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def apart(one: dict[str, Any], other: dict[str, Any], name: str, place: slice) -> list[float]:
-    """Differences of mean success at these positions, by seed."""
-    return [mean(one[seed][name][place]) - mean(other[seed][name][place]) for seed in one if seed in other]
-
-
-def at(seeds: dict[str, Any], suite: str, condition: str, place: slice) -> str:
-    """Mean success at these positions, over seeds."""
-    return over({seed: one["curves"].get(suite, {}) for seed, one in seeds.items()}, condition, place)
-
-
-def over(seeds: dict[str, Any], name: str, place: slice) -> str:
-    """Of the curve of that name."""
-    return interval([mean(curves[name][place]) for curves in seeds.values() if name in curves])
-
-
-ABOUT = """
-Each memory is trained on packs of 4 by the same credit (`credit=episode`), the same loss (`method=rec`) and from as many
-demonstrations, until training has sampled 200,000 tokens; one without update episodes therefore has more optimizer updates. Tiny
-policies in compact wording. Means over seeds with 95 % intervals over seeds (Student's t). `warm start` is
-the same mechanism with the policy that was not trained by reinforcement.
-"""
-CREDIT = """
-Success by position in packs of 4. `episode` credits each episode with its own reward and those of later ones, `trajectory` all of
-a lifecycle with its sum.
-"""
-SELECTION = """
-The `episodes` that were trained above with `select: utility`, played with the other ways to select four records; packs of 32, and
-packs of 32 whose rule changes at task 16, where half of the records are then wrong.
-"""
-PARTS = (("packs_32", slice(16, None)), ("changed_32", slice(16, 24)), ("changed_32", slice(24, None)))
-EVOLVED = """
-`evolve` (reflective prompt evolution, in the manner of GEPA) rewrites the hint that every agent begins with; the policy is the warm
-start at T=0.3 and does not change. Mean reward in 64 validation packs of the levers.
-"""
-LIMITS = """
-- The scripted writers of notebook and skills keep facts in the order of the doors' numbers, and are refused what no longer fits:
-  their rows show a full store that is not tended. The hint with a bound keeps the last doors. How well a trained policy tends a
-  full one is not shown.
-- Packs of 8, 16 and 32 with the same index begin with the same tasks, so these columns are not independent.
-- Notebook and skills have most to learn: an update of several operations, and for skills a choice besides. With more updates
-  the notebook gets further ([its page](notebook.md)); how far skills get is not measured.
-- Rows are of several runs of this command at several commits; `acts` on FrozenLake was trained at two of them, to the same figures.
-- The constant state and compacting are measured on [their own page](inside_an_episode.md).
-- Not measured: memories with language models. Models behind endpoints are not trained; none was at hand here.
-"""
-
-
-def plot(facts: dict[str, dict[str, float]], file: Path) -> None:
-    """Success against the number of facts."""
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for name, row in facts.items():
-        axes.plot(NUM_DOORS, [row[str(number)] for number in NUM_DOORS], marker="o", label=name)
-    axes.set(xscale="log", xlabel="doors", ylabel="success, second half", ylim=(0.4, 1.02))
-    axes.set_xticks(NUM_DOORS, map(str, NUM_DOORS))
-    axes.legend(fontsize="small")
-    figure.savefig(file)
 
 
 def main() -> int:

@@ -44,7 +44,7 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Lifecycle, Pack, Split
-from tests.soak.memory import interval
+from tests.soak.memory_page import interval
 
 SIZES = {4: 256, 8: 64, 16: 32, 32: 16}
 """Tasks of a pack, and how many packs of that size are played."""
@@ -94,10 +94,10 @@ def train(arm: str, seed: int, runs: Path) -> None:
     folder = run_folder(arm, seed, runs)
     if (folder / "done").exists():
         return
-    to = ["--seed_everything", str(seed), "--trainer.default_root_dir", str(folder), "--data.suites", "null"]
-    to += ["--trainer.max_epochs", "2"]
-    kept = ["--trainer.callbacks", "[{class_path: callbacks.LifecycleTable, init_args: {labels: [train]}}]"]
-    command = ["fit", "--config", ARMS[arm].config, *ARMS[arm].options, *to, *kept, "--ckpt_path", "auto"]
+    command = ["fit", "--config", ARMS[arm].config, *ARMS[arm].options, "--seed_everything", str(seed)]
+    command += ["--trainer.default_root_dir", str(folder), "--data.suites", "null", "--trainer.max_epochs", "2"]
+    command += ["--trainer.callbacks", "[{class_path: callbacks.LifecycleTable, init_args: {labels: [train]}}]"]
+    command += ["--ckpt_path", "auto"]
     subprocess.run([sys.executable, "-m", "cod_lightning", *command], check=True, stdout=subprocess.DEVNULL)
     (folder / "done").touch()
 
@@ -276,15 +276,19 @@ def page(results: dict[str, Any], command: str) -> str:
     return "\n".join([*lines, "## Limits", "", LIMITS.strip(), ""])
 
 
-def _kept(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
-    head = ["training", "policy", *(f"broken at {n}" for n in range(4)), "success at 0", "at 3"]
-    columns = [("broken", n) for n in range(4)] + [("success", 0), ("success", 3)]
-    rows = [
-        [arm, name, *(of(results, arm, at(key, 4, what, slice(n, n + 1))) for what, n in columns)]
+def _rows(results: dict[str, Any], arms: Sequence[str], columns: Sequence[tuple[str, int, slice]]) -> list[list[str]]:
+    """A row for each arm and policy; a column is a curve in packs of a size, and some of its positions."""
+    return [
+        [arm, name, *(of(results, arm, at(key, size, what, place)) for what, size, place in columns)]
         for arm in arms
         for key, name in _WHO.items()
     ]
-    return [table(head, rows), ""]
+
+
+def _kept(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
+    head = ["training", "policy", *(f"broken at {n}" for n in range(4)), "success at 0", "at 3"]
+    columns = [("broken", n) for n in range(4)] + [("success", 0), ("success", 3)]
+    return [table(head, _rows(results, arms, [(what, 4, slice(n, n + 1)) for what, n in columns])), ""]
 
 
 def _kept_longer(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
@@ -293,12 +297,7 @@ def _kept_longer(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
     columns = [("broken", size) for size in SIZES] + [
         (what, size) for what in ("noted", "misnoted") for size in (4, 32)
     ]
-    rows = [
-        [arm, name, *(of(results, arm, at(key, size, what, slice(size // 2, None))) for what, size in columns)]
-        for arm in arms
-        for key, name in _WHO.items()
-    ]
-    return [table(head, rows), ""]
+    return [table(head, _rows(results, arms, [(what, size, slice(size // 2, None)) for what, size in columns])), ""]
 
 
 def _found(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
@@ -314,12 +313,7 @@ def _flattered(results: dict[str, Any], arms: Sequence[str]) -> list[str]:
     head += ["success at 0", "at 3", "second half of packs of 32"]
     columns = [("unknown", 4, slice(1, None)), ("false", 4, slice(1, None))]
     columns += [("success", 4, slice(0, 1)), ("success", 4, slice(3, 4)), ("success", 32, slice(16, None))]
-    rows = [
-        [arm, name, *(of(results, arm, at(key, size, what, place)) for what, size, place in columns)]
-        for arm in arms
-        for key, name in _WHO.items()
-    ]
-    return [table(head, rows), ""]
+    return [table(head, _rows(results, arms, columns)), ""]
 
 
 def _poison(results: dict[str, Any], arms: Sequence[str]) -> list[str]:

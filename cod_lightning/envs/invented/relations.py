@@ -82,7 +82,6 @@ class Forbidden(Pairs):
                 return rows
 
     def task(self, rule: Rule, rng: random.Random) -> Part:
-        """One allowed partner among two or three."""
         return self.one_right(rule, rng)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
@@ -108,7 +107,6 @@ class HiddenOrder(Pairs):
         )
 
     def task(self, rule: Rule, rng: random.Random) -> Part:
-        """One thing above among two or three."""
         return self.one_right(rule, rng)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
