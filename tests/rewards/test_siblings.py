@@ -35,7 +35,7 @@ from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.rollout.transcript import dump, load
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, Task
 from datamodules.checks import check_comparing
-from tests.chat_server import ChatServer, said
+from tests.chat_server import ChatServer, Reply, said
 
 TASK = Task(id="0", seed=1, spec=None)
 NUM_SIBLINGS, NUM_TASKS = 4, 3
@@ -390,6 +390,13 @@ def test_nonsense_is_asked_for_again_and_then_the_pair_is_missing(judge, text):
         part = judge(server.url)
         assert asked(part, [episode(0), episode(1)]) == [None, None]
         assert len(server.requests) == 4
+
+
+def test_a_wrong_key_ends_the_run_with_one_line(judge):
+    with ChatServer(lambda content: Reply("no", status=401)) as server, pytest.raises(EngineRefused) as caught:
+        play(pairs=judge(server.url, max_refusals=3))
+    assert "data.rewards.PairwiseJudge" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_tie_and_a_thought_in_front_are_read(judge):
