@@ -1,6 +1,7 @@
 """Rewards, teachers, losses, roles and curricula in the command line: runs resume exactly, two ranks do what one does."""
 
 import json
+import signal
 
 import pytest
 import torch
@@ -14,7 +15,11 @@ from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.transcript import dump
 from cod_lightning.types import Split
+from tests.chat_server import ChatServer, said
+from tests.forked_fit import EVERY, assert_the_same, fit
+from tests.forked_fit import said as printed
 from tests.test_ranks import STOPPED_AT, rows, run, teacher, weights  # noqa: F401
+from tests.test_resume import killed_after
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -102,3 +107,30 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks
             assert (value == "") == (theirs[name] == ""), name
             # 1e-4: AdamW's first steps divide rounding by rounding
             assert not value or float(theirs[name]) == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
+
+
+def longer(content):
+    """Prefers the episode of which more is shown."""
+    shown = json.loads(content["messages"][1]["content"])
+    first, second = (len(json.dumps(shown[place])) for place in ("first", "second"))
+    better = "tie" if first == second else "first" if first > second else "second"
+    return said(json.dumps({"better": better, "reason": "It is longer."}))
+
+
+def test_a_chat_model_compares_siblings_in_training_and_the_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGE_API_KEY", "sk-1")
+    (tmp_path / "rubric.txt").write_text("The longer one.")
+    with ChatServer(longer) as server:
+        judge = made(f"{REWARDS}.PairwiseJudge", rubric=str(tmp_path / "rubric.txt"), model="m", base_url=server.url)
+        more = ("--data.rewards", json.dumps({"pairs": judge}), "--data.max_staleness", "1")
+        whole, folder = tmp_path / "whole", tmp_path / "run"
+        assert fit(whole, *more) == 0, printed(whole)
+        assert fit(folder, *more, *EVERY, before=killed_after(3)) == -signal.SIGKILL
+        assert fit(folder, *more, *EVERY, "--ckpt_path", "last") == 0, printed(folder)
+    assert_the_same(folder, whole)
+    lives = [json.loads(line) for line in (whole / "lifecycles" / "train.jsonl").read_text().splitlines()]
+    scores = [one["parts"]["pairs"] for life in lives for one in life["episodes"] if one["kind"] == "solve"]
+    assert sum(scores) / len(scores) == pytest.approx(0.5)
+    assert len(set(scores)) > 2
+    held_out = (whole / "lifecycles" / "validation.jsonl").read_text()
+    assert '"parts"' not in held_out

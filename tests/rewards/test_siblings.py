@@ -1,16 +1,13 @@
-"""Parts that compare siblings: when they are asked, what their failure costs, and the pairwise judges against their definition."""
+"""Parts that compare siblings: when they are asked, what they add, and what their failure costs."""
 
 import asyncio
-import json
 import math
 import re
 from collections.abc import Sequence
-from itertools import permutations
 from pathlib import Path
 
 import pytest
 
-from cod_lightning.clients.failure import EndpointFailure
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
@@ -19,23 +16,19 @@ from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rewards import (
     FormatReward,
     NoisyPairwiseJudge,
-    Pairwise,
-    PairwiseJudge,
     Reward,
     SiblingReward,
     WorldReward,
     rewards_of,
 )
-from cod_lightning.rewards.pairwise import pairs_of
 from cod_lightning.rollout.attempts import Anchors, Branching, Counterfactual
 from cod_lightning.rollout.deadlines import Deadlines
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats, count_faults
 from cod_lightning.rollout.transcript import dump, load
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Split, Task
+from cod_lightning.types import Episode, EpisodeKind, Split, Task
 from datamodules.checks import check_comparing
-from tests.chat_server import ChatServer, said
 
 TASK = Task(id="0", seed=1, spec=None)
 NUM_SIBLINGS, NUM_TASKS = 4, 3
@@ -204,221 +197,4 @@ def test_attempts_which_have_no_siblings_are_refused_beside_it(key):
         check_comparing(rewards_of({"pairs": NoisyPairwiseJudge()}), branching)
     assert caught.value.key == "data.rewards.pairs"
     assert f"data.{key}" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-# ---------------------------------------------------------------------------------------------------- by pairs
-
-
-def episode(k, success=True, kind=EpisodeKind.SOLVE, feedback=None):
-    return Episode(
-        kind=kind,
-        position=0,
-        status=EpisodeStatus.COMPLETED,
-        reward=float(success),
-        success=success,
-        feedback=f"sibling {k}" if feedback is None else feedback,
-    )
-
-
-class Table(Pairwise):
-    """Prefers as a table says; None is no verdict."""
-
-    def __init__(self, verdicts, opponents=None):
-        super().__init__(opponents, "data.rewards.Table")
-        self.verdicts, self.asked = verdicts, []
-
-    async def preferred(self, first, second, task):
-        a, b = (int(one.feedback.split()[-1]) for one in (first, second))
-        self.asked.append((a, b))
-        if self.verdicts[a, b] is None:
-            raise EndpointFailure("timeout", "no answer")
-        return self.verdicts[a, b]
-
-
-def asked(part, episodes):
-    return asyncio.run(part(episodes, TASK))
-
-
-def by_definition(num, verdicts, opponents):
-    """Score of each of `num` siblings, by loops."""
-    scores = []
-    for a in range(num):
-        found = []
-        for b in range(num):
-            apart = min((a - b) % num, (b - a) % num)
-            if a == b or (opponents is not None and opponents < num - 1 and apart > opponents // 2):
-                continue
-            if verdicts[a, b] is None or verdicts[b, a] is None:
-                continue
-            found.append(0.5 * verdicts[a, b] + 0.5 * (1 - verdicts[b, a]))
-        scores.append(sum(found) / len(found) if found else None)
-    return scores
-
-
-@pytest.mark.parametrize("opponents", [None, 2, 4, 6])
-@pytest.mark.parametrize("num", [2, 3, 4, 5, 8])
-def test_scores_are_the_mean_over_opponents_of_both_orders(num, opponents):
-    choices = (1.0, 0.5, 0.0, 1.0, None)
-    verdicts = {(a, b): choices[(7 * a + 3 * b + a * b) % 5] for a, b in permutations(range(num), 2)}
-    part = Table(verdicts, opponents)
-    found = asked(part, [episode(k) for k in range(num)])
-    assert found == pytest.approx(by_definition(num, verdicts, opponents))
-    degree = num - 1 if opponents is None else min(opponents, num - 1)
-    assert len(part.asked) == len(set(part.asked)) == num * degree
-    assert part.num_pairs == num * degree / 2
-    assert part.num_missing == sum(None in (verdicts[a, b], verdicts[b, a]) for a, b in pairs_of(num, opponents))
-
-
-def test_a_judge_that_always_prefers_one_place_tells_nothing_apart():
-    for always in (1.0, 0.0):
-        part = Table(dict.fromkeys(permutations(range(5), 2), always))
-        assert asked(part, [episode(k) for k in range(5)]) == [0.5] * 5
-        assert (part.num_by_place, part.num_pairs) == (10, 10)
-
-
-def test_two_that_did_the_same_are_a_tie_and_nobody_is_asked():
-    part = Table({(1, 2): 0.0, (2, 1): 1.0})
-    assert asked(part, [episode(1), episode(1), episode(2)]) == [0.25, 0.25, 1.0]
-    assert len(part.asked) == 4
-
-
-def test_an_episode_all_of_whose_pairs_failed_has_no_score():
-    verdicts = {(a, b): None if 0 in (a, b) else float(a < b) for a, b in permutations(range(4), 2)}
-    part = Table(verdicts)
-    assert asked(part, [episode(k) for k in range(4)]) == [None, 1.0, 0.5, 0.0]
-    assert "6 pairs compared, 0 decided by their order alone, 3 without verdict" in part.report()
-
-
-def test_agreement_is_that_on_pairs_of_which_one_was_solved():
-    verdicts = {(a, b): float(a < b) for a, b in permutations(range(3), 2)}
-    part = Table(verdicts)
-    asked(part, [episode(0), episode(1, success=False), episode(2)])
-    assert part.report().endswith("the solved one preferred in 1 of 2 pairs with one (50.0%)")
-    assert Table({}).report() == ""
-
-
-@pytest.mark.parametrize("error", [0.0, 0.1, 0.4])
-def test_the_noisy_judge_errs_as_often_as_asked(error):
-    part = NoisyPairwiseJudge(error=error)
-
-    async def mean(first, second):
-        tasks = [Task(id="0", seed=seed, spec=None) for seed in range(2000)]
-        found = [await part.preferred(episode(0, first), episode(1, second), task) for task in tasks]
-        return sum(found) / len(found), sum(one == 0.5 for one in found) / len(found)
-
-    for first, second, right in ((True, False, 1.0), (False, True, 0.0), (True, True, 0.5), (False, False, 0.5)):
-        average, ties = asyncio.run(mean(first, second))
-        assert average == pytest.approx(error + (1 - 2 * error) * right, abs=0.03)
-        assert ties == pytest.approx((right == 0.5) * (1 - error), abs=0.03)
-
-
-async def answered(part, tasks):
-    return [await part.preferred(episode(0), episode(1, False), task) for task in tasks]
-
-
-def test_the_noisy_judge_says_the_same_of_the_same_question_and_another_seed_something_else():
-    def verdicts(seed):
-        part = NoisyPairwiseJudge(0.4, seed=seed)
-        tasks = [Task(id="0", seed=number, spec=None) for number in range(200)]
-        return asyncio.run(answered(part, tasks))
-
-    assert verdicts(1) == verdicts(1) != verdicts(2)
-
-
-def test_a_judge_without_errors_ranks_siblings_by_success():
-    part = NoisyPairwiseJudge(0.0)
-    assert asked(part, [episode(k, success) for k, success in enumerate((True, False, False, True))]) == pytest.approx(
-        [5 / 6, 1 / 6, 1 / 6, 5 / 6]
-    )
-
-
-# --------------------------------------------------------------------------------------------- behind an endpoint
-
-
-@pytest.fixture
-def judge(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUDGE_API_KEY", "sk-1")
-    monkeypatch.delenv("JUDGE_BASE_URL", raising=False)
-    (tmp_path / "rubric.txt").write_text("The one that explores.")
-
-    def made(url, **settings):
-        given = {"timeout_s": 5.0, "max_retries": 1, "backoff_s": 0.01, "max_refusals": 1000}
-        return PairwiseJudge(str(tmp_path / "rubric.txt"), "m", url, **(given | settings))
-
-    return made
-
-
-def by_number(content):
-    """Prefers the later sibling, and says nothing readable where sibling 0 comes first."""
-    shown = json.loads(content["messages"][1]["content"])
-    first, second = (int(shown[place]["feedback"].split()[-1]) for place in ("first", "second"))
-    if first == 0:
-        return said("first!")
-    return said(json.dumps({"better": "first" if first > second else "second", "reason": "Later."}))
-
-
-def test_the_model_sees_both_as_quotes_in_both_orders_and_each_missing_pair_is_counted(judge):
-    with ChatServer(by_number) as server:
-        part = judge(server.url)
-        assert asked(part, [episode(k) for k in (1, 2, 3)]) == [0.0, 0.5, 1.0]
-        assert len(server.requests) == 6
-        system, user = (message["content"] for message in server.requests[0]["messages"])
-        assert "The one that explores." in system
-        assert json.loads(user).keys() == {"first", "second"}
-        assert not any("reward" in json.loads(user)[place] for place in ("first", "second"))
-        assert asked(part, [episode(k) for k in (0, 1, 2)]) == [None, 0.0, 1.0]
-    assert dict(part.client.usage.failures) == {"unreadable": 2}
-    assert part.report().startswith("m: 10 answers")
-    assert "6 pairs compared, 0 decided by their order alone, 2 without verdict" in part.report()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "first",
-        '{"better": "third", "reason": ""}',
-        '{"better": 1, "reason": ""}',
-        '{"better": ["first"], "reason": ""}',
-        '{"better": "first"}',
-        '{"better": "first", "reason": 2}',
-        '{"better": "first", "reason": "", "more": 1}',
-    ],
-)
-def test_nonsense_is_asked_for_again_and_then_the_pair_is_missing(judge, text):
-    with ChatServer(lambda content: said(text)) as server:
-        part = judge(server.url)
-        assert asked(part, [episode(0), episode(1)]) == [None, None]
-        assert len(server.requests) == 4
-
-
-def test_a_tie_and_a_thought_in_front_are_read(judge):
-    with ChatServer(lambda content: said('<think>hm</think>{"better": "tie", "reason": ""}')) as server:
-        assert asked(judge(server.url), [episode(0), episode(1, kind=EpisodeKind.UPDATE)]) == [0.5, 0.5]
-
-
-@pytest.mark.parametrize(
-    ("make", "key"),
-    [
-        (lambda: NoisyPairwiseJudge(error=0.5), "NoisyPairwiseJudge.error"),
-        (lambda: NoisyPairwiseJudge(error=-0.1), "NoisyPairwiseJudge.error"),
-        (lambda: NoisyPairwiseJudge(error=math.nan), "NoisyPairwiseJudge.error"),
-        (lambda: NoisyPairwiseJudge(opponents=3), "NoisyPairwiseJudge.opponents"),
-        (lambda: PairwiseJudge("rubric.txt", "m", "http://h/v1", opponents=0), "PairwiseJudge.opponents"),
-        (lambda: PairwiseJudge("rubric.txt", "m", "http://h/v1", kinds=[]), "PairwiseJudge.kinds"),
-        (lambda: PairwiseJudge("rubric.txt", "m", "http://h/v1", max_tokens=0), "PairwiseJudge.max_tokens"),
-        (lambda: PairwiseJudge("rubric.txt", "m", "http://h/v1", timeout_s=0.0), "PairwiseJudge.timeout_s"),
-        (lambda: PairwiseJudge("no_such_file.txt", "m", "http://h/v1").check(), "PairwiseJudge.rubric"),
-        (lambda: PairwiseJudge("rubric.txt", None, "http://h/v1").check(), "PairwiseJudge.model"),
-        (lambda: PairwiseJudge("rubric.txt", "m").check(), "PairwiseJudge.base_url"),
-    ],
-)
-def test_settings_that_cannot_work_are_named_before_anything_is_sent(make, key, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("JUDGE_BASE_URL", raising=False)
-    (tmp_path / "rubric.txt").write_text("Be kind.")
-    with pytest.raises(ConfigError) as caught:
-        make()
-    assert caught.value.key == f"data.rewards.{key}"
-    assert caught.value.remedy
     assert "\n" not in str(caught.value)
