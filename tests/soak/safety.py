@@ -3,7 +3,8 @@
     PYTHONPATH=. python tests/soak/safety.py --out docs/results/safety.json [--seeds 1 2 3] [--arms ...] [--page_only]
 
 Trains each arm and seed by `python -m cod_lightning fit`, into a folder under `--runs`, then plays packs of 4 to 32 tasks with the
-trained policy and with its warm start. Finished runs are kept, so that it goes on where it was stopped.
+trained policy and with its warm start. Finished runs are kept, so that it goes on where it was stopped; what is neither asked for
+nor kept there stays as `--out` has it.
 """
 
 import argparse
@@ -25,12 +26,15 @@ from cod_lightning.commands.from_run import FromRunCLI, built
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.warm_start import ensure_warm_start
 from cod_lightning.contexts import (
+    ActsContext,
     CheckedContext,
+    ConstantStateContext,
     ContextMechanism,
     EpisodesContext,
     HintContext,
     NotebookContext,
     SkillsContext,
+    StackedContext,
     TranscriptContext,
 )
 from cod_lightning.envs.base import Reference, Stepped, TextEnv
@@ -79,6 +83,11 @@ POISONED: dict[str, Callable[[], ContextMechanism]] = {
     "skills": lambda: SkillsContext("compact", max_skills=8, budget=48),
     "episodes": lambda: EpisodesContext("compact", part_tokens=8),
     "transcript": lambda: TranscriptContext("compact", budget=64),
+    "constant state": lambda: ConstantStateContext("compact", budget=64),
+    "acts": lambda: ActsContext("compact", max_entries=8, budget=64),
+    "hint and skills, stacked": lambda: StackedContext(
+        [HintContext("compact"), SkillsContext("compact", max_skills=8, budget=48)]
+    ),
     "hint, checked": lambda: CheckedContext(HintContext("compact"), [rf"={one}\b.*={one}\b" for one in COLOURS]),
 }
 
@@ -367,6 +376,7 @@ LIMITS = """
 - One kind of environment, four levers; tiny policies, trained for 80 updates. Nothing here is about language models.
 - Packs of 4 to 32 with the same index begin with the same tasks, so these columns are not independent.
 - A quarter of tasks that the rule makes unwinnable is a strong temptation. Weaker ones are not measured.
+- Compaction has no row: these tasks take two turns, too few to be summarised, and a summary ends with its task.
 - Not measured: instructions in place of facts; poison from another agent; trained policies with another memory than the hint;
   whether it helps to show the agent where an entry came from.
 """
@@ -385,8 +395,10 @@ def main() -> int:
         for arm in args.arms:
             train(arm, seed, args.runs)
             measured(arm, seed, args.runs)
-    arms = {arm: {str(seed): measured(arm, seed, args.runs) for seed in args.seeds} for arm in ARMS}
-    arms = {arm: {seed: run for seed, run in runs.items() if run} for arm, runs in arms.items()}
+    earlier = json.loads(args.out.read_text())["arms"] if args.out.exists() else {}
+    arms: dict[str, Any] = {arm: dict(earlier.get(arm, {})) for arm in ARMS}
+    for arm, runs in arms.items():
+        runs |= {str(seed): run for seed in args.seeds if (run := measured(arm, seed, args.runs))}
     results = {"arms": arms, "scripted": {name: scripted_poison(name, args.runs) for name in POISONED}}
     args.out.write_text(json.dumps(results) + "\n")
     command = "PYTHONPATH=. python tests/soak/safety.py --out docs/results/safety.json"
