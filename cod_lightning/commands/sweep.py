@@ -3,8 +3,8 @@
 import contextlib
 import io
 import os
-import shlex
 import re
+import shlex
 import signal
 import subprocess
 import sys

@@ -8,7 +8,7 @@ import asyncio
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from numbers import Real
 
 from msgspec import structs
@@ -26,6 +26,8 @@ from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 _MOST_SCORES = 64
 """Of one part, by name."""
+_LARGEST = 1e30
+"""Sum of parts; training computes in float32, which ends at 3e38."""
 Rewards = Mapping[str, "Reward"]
 """Parts by name."""
 
@@ -93,10 +95,11 @@ def rewards_of(given: Rewards | None) -> dict[str, Reward]:
         if name not in own and isinstance(part, WorldReward):
             expected = "another class, since this part is there already as world or context"
             raise ConfigError(key, type(part).__name__, expected, "Remove it.")
-        if not math.isfinite(part.weight):
+        if not isinstance(part.weight, Real) or not math.isfinite(part.weight):
             raise ConfigError(f"{key}.weight", part.weight, "a finite number", "1 is the default.")
-        if not part.kinds <= set(EpisodeKind):
-            raise ConfigError(f"{key}.kinds", sorted(map(str, part.kinds)), "kinds of episodes", "solve, update.")
+        if not isinstance(part.kinds, Set) or not part.kinds <= set(EpisodeKind):
+            expected = f"a frozenset of kinds of episodes, out of {', '.join(EpisodeKind)}"
+            raise ConfigError(f"{key}.kinds", part.kinds, expected, "Write frozenset({EpisodeKind.SOLVE}).")
     return own | dict(given or {})
 
 
@@ -116,8 +119,8 @@ async def scored(episode: Episode, task: Task, rewards: Rewards, limit_s: float 
         raise refused
     scores = {name: value for one in found if isinstance(one, dict) for name, value in one.items()}
     total = math.fsum(scores.values()) if all(map(math.isfinite, scores.values())) else math.inf
-    if not failures and not math.isfinite(total):
-        failures = [RewardFailure(f"the parts {scores} have no finite sum")]
+    if not failures and not abs(total) <= _LARGEST:
+        failures = [RewardFailure(f"the parts {scores} have no finite sum, or one above {_LARGEST:g}")]
     if failures:
         for failure in failures:
             note_fault(failure)
