@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import logging
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 
 FAULT_LOG = logging.getLogger("cod_lightning.faults")
@@ -36,13 +37,15 @@ class ConfigError(CodLightningError, ValueError):
 
 @contextlib.contextmanager
 def answering(refused: Callable[[str], ConfigError], expected: str) -> Iterator[None]:
-    """What a part of the config raises becomes `refused(expected)` with what it said; its own `ConfigError` stays as it is."""
+    """What a part of the config raises becomes `refused(expected)` with what it said, and where; its own `ConfigError` stays."""
     try:
         yield
     except ConfigError:
         raise
     except Exception as error:
-        raise refused(f"{expected} ({type(error).__name__}: {error})") from error
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}, {frame.filename}:{frame.lineno}"
+        raise refused(f"{expected} ({said})") from error
 
 
 class EngineFailure(CodLightningError):

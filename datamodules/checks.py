@@ -1,12 +1,13 @@
 """What `data` refuses by its keys alone; combinations with the objective are in `modules/checks.py`."""
 
 import copy
+from functools import partial
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.base import Engine
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError, answering, check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.rewards import Rewards, SiblingReward
 from cod_lightning.rollout.asked import num_first_tokens
@@ -15,7 +16,7 @@ from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.thoughts import thought_marks
-from cod_lightning.types import Task
+from cod_lightning.types import Pack, Split, Task
 
 
 def check_sizes(
@@ -115,17 +116,34 @@ def check_turns(stop_strings: tuple[str, ...], budget: int | None, most: int, ch
     thought_marks(chat)
 
 
+def unplayable(env: TextEnv, expected: str) -> ConfigError:
+    """The refusal of an environment that raises before anything is trained."""
+    return ConfigError("data.env", type(env).__name__, expected, "`check --env` says what it breaks.")
+
+
+def first_pack(env: TextEnv, num_tasks: int, seed: int) -> Pack:
+    """The first pack of the training."""
+    with answering(partial(unplayable, env), "an environment that draws packs"):
+        return env.sample_pack(split=Split.TRAIN, index=0, num_tasks=num_tasks, seed=seed)
+
+
 def check_first_prompt(
     env: TextEnv, context: ContextMechanism, task: Task, window: int, chat: Chat, max_new_tokens: int
 ) -> None:
     """A first prompt is in words that the policy knows; there is room for it, its response, and what the context budgets."""
     context.check(window, max_new_tokens)
     check_hooks(env, context)
-    world = copy.deepcopy(env)
-    observation, _ = world.reset(options={"task": task})
+    with answering(partial(unplayable, env), "an environment that begins a task"):
+        world = copy.deepcopy(env)
+        observation, _ = world.reset(options={"task": task})
+        rules = world.rules
+        if not isinstance(observation, str) or not isinstance(rules, str):
+            raise TypeError(
+                f"reset() and rules gave {type(observation).__name__} and {type(rules).__name__}, not texts"
+            )
     see_known(observation, chat, env, "reset()")
-    see_known(world.rules, chat, env, "rules")
-    system = context.prepare(context.empty(), world.rules, observation).system
+    see_known(rules, chat, env, "rules")
+    system = context.prepare(context.empty(), rules, observation).system
     see_known(system, chat, context, "prepare()")
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"

@@ -9,12 +9,13 @@ import asyncio
 import copy
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError, answering, check_at_least
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import share
@@ -28,6 +29,7 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
 from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
+from datamodules.checks import unplayable
 from datamodules.items import ItemDataModule
 
 
@@ -76,7 +78,7 @@ class DemonstrationDataModule(ItemDataModule):
     def setup(self, stage: str) -> None:
         if self._chat is None:
             policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
-            self._chat = Chat(policy.tokenizer(self.env.words() + self.context.words()))
+            self._chat = Chat(policy.tokenizer(self.words))
 
     def train_dataloader(self) -> SizedItems:
         """One item = one optimizer update."""
@@ -99,9 +101,10 @@ class DemonstrationDataModule(ItemDataModule):
 
     def _demonstrate(self, index: int) -> Group:
         """One pack's E episodes, each with a context of its own."""
-        pack = self.env.sample_pack(split=Split.TRAIN, index=index, num_tasks=self.pack_size, seed=self.seed)
-        teacher = self.env.demonstrator(pack)
-        episodes = asyncio.run(self._episodes(pack, teacher))
+        with answering(partial(unplayable, self.env), "an environment whose demonstrator plays its packs"):
+            pack = self.env.sample_pack(split=Split.TRAIN, index=index, num_tasks=self.pack_size, seed=self.seed)
+            teacher = self.env.demonstrator(pack)
+            episodes = asyncio.run(self._episodes(pack, teacher))
         return Group(pack=pack, lifecycles=(Lifecycle(pack_id=pack.id, sibling=0, episodes=tuple(episodes)),))
 
     async def _episodes(self, pack: Pack, teacher: Demonstrator) -> list[Episode]:

@@ -5,6 +5,9 @@ from typing import Any
 import lightning as L
 import torch
 
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.errors import ConfigError
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.training.stream import Sealed
@@ -13,7 +16,18 @@ from cod_lightning.training.stream import Sealed
 class ItemDataModule(L.LightningDataModule):
     """A DataModule whose loaders are `SizedItems`."""
 
+    env: TextEnv
+    context: ContextMechanism
     _chat: Chat | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The closed vocabulary of environment and context, in the order of the ids; empty for a language model."""
+        for key, part in (("data.env", self.env), ("data.context", self.context)):
+            if not isinstance(words := part.words(), tuple):
+                expected = f"one whose words() gives a tuple, in the same order in every process, and no {type(words).__name__}"
+                raise ConfigError(key, type(part).__name__, expected, "Make it one; sort what comes from a set.")
+        return self.env.words() + self.context.words()
 
     @property
     def chat(self) -> Chat:

@@ -52,6 +52,7 @@ from datamodules.checks import (
     check_sizes,
     check_staleness,
     check_turns,
+    first_pack,
 )
 from datamodules.items import ItemDataModule
 
@@ -212,14 +213,14 @@ class RolloutDataModule(ItemDataModule):
             if not elsewhere:
                 dtype = str(policy.dtype).removeprefix("torch.")
                 self.engine.check(Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype))
-            tokenizer = policy.tokenizer(self.env.words() + self.context.words())
+            tokenizer = policy.tokenizer(self.words)
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
             check_turns(self.stop_strings, self.thinking_budget, self.max_new_tokens, chat, self.engine)
             if self.thinking_budget is not None and own_loop(self.env):
                 expected = "null, since the environment leaves its turns to a program of its own"
                 raise ConfigError("data.thinking_budget", self.thinking_budget, expected, "Leave it out.")
-            first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
+            first = first_pack(self.env, self.pack_size, self.seed)
             check_first_prompt(self.env, self.context, first.tasks[0], policy.window, chat, self.max_new_tokens)
             for part in self.rewards.values():
                 part.check()
@@ -238,7 +239,7 @@ class RolloutDataModule(ItemDataModule):
 
     def check_oracle(self, key: str) -> None:
         """Refuse, for this key, an environment whose oracle writes no context for a teacher to see."""
-        first = self.env.sample_pack(split=Split.TRAIN, index=0, num_tasks=self.pack_size, seed=self.seed)
+        first = first_pack(self.env, self.pack_size, self.seed)
         remedy = "Choose a scorer that sees what the policy sees."
         check_oracle(self.env, first, self.context, key, "PrivilegedScorer", remedy)
 

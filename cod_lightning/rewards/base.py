@@ -9,7 +9,7 @@ import asyncio
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence, Set
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -28,6 +28,8 @@ from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
 _MOST_SCORES = 64
 """Of one part, by name."""
+_LARGEST = 1e30
+"""Sum of parts; training computes in float32, which ends at 3e38."""
 _T = TypeVar("_T")
 Rewards = Mapping[str, "RewardPart"]
 """Parts by name."""
@@ -104,10 +106,11 @@ def rewards_of(given: Rewards | None) -> dict[str, RewardPart]:
         if name not in own and isinstance(part, WorldReward):
             expected = "another class, since this part is there already as world or context"
             raise ConfigError(key, type(part).__name__, expected, "Remove it.")
-        if not math.isfinite(part.weight):
+        if not isinstance(part.weight, Real) or not math.isfinite(part.weight):
             raise ConfigError(f"{key}.weight", part.weight, "a finite number", "1 is the default.")
-        if not part.kinds <= set(EpisodeKind):
-            raise ConfigError(f"{key}.kinds", sorted(map(str, part.kinds)), "kinds of episodes", "solve, update.")
+        if not isinstance(part.kinds, Set) or not part.kinds <= set(EpisodeKind):
+            expected = f"a frozenset of kinds of episodes, out of {', '.join(EpisodeKind)}"
+            raise ConfigError(f"{key}.kinds", part.kinds, expected, "Write frozenset({EpisodeKind.SOLVE}).")
     return own | dict(given or {})
 
 
@@ -134,8 +137,8 @@ async def scored(episode: Episode, task: Task, rewards: Rewards, limit_s: float 
 def summed(episode: Episode, parts: dict[str, float], failures: Sequence[RewardFailure]) -> Episode:
     """The episode with these weighted parts and their sum as its reward; failed where a part failed or the sum is not finite."""
     total = math.fsum(parts.values()) if all(map(math.isfinite, parts.values())) else math.inf
-    if not failures and not math.isfinite(total):
-        failures = [RewardFailure(f"the parts {parts} have no finite sum")]
+    if not failures and not abs(total) <= _LARGEST:
+        failures = [RewardFailure(f"the parts {parts} have no finite sum, or one above {_LARGEST:g}")]
     if failures:
         for failure in failures:
             note_fault(failure)

@@ -110,9 +110,45 @@ class Raising(Levers):
         raise RuntimeError("no database")
 
 
+class Leaving(Levers):
+    def step(self, action):
+        raise SystemExit(3)
+
+
+class Seedless(Levers):
+    def sample_pack(self, split, index, num_tasks):
+        return super().sample_pack(split=split, index=index, num_tasks=num_tasks)
+
+
+class Unordered(Levers):
+    def words(self):
+        return set(super().words())
+
+
+class Nameless(Levers):
+    def __init__(self, protocol):
+        super().__init__(protocol=protocol)
+        self.name = "two\nlines"
+
+
+class Changing(Levers):
+    """Sorts what it was handed once a task of it is won, for all who play the pack after it."""
+
+    def step(self, action):
+        answer = super().step(action)
+        if self.success:
+            object.__setattr__(self._task, "colours", tuple(sorted(self._task.colours)))
+        return answer
+
+
 @pytest.mark.parametrize(
     ("world", "rule", "evidence"),
     [
+        (Leaving, "any text is a legal action", "raised SystemExit: 3"),
+        (Seedless, "sample_pack draws packs", "unexpected keyword argument 'seed'"),
+        (Unordered, "a closed vocabulary", "words() gives a set"),
+        (Nameless, "packs have the asked length", "name is 'two\\nlines'"),
+        (Changing, "a task that is played stays as it was", "of pack levers-4/"),
         (Impure, "sample_pack is a pure", "drawn again"),
         (Constant, "sample_pack is a pure", "packs hide the same"),
         (OneSplit, "packs of different splits", "split_of_text"),

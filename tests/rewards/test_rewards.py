@@ -70,6 +70,13 @@ class Does(Reward):
         return await found if asyncio.iscoroutine(found) else found
 
 
+class OfAList(Does):
+    kinds = ["solve"]  # noqa: RUF012  (what a newcomer writes)
+
+    def __init__(self):
+        super().__init__(lambda: 1.0)
+
+
 class Speechless(Exception):
     """An exception whose message raises."""
 
@@ -132,6 +139,7 @@ def test_an_episode_without_a_reward_is_never_scored():
         raising(Speechless()),
         Does(lambda: {"a\nb": 1.0}),
         Does(lambda: {7: 1.0}),
+        Does(lambda: 1e31),
         Does(lambda: {f"n{n}": 0.0 for n in range(65)}),
         raising(TimeoutError("its own")),
         Does(lambda: math.nan),
@@ -281,6 +289,8 @@ def test_a_fact_that_the_environment_showed_pays_once_and_not_where_the_context_
         (lambda: rewards_of({"Bad name": Does(lambda: 1)}), "data.rewards.Bad name"),
         (lambda: rewards_of({"world": FormatReward()}), "data.rewards.world"),
         (lambda: rewards_of({"twice": WorldReward()}), "data.rewards.twice"),
+        (lambda: rewards_of({"a": OfAList()}), "data.rewards.a.kinds"),
+        (lambda: rewards_of({"a": Does(None, weight="2")}), "data.rewards.a.weight"),
         (lambda: rewards_of({"a": FormatReward(weight=math.nan)}), "data.rewards.a.weight"),
         (lambda: FormatReward(malformed=-1.0), "data.rewards.FormatReward.malformed"),
         (lambda: OverlongReward(5, 5), "data.rewards.OverlongReward.full_tokens"),
