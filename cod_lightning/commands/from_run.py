@@ -59,6 +59,7 @@ class FromRunCLI(TrainCLI):
         )
 
     def before_instantiate_classes(self) -> None:
+        """The plainest Trainer, since this command does not train."""
         self.asked = yaml.safe_load(self.parser.dump(self.config, skip_none=False))
         check_harmless(self.asked)
         for key, value in _ELSEWHERE.items():

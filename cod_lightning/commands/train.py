@@ -64,6 +64,7 @@ class TrainCLI(CodCLI):
         return parser
 
     def before_instantiate_classes(self) -> None:
+        """Look at all checkpoints of `test` before one is loaded."""
         config = self._own()
         self.checkpoints = checkpoints_of(config)
         if self.checkpoints:
@@ -151,6 +152,7 @@ class TrainCLI(CodCLI):
             check_same_policy(one, asked, self.datamodule.words, accepted=config.accept_changes)
 
     def house_callbacks(self) -> list[Callback]:
+        """What serves and watches CoD-Train."""
         budget = TokenBudget(self._own().sampled_token_budget)
         watching: list[Callback] = [MismatchGuard(), Staleness(), Progress(), PositionCurve(), Sample(), budget]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins

@@ -96,6 +96,7 @@ class EpisodesContext(RecordContext):
         return EpisodesState(records, (self.initial_worth,) * len(records))
 
     def prepare(self, state: EpisodesState, rules: str, observation: str) -> Prepared:
+        """The rules, and the chosen records from the oldest to the newest."""
         shown = tuple(sorted(self._chosen(state, observation)))
         records = [state.records[index] for index in shown]
         return Prepared(self.wording.inject(rules, records, _ABOUT), replace(state, shown=shown))

@@ -178,6 +178,7 @@ class CompactNotebook(CompactOperations, NotebookWording):
         return Message(Role.SYSTEM, f"{self.opens} {listed}".strip()), Message(Role.USER, episode.feedback)
 
     def shown(self, messages: Sequence[Message]) -> list[tuple[int, str]]:
+        """What follows each number."""
         parts = re.split(r"(?:^|\s)#(\d+)(?=\s|$)", messages[0].content)
         return [(int(number), text.strip()) for number, text in zip(parts[1::2], parts[2::2], strict=True)]
 

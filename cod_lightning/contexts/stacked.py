@@ -83,6 +83,7 @@ class StackedContext(ContextMechanism):
         return Prepared(rules, StackedState(tuple(states)))
 
     def on_turn(self, state: StackedState, response: str, tokens: TokenView) -> Intervention | None:
+        """What the part says that answers within tasks."""
         for index, part in enumerate(self.parts):
             found = part.on_turn(state.states[index], response, tokens)
             if found is not None:
@@ -132,6 +133,7 @@ class StackedContext(ContextMechanism):
         return part.write(note, messages)
 
     def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
+        """As the part has it that answers within tasks."""
         part = next((part for part in self.parts if _overrides(part, "on_turn")), self.parts[0])
         return part.respond(act, note, messages)
 
@@ -140,6 +142,7 @@ class StackedContext(ContextMechanism):
             part.check(window, max_new_tokens)
 
     def words(self) -> tuple[str, ...]:
+        """The words of all parts, each once."""
         return tuple(dict.fromkeys(word for part in self.parts for word in part.words()))
 
     def dump(self, state: StackedState) -> str:

@@ -52,6 +52,7 @@ class Recorded(Engine):
         self._turns = iter([turn for turn in turns if turn.action_ids])
 
     async def generate(self, request: Request) -> Completion:
+        """The next turn. Raises `EngineFailure` after the last."""
         turn = next(self._turns, None)
         if turn is None:
             raise EngineFailure("the recorded episode has ended")

@@ -134,6 +134,7 @@ class TransformersEngine(Engine):
         return await future
 
     def release(self, dialogue: str) -> None:
+        """Free the dialogue's slot for a waiting turn."""
         if known := self._dialogues.pop(dialogue, None):
             heapq.heappush(self._free_slots, known.slot)
             if self._waiting:

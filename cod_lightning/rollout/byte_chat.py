@@ -29,6 +29,7 @@ class ByteChat(Chat):
         self.end_of_turn, self.stop_ids, self.stop_id, self.pad_id = _END, frozenset({_END}), _END, 0
 
     def encode(self, text: str) -> tuple[int, ...]:
+        """Bytes, and the ids of special tokens where they are spelled."""
         ids: list[int] = []
         at = 0
         for found in _SPELLED.finditer(text):
@@ -39,10 +40,12 @@ class ByteChat(Chat):
         return tuple(ids)
 
     def opening(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Each message between its role and its end, then the assistant's beginning."""
         dialogue = "".join(f"<|{message.role}|>{self.neutral(message.content)}<|end|>" for message in messages)
         return self.encode(f"{dialogue}<|assistant|>")
 
     def continuation(self, user_text: str, last_action_id: int | None) -> tuple[int, ...]:
+        """The end of the assistant's message where it has none, the user's message, the assistant's beginning."""
         ended = "" if last_action_id == _END else "<|end|>"
         return self.encode(f"{ended}<|user|>{self.neutral(user_text)}<|end|><|assistant|>")
 
@@ -61,6 +64,7 @@ class ByteChat(Chat):
         return len(text.split())
 
     def decode(self, action_ids: tuple[int, ...]) -> str:
+        """The text without its final end; any other special token stays visible."""
         return self.text(action_ids[:-1] if action_ids[-1:] == (_END,) else action_ids)
 
     def text(self, ids: Sequence[int]) -> str:

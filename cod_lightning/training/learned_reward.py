@@ -50,6 +50,7 @@ class PartlyKnown(Reward):
         return derive_seed("known reward", self.seed, task.seed) / 2**63 < self.share
 
     def check(self) -> None:
+        """Fit the model."""
         if self.transcripts is None or self._weights is not None:
             return
         key = "data.rewards.PartlyKnown.transcripts"

@@ -91,6 +91,7 @@ class PrivilegedScorer(Scorer):
         return 0 if self.teacher is None else self.teacher.num_weight_bytes()
 
     def rows(self, rows: Batch, prompt: Prompt) -> tuple[Batch, Bool[Tensor, " B"]]:
+        """The same responses after other prompts."""
         first = rows.action_mask.int().argmax(dim=1).tolist()
         ids = [row[:length] for row, length in zip(rows.token_ids.tolist(), rows.lengths.tolist(), strict=True)]
         known, begins = torch.ones(len(rows), dtype=torch.bool), []
@@ -134,6 +135,7 @@ class CheckpointScorer(Scorer):
         """Once they are loaded."""
 
     def check(self, key: str, vocabulary: dict[str, int]) -> None:
+        """The same tokens with the same ids."""
         if Path(self.path).is_file() or self.path.endswith(".ckpt"):
             expected = "a folder or hub name in Hugging Face form, not a run's checkpoint"
             remedy = f"Make one: python -m cod_lightning export --ckpt_path {self.path} --out policies/teacher"

@@ -94,6 +94,7 @@ class OneServer(Engine):
         self.policy_version, self.precision = whole.policy_version, whole.precision
 
     async def generate(self, request: Request) -> Completion:
+        """Sample one turn there, as long as it is up."""
         there = structs.replace(request, dialogue=f"{self._server.url}/{request.dialogue}")
         self._fleet.pin(there.dialogue, self._server)
         return await self._whole.generate(there)

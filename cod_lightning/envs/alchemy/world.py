@@ -45,6 +45,7 @@ class Alchemy(TaskWorld[AlchemyTask]):
         return self.wording.rules(self._task.tiers if self.parameters.show_tiers else (), self._task.noun)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """A graph of the split, and a target (with limited materials also a stock) for every task."""
         world_seed = derive_seed("alchemy pack", self.parameters.structure, str(split), seed, index)
         specs = self.parameters.draw(world_seed, split, num_tasks)
         tasks = tuple(

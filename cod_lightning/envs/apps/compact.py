@@ -120,4 +120,5 @@ class HabitPlay(WaysPlay):
 
     @staticmethod
     def respond(slot: str, way: str) -> str:
+        """The habit as a thought, then the answer."""
         return f"{slot} <answer>{way}</answer>"

@@ -60,6 +60,7 @@ class EndpointVoice(Voice):
         )
 
     def answer(self, question: str, goal: str, known: Mapping[str, str]) -> str:
+        """The first readable answer. Raises `EnvironmentFailure` after the tries."""
         material = {"goal": goal, "known": list(known.values()), "question": question}
         complaint = f"the person {self.model.client.model} gave no answer"
         return self.model.answer(grading_messages(_INSTRUCTION, material), _read, complaint)

@@ -29,6 +29,7 @@ class AppsPlay(Play[HiddenFacts]):
         return HiddenFacts()
 
     def any_answer(self, messages: Sequence[Message], rng: random.Random) -> str:
+        """Any call with any arguments that fit, or the end."""
         endpoint = rng.choice([one for app in self.site.apps for one in app.endpoints.values()])
         values = {
             "whole number": rng.randint(1, 90),
@@ -48,6 +49,7 @@ class AppsPlay(Play[HiddenFacts]):
         return read_facts(messages[0].content) if trust_context else HiddenFacts()
 
     def answer(self, messages: Sequence[Message], known: HiddenFacts, rng: random.Random) -> str:
+        """The next batch of the plan, after all results that the dialogue shows."""
         found = _OPENING.search(messages[1].content)
         assert found is not None, "this is no first observation"
         template, parts = next((t, p) for t in self.site.templates.values() if (p := t.read(found[2])) is not None)

@@ -282,6 +282,7 @@ class Apps(TaskWorld[AppsTask]):
         return max(0.01 if self.success else 0.0, share - self.question_cost * self._server.user.questions)
 
     def render(self) -> str:
+        """The task, and what has changed so far."""
         if self._task is None:
             return "no task"
         if self._server is None:

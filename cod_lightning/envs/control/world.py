@@ -65,6 +65,7 @@ class OptimalControl(TaskWorld[ControlTask]):
         return self._run is not None and self._run.reward >= SOLVED
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """One pair (a, b) of the split, and for every task a start, a target and a number of steps."""
         world_seed = derive_seed("control pack", self.name, str(split), seed, index)
         rng = random.Random(world_seed)
         hidden = self.parameters.hidden(rng, split)

@@ -57,6 +57,7 @@ class GridNavigation(TaskWorld[GridTask]):
         return self.wording.rules(self._view.task)
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
+        """One map of the split, and a start, a target and a number of moves for every task."""
         world_seed = derive_seed("grid pack", self.name, str(split), seed, index)
         rng = random.Random(world_seed)
         costs = draw_map(self.parameters, world_seed, split, self._draw_side(rng))

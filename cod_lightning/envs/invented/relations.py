@@ -82,6 +82,7 @@ class Forbidden(Pairs):
                 return rows
 
     def task(self, rule: Rule, rng: random.Random) -> Part:
+        """One allowed partner among two or three."""
         return self.one_right(rule, rng)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
@@ -107,6 +108,7 @@ class HiddenOrder(Pairs):
         )
 
     def task(self, rule: Rule, rng: random.Random) -> Part:
+        """One thing above among two or three."""
         return self.one_right(rule, rng)
 
     def odds(self, rule: Rule, facts: Sequence[Fact], part: Part, here: str, left: int) -> dict[str, float]:
