@@ -6,7 +6,7 @@ from typing import Any
 import lightning as L
 
 from callbacks.runner import RolloutCallback, find_runner
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import check_at_least
 from cod_lightning.ranks import gathered
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import Group
@@ -25,8 +25,7 @@ class TokenBudget(RolloutCallback):
     """
 
     def __init__(self, max_sampled: int | None = None) -> None:
-        if max_sampled is not None and max_sampled < 1:
-            raise ConfigError("sampled_token_budget", max_sampled, "at least 1", "Null leaves the end to the Trainer.")
+        check_at_least("sampled_token_budget", max_sampled, 1, "Null leaves the end to the Trainer.")
         self.max_sampled = max_sampled
         self.num_sampled = 0
         self.num_trained = 0

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import difflib
 import logging
+import math
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -154,10 +155,22 @@ class Stopped(SystemExit):
         """The run's last line: how to go on, where that is known."""
 
 
-def check_at_least(key: str, value: float, least: float, remedy: str) -> None:
-    """Raise `ConfigError` for a smaller value; NaN is one."""
-    if not value >= least:
+def check_at_least(key: str, value: float | None, least: float, remedy: str) -> None:
+    """Raise `ConfigError` for a smaller value; NaN is one, null is none."""
+    if value is not None and not value >= least:
         raise ConfigError(key, value, f"at least {least}", remedy)
+
+
+def check_positive(key: str, value: float | None, remedy: str) -> None:
+    """Raise `ConfigError` for a number that is not above 0, or not finite; null is none."""
+    if value is not None and not 0 < value < math.inf:
+        raise ConfigError(key, value, "a finite number above 0", remedy)
+
+
+def check_between(key: str, value: float, low: float, high: float, remedy: str) -> None:
+    """Raise `ConfigError` unless the value lies in [low, high]; NaN does not."""
+    if not low <= value <= high:
+        raise ConfigError(key, value, f"in [{low:g}, {high:g}]", remedy)
 
 
 def did_you_mean(wrong: str, names: Sequence[str], cutoff: float = 0.6) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.types import EpisodeKind
 
 
@@ -45,8 +45,7 @@ class UpdateEvery(LifecyclePlan):
     """Tasks from one update to the next; 1 is the paper's plan. Null: no updates, for contexts that are written within tasks."""
 
     def __post_init__(self) -> None:
-        if self.every is not None and self.every < 1:
-            raise ConfigError("data.plan.every", self.every, "at least 1", "1 updates the context after every task.")
+        check_at_least("data.plan.every", self.every, 1, "1 updates the context after every task.")
 
     def order(self, num_tasks: int) -> Sequence[PlannedEpisode]:
         """Solve n, then update n where n + 1 is a multiple of `every`.

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import ConfigError, check_at_least, check_between, check_positive
 from cod_lightning.objective.anchors import next_solve
 from cod_lightning.objective.baselines import Accepted, AsymRE
 from cod_lightning.objective.batch import kind_id
@@ -33,10 +33,8 @@ def check_numbers(
         raise ConfigError("model.betas", betas, "two numbers from 0 to below 1", "[0.9, 0.999] is the default.")
     check_at_least("model.weight_decay", weight_decay, 0, "0 is the default.")
     check_at_least("model.warmup_updates", warmup_updates, 0, "0 is the default.")
-    if not 0 <= final_lr_fraction <= 1:
-        raise ConfigError("model.final_lr_fraction", final_lr_fraction, "in [0, 1]", "1 keeps the rate constant.")
-    if not lr > 0:
-        raise ConfigError("model.lr", lr, "a number above 0", "The paper's is 1e-6, a tiny policy's about 1e-3.")
+    check_between("model.final_lr_fraction", final_lr_fraction, 0, 1, "1 keeps the rate constant.")
+    check_positive("model.lr", lr, "The paper's is 1e-6, a tiny policy's about 1e-3.")
     check_at_least("model.token_budget", token_budget, 1, "16384 is the default.")
     if gradient_clip_val is not None and not gradient_clip_val > 0:
         raise ConfigError("model.gradient_clip_val", gradient_clip_val, "above 0, or null", "1.0 is the default.")

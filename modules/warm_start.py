@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_positive
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.ranks import gathered
@@ -38,8 +38,7 @@ class WarmStartModule(PolicyModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        if not lr > 0:
-            raise ConfigError("model.lr", lr, "a number above 0", "A tiny policy's is about 3e-3.")
+        check_positive("model.lr", lr, "A tiny policy's is about 3e-3.")
         if not policy.has_weights:
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."

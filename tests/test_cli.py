@@ -67,7 +67,7 @@ def test_a_shadowing_module_is_named(tmp_path):
         (["--trainer.accumulate_grad_batches", "2"], "Set model.token_budget"),
         (["--model.policy.init_args.window", "12"], "model.policy.window is 12; expected at least 17"),
         (["--model.policy.init_args.hidden_size", "90"], "model.policy.hidden_size is 90"),
-        (["--model.lr", "0"], "model.lr is 0.0; expected a number above 0"),
+        (["--model.lr", "0"], "model.lr is 0.0; expected a finite number above 0"),
         (["--model.token_budget", "0"], "model.token_budget is 0"),
         (["--data.env.init_args.max_shortest_path", "9"], "data.env.max_shortest_path is 9"),
         (["--data.env.init_args.size_max", "9"], "data.env.size_max is 9"),

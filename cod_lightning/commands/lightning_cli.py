@@ -43,7 +43,7 @@ from cod_lightning.commands.trainer_settings import (
     refuse_trainer_flags,
     settle_strategy,
 )
-from cod_lightning.errors import ConfigError, did_you_mean
+from cod_lightning.errors import ConfigError, check_at_least, did_you_mean
 from cod_lightning.folder_lock import check_folder, held, locked
 
 _NOISE = (
@@ -171,12 +171,9 @@ class CodCLI(LightningCLI):
             check_trains(config.trainer)
         settle_strategy(config.trainer)
         self._held.enter_context(on_loopback(config.trainer))
-        if (every := config.checkpoint_every) is not None and every < 1:
-            raise ConfigError("checkpoint_every", every, "at least 1", "Null writes one after every validation.")
-        if (keep := config.keep_checkpoints) is not None and keep < 1:
-            raise ConfigError("keep_checkpoints", keep, "at least 1", "2 keeps one before the newest; null keeps all.")
-        if config.keep_best < 1:
-            raise ConfigError("keep_best", config.keep_best, "at least 1", "best_metric=null keeps none by a metric.")
+        check_at_least("checkpoint_every", config.checkpoint_every, 1, "Null writes one after every validation.")
+        check_at_least("keep_checkpoints", config.keep_checkpoints, 1, "2 keeps one before the newest; null keeps all.")
+        check_at_least("keep_best", config.keep_best, 1, "best_metric=null keeps none by a metric.")
         if (threads := config.torch_threads) is not None:
             most = max(64, 8 * (os.cpu_count() or 1))  # far more, and torch runs out of memory for their stacks
             if not 1 <= threads <= most:

@@ -18,7 +18,7 @@ from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
 from cod_lightning.envs.checks import check_num_tasks
-from cod_lightning.errors import ConfigError, some_of
+from cod_lightning.errors import check_at_least, some_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
@@ -40,8 +40,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--ckpt_path", type=str | None, default=None, help=text)
     options = parse_world(parser, argv)
     check_num_tasks("--num_tasks", options.num_tasks)
-    if options.index is not None and options.index < 0:
-        raise ConfigError("--index", options.index, "at least 0", "Null draws one.")
+    check_at_least("--index", options.index, 0, "Null draws one.")
     index = random.SystemRandom().randrange(10_000) if options.index is None else options.index
     pack = options.env.sample_pack(split=Split(options.split), index=index, num_tasks=options.num_tasks)
     console = Screen()

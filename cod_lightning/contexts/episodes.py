@@ -20,7 +20,7 @@ from cod_lightning.contexts.base import Prepared
 from cod_lightning.contexts.records import Record, RecordContext
 from cod_lightning.contexts.retrieval import best, similarities
 from cod_lightning.contexts.worded import check_count
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Episode
 
@@ -80,8 +80,7 @@ class EpisodesContext(RecordContext):
         check_count("capacity", capacity, 1, 100_000)
         check_count("part_tokens", part_tokens, 1)
         for key, value in (("utility_weight", utility_weight), ("learning_rate", learning_rate)):
-            if not 0 <= value <= 1:
-                raise ConfigError(f"data.context.{key}", value, "in [0, 1]", "Leave it out for the default.")
+            check_between(f"data.context.{key}", value, 0, 1, "Leave it out for the default.")
         if not math.isfinite(initial_worth):
             raise ConfigError("data.context.initial_worth", initial_worth, "a finite number", "0.5 is the default.")
         self.select, self.most, self.candidates, self.utility_weight = select, most, candidates, utility_weight

@@ -7,7 +7,7 @@ from typing import Literal
 from cod_lightning.contexts.base import ContextUpdate, Prepared, TextState, TokenView, UpdateDialogue
 from cod_lightning.contexts.hint_wording import WORDINGS
 from cod_lightning.contexts.worded import WordedContext
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.types import Episode, Message
 
 _DELIMITERS = tuple(text for wording in WORDINGS.values() for text in (wording.start, wording.end))
@@ -106,8 +106,7 @@ def _check_lengths(min_length: int | None, soft_length: int | None, hard_length:
     """None is negative, the ramp has both ends or neither, and min <= soft < hard."""
     bounds = {"min_length": min_length, "soft_length": soft_length, "hard_length": hard_length}
     for name, bound in bounds.items():
-        if bound is not None and bound < 0:
-            raise ConfigError(f"data.context.{name}", bound, "at least 0", "Null sets no bound.")
+        check_at_least(f"data.context.{name}", bound, 0, "Null sets no bound.")
     if soft_length is None and hard_length is None:
         return
     if soft_length is None or hard_length is None or soft_length >= hard_length:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.types import Message, Role
 
 
@@ -37,8 +37,7 @@ class WordedContext(ContextMechanism):
         check_protocol(protocol, wordings)
         if not (math.isfinite(penalty) and penalty >= 0):
             raise ConfigError("data.context.penalty", penalty, "finite and at least 0", "0.1 is the default.")
-        if response_limit is not None and response_limit < 1:
-            raise ConfigError("data.context.response_limit", response_limit, "at least 1", "Null says nothing.")
+        check_at_least("data.context.response_limit", response_limit, 1, "Null says nothing.")
         self.penalty, self.response_limit = penalty, response_limit
 
     def asks(self, messages: Sequence[Message]) -> bool:

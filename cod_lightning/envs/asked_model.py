@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from cod_lightning.clients import ChatAnswer, ChatClient, EndpointFailure
 from cod_lightning.clients.access import key_of
-from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.errors import EnvironmentFailure, check_at_least
 from cod_lightning.types import Message
 
 _T = TypeVar("_T")
@@ -46,8 +46,7 @@ class AskedModel:
         sampling: Mapping[str, Any],
     ) -> None:
         for name, value in {"tries": tries, "max_tokens": max_tokens}.items():
-            if value < 1:
-                raise ConfigError(f"{where}.{name}", value, "at least 1", "Leave it out for the default.")
+            check_at_least(f"{where}.{name}", value, 1, "Leave it out for the default.")
         key_of(key_variable, f"{where}.key_variable")
         self.client = ChatClient(
             model,

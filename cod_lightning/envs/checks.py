@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least, check_between
 
 _LARGEST_PACK = 10_000
 MOST_PACKS = 1_000_000
@@ -27,12 +27,6 @@ def check_share(key: str, value: float, remedy: str) -> None:
     check_between(key, value, 0, 1, remedy)
 
 
-def check_between(key: str, value: float, low: float, high: float, remedy: str) -> None:
-    """Raise unless the value lies in [low, high]; NaN does not."""
-    if not low <= value <= high:
-        raise ConfigError(key, value, f"in [{low:g}, {high:g}]", remedy)
-
-
 def check_in(key: str, value: int, low: int, high: int, remedy: str) -> None:
     """Raise unless the whole number is one of low..high."""
     if not low <= value <= high:
@@ -50,8 +44,7 @@ def check_span(
 
 def check_turns(max_turns: int, remedy: str) -> None:
     """Raise unless a task has a turn."""
-    if max_turns < 1:
-        raise ConfigError("data.env.max_turns", max_turns, "at least 1", remedy)
+    check_at_least("data.env.max_turns", max_turns, 1, remedy)
 
 
 def check_num_tasks(key: str, value: int, *, least: int = 1) -> None:

@@ -2,14 +2,13 @@
 
 import copy
 import itertools
-import math
 import random
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cod_lightning.envs.base import Demonstrator, Reference, TextEnv, TextPolicy
 from cod_lightning.envs.wrapped import DelegatingWorld
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_positive
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split, Task
 
@@ -38,8 +37,7 @@ class Mixture(DelegatingWorld):
             expected = f"a weight for each of {sorted(worlds)}"
             raise ConfigError("data.env.weights", sorted(shares), expected, "Leave it out for equal ones.")
         for key, weight in shares.items():
-            if not (math.isfinite(weight) and weight > 0):
-                raise ConfigError(f"data.env.weights.{key}", weight, "a number above 0", "Leave the world out instead.")
+            check_positive(f"data.env.weights.{key}", weight, "Leave the world out instead.")
         self.worlds, self.weights = worlds, shares
         self.name = "+".join(world.name for world in worlds.values())
         self._here = next(iter(worlds))

@@ -11,7 +11,7 @@ from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.envs.worker_pool import PendingCall, WorkerPool
 from cod_lightning.envs.world_worker import Call, CallResult, Limits
 from cod_lightning.envs.wrapped import WrappedWorld, delegated
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least, check_positive
 from cod_lightning.types import EpisodeStatus
 
 
@@ -48,13 +48,10 @@ class ProcessWorld(WrappedWorld):
         if own_loop(world) is not None:
             expected = "a world that makes steps, since its program runs in a process of its own already"
             raise ConfigError("data.env.world", type(world).__name__, expected, "Name it as data.env itself.")
-        if num_workers is not None and num_workers < 1:
-            raise ConfigError("data.env.num_workers", num_workers, "at least 1, or null", "Leave it out.")
-        if not 0 < step_s < float("inf"):
-            raise ConfigError("data.env.step_s", step_s, "seconds above 0, and finite", "60 is the default.")
+        check_at_least("data.env.num_workers", num_workers, 1, "Leave it out.")
+        check_positive("data.env.step_s", step_s, "60 is the default.")
         for key, value in (("memory_gb", memory_gb), ("cpu_s", cpu_s)):
-            if value is not None and not 0 < value < float("inf"):
-                raise ConfigError(f"data.env.{key}", value, "above 0 and finite, or null", "Leave it out.")
+            check_positive(f"data.env.{key}", value, "Null sets no limit.")
         self.memory_gb, self.cpu_s = memory_gb, cpu_s
         self._limits = Limits(memory_bytes=None if memory_gb is None else int(memory_gb * 2**30), cpu_s=cpu_s)
         self.num_workers, self.step_s = num_workers or os.cpu_count() or 1, step_s

@@ -13,7 +13,7 @@ from typing import Any
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.grouped import GroupedTasks, group_name
 from cod_lightning.envs.question_world import Grade, QuestionTask, QuestionWorld, answer_form
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.extras import require
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
@@ -47,8 +47,7 @@ class ReasoningGym(QuestionWorld):
         **asked: Any,
     ) -> None:
         require("reasoning-gym", "data.env.dataset", dataset)
-        if num_questions < 3:
-            raise ConfigError("data.env.num_questions", num_questions, "at least 3", "1000 is the default.")
+        check_at_least("data.env.num_questions", num_questions, 3, "1000 is the default.")
         super().__init__(dataset, f"{_RULES}\n\n{answer_form('YOUR ANSWER')}", **asked)
         self.dataset, self.num_questions, self.dataset_seed = dataset, num_questions, dataset_seed
         self._levels = tuple(json.dumps(level, sort_keys=True) for level in (levels or [{}]))

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import check_at_least, check_between
 from cod_lightning.objective.losses.base import Level, LossInputs, log_ratio, units_of
 
 _NAMES = ("logprob_gap", "mismatch_kl", "mismatch_ess")
@@ -191,5 +191,4 @@ def _weights(sampled: LossInputs, level: Level) -> Float[Tensor, "B T"]:
 
 def _check_bounds(max_weight: float, min_weight: float = 0.0) -> None:
     check_at_least("model.mismatch.max_weight", max_weight, 1, "A token on which both agree has 1.")
-    if not 0 <= min_weight <= 1:
-        raise ConfigError("model.mismatch.min_weight", min_weight, "in [0, 1]", "A token on which both agree has 1.")
+    check_between("model.mismatch.min_weight", min_weight, 0, 1, "A token on which both agree has 1.")

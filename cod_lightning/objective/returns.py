@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.objective.batch import CreditTable, kind_id
 from cod_lightning.types import EpisodeKind
 
@@ -78,8 +78,7 @@ class EpisodeCredit(CreditRule):
         if (self.discount is not None) != self.style.startswith("discounted"):
             expected = "a number exactly with style=discounted or discounted_mean"
             raise ConfigError("model.credit.discount", self.discount, expected, "Set both.")
-        if self.window is not None and self.window < 1:
-            raise ConfigError("model.credit.window", self.window, "at least 1", "2 looks one task ahead.")
+        check_at_least("model.credit.window", self.window, 1, "2 looks one task ahead.")
         if self.discount is not None and not 0 < self.discount <= 1:
             raise ConfigError("model.credit.discount", self.discount, "a number in (0, 1]", "0.6 is a usual value.")
 

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_positive
 
 REFERENCE = "reference"
 """Name of the policy as it was when training began; every other name is a key of `model.scorers`."""
@@ -97,7 +97,7 @@ class KL(LossTerm):
     """How it is estimated from the sampled tokens."""
 
     def __post_init__(self) -> None:
-        _check_coefficient("KL", self.coefficient)
+        check_positive("model.terms.KL.coefficient", self.coefficient, "Leave the term out for 0.")
         if self.estimator not in ("k1", "k2", "k3"):
             raise ConfigError("model.terms.KL.estimator", self.estimator, "k1, k2 or k3", "k2 is the default.")
 
@@ -138,7 +138,7 @@ class JSD(LossTerm):
     """Share of the teacher in M, in (0, 1). Divided by beta the gradient tends to that of forward KL as beta falls to 0."""
 
     def __post_init__(self) -> None:
-        _check_coefficient("JSD", self.coefficient)
+        check_positive("model.terms.JSD.coefficient", self.coefficient, "Leave the term out for 0.")
         if not 0 < self.beta < 1:
             raise ConfigError("model.terms.JSD.beta", self.beta, "in (0, 1)", "0.5 is symmetric; KL is reverse KL.")
 
@@ -172,7 +172,7 @@ class EntropyBonus(LossTerm):
     """Weight of the mean entropy (nats), above 0."""
 
     def __post_init__(self) -> None:
-        _check_coefficient("EntropyBonus", self.coefficient)
+        check_positive("model.terms.EntropyBonus.coefficient", self.coefficient, "Leave the term out for 0.")
 
     def __call__(self, inputs: TermInputs) -> TermSums:
         """Entropies are 0 where no action token is."""
@@ -201,10 +201,3 @@ def kl_to_reference(
         return (torch.expm1(-gap) + gap).sum()
     half_square = 0.5 * (gap**2).sum()
     return half_square if estimator == "k2" else half_square - half_square.detach() + gap.detach().sum()
-
-
-def _check_coefficient(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise ConfigError(
-            f"model.terms.{name}.coefficient", value, "a finite number above 0", "Leave the term out for 0."
-        )

@@ -4,7 +4,7 @@ import math
 import re
 from typing import Literal
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.rewards.base import Reward
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Task
 
@@ -115,8 +115,7 @@ class LengthReward(Reward):
         if (zero_tokens is None) != (full_tokens is None) or not 0 <= (zero_tokens or 0) < (full_tokens or math.inf):
             expected = f"above zero_tokens={zero_tokens}, which is at least 0"
             raise ConfigError("data.rewards.LengthReward.full_tokens", full_tokens, expected, "Set both or neither.")
-        if max_turns is not None and max_turns < 1:
-            raise ConfigError("data.rewards.LengthReward.max_turns", max_turns, "at least 1", "Null counts no turns.")
+        check_at_least("data.rewards.LengthReward.max_turns", max_turns, 1, "Null counts no turns.")
         self.coefficient, self.max_turns, self.weight = coefficient, max_turns, weight
         self.zero_tokens, self.full_tokens = zero_tokens, full_tokens
 

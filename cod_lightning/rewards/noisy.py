@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.rewards.base import Reward
 from cod_lightning.rewards.judge import Agreement, material_of
 from cod_lightning.rewards.pairwise import Pairwise
@@ -30,8 +30,7 @@ class NoisyJudge(Reward):
         self, false_positive: float = 0.1, false_negative: float = 0.1, seed: int = 0, weight: float = 1.0
     ) -> None:
         for name, value in {"false_positive": false_positive, "false_negative": false_negative}.items():
-            if not 0 <= value <= 1:
-                raise ConfigError(f"data.rewards.NoisyJudge.{name}", value, "in [0, 1]", "0 is a judge without errors.")
+            check_between(f"data.rewards.NoisyJudge.{name}", value, 0, 1, "0 is a judge without errors.")
         if false_positive + false_negative >= 1:
             expected = f"below {1 - false_negative:g} with false_negative={false_negative}"
             remedy = "At 1 together a verdict says nothing, and above it the opposite."

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_positive
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.packs import PackChoice, PackOutcomes, PackSource
 
@@ -48,8 +48,7 @@ class Bandit(PackSource):
         super().start(categories, seed)
         if not 0 < self.step_size <= 1:
             raise ConfigError("data.source.step_size", self.step_size, "in (0, 1]", "0.5 is the default.")
-        if not 0 < self.temperature < math.inf:
-            raise ConfigError("data.source.temperature", self.temperature, "above 0, and finite", "0.2 is the default.")
+        check_positive("data.source.temperature", self.temperature, "0.2 is the default.")
         if len(self.categories) < 2:
             expected = f"source=uniform in an environment of one category ({', '.join(self.categories)})"
             raise ConfigError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_positive
 from cod_lightning.objective.credited import NO_ADVANTAGE
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
@@ -68,9 +68,7 @@ class SelfImitation(Replay):
         for key, least in (("episodes_per_update", 1), ("warmup_rollouts", 0), ("priority", 0), ("baseline_size", 1)):
             if not least <= getattr(self, key) < math.inf:
                 raise ConfigError(f"data.replay.{key}", getattr(self, key), f"at least {least}", "Leave it out.")
-        if not 0 < self.coefficient < math.inf:
-            remedy = "Leave data.replay out to replay nothing."
-            raise ConfigError("data.replay.coefficient", self.coefficient, "a finite number above 0", remedy)
+        check_positive("data.replay.coefficient", self.coefficient, "Leave data.replay out to replay nothing.")
 
     def worth(self, episode: RecordedEpisode) -> float:
         better = episode.episode_return - episode.group_return > NO_ADVANTAGE

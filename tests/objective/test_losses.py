@@ -178,7 +178,7 @@ def test_no_loss_takes_a_range_that_is_none(loss, keys):
         (lambda: SDPO(beta=0.0), "beta is 0.0; expected a finite number above 0"),
         (lambda: SDPO(beta=float("inf")), "beta is inf"),
         (lambda: NFT(negative_weight=-1.0), "negative_weight is -1.0; expected at least 0"),
-        (lambda: NFT(least_negative=0.0), "least_negative is 0.0; expected above 0"),
+        (lambda: NFT(least_negative=0.0), "least_negative is 0.0; expected a finite number above 0"),
     ],
 )
 def test_losses_that_compare_siblings_refuse_numbers_without_meaning(make, key):

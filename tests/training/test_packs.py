@@ -211,7 +211,7 @@ def test_a_state_that_does_not_load_is_refused_and_another_class_of_source_begin
     [
         (lambda: bandit(step_size=0), r"data\.source\.step_size is 0; expected in \(0, 1\]"),
         (lambda: bandit(step_size=1.5), r"data\.source\.step_size is 1\.5"),
-        (lambda: bandit(temperature=0), r"data\.source\.temperature is 0; expected above 0"),
+        (lambda: bandit(temperature=0), r"data\.source\.temperature is 0; expected a finite number above 0"),
         (lambda: bandit(temperature=math.nan), r"data\.source\.temperature is nan"),
         (
             lambda: TrainingPacks(Bandit(), Levers(), 2, 1),

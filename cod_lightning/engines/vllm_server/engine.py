@@ -35,7 +35,7 @@ from cod_lightning.engines.vllm_server.turn import turn_body
 from cod_lightning.engines.vllm_server.watch import Watch
 from cod_lightning.engines.vllm_server.weight_nccl import NCCLTransfer
 from cod_lightning.engines.vllm_server.weights import WeightSupply
-from cod_lightning.errors import ConfigError, EngineFailure, check_at_least
+from cod_lightning.errors import ConfigError, EngineFailure, check_at_least, check_positive
 from cod_lightning.ranks import gathered, rank
 
 
@@ -99,8 +99,7 @@ class VLLMServerEngine(Engine):
             raise ConfigError("data.engine.max_concurrent", max_concurrent, expected, "256 is the default.")
         check_at_least("data.engine.max_retries", max_retries, 0, "2 is the default.")
         for key, value in {"timeout_s": timeout_s, "return_s": return_s, "sync_timeout_s": sync_timeout_s}.items():
-            if not 0 < value < float("inf"):
-                raise ConfigError(f"data.engine.{key}", value, "above 0 and finite", "Leave it out for the default.")
+            check_positive(f"data.engine.{key}", value, "Leave it out for the default.")
         if not 0 <= wait_s < float("inf"):
             raise ConfigError("data.engine.wait_s", wait_s, "at least 0 and finite", "0 is the default.")
         self.wait_s = wait_s

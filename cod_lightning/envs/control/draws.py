@@ -4,12 +4,12 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from cod_lightning.envs.checks import check_between, check_choice, check_span
+from cod_lightning.envs.checks import check_choice, check_span
 from cod_lightning.envs.control.belief import PlantRanges
 from cod_lightning.envs.control.plant import TYPICAL, ControlTask
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.unchanging import Unchanging
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_between
 from cod_lightning.types import Split
 
 MOST_DRAWS = 2000

@@ -11,7 +11,7 @@ from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.dataset.sandbox import Sandbox
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade, wrong_form
 from cod_lightning.envs.unchanging import Unchanging
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 
 _NUMBER = re.compile(r"[-+]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?", re.ASCII)
 _FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)", re.ASCII)
@@ -162,8 +162,7 @@ class CodeTests(AnswerScorer):
     def __init__(self, time_s: float = 5.0, memory_mb: int = 512) -> None:
         if not 0 < time_s <= 600:
             raise ConfigError("data.env.scorer.time_s", time_s, "above 0 and at most 600", "5 is the default.")
-        if memory_mb < 64:
-            raise ConfigError("data.env.scorer.memory_mb", memory_mb, "at least 64", "512 is the default.")
+        check_at_least("data.env.scorer.memory_mb", memory_mb, 64, "512 is the default.")
         self.sandbox = Sandbox(time_s, memory_mb)
 
     def key_of(self, value: Any) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cod_lightning.envs.checks import (
-    check_between,
     check_choice,
     check_in,
     check_share,
@@ -14,7 +13,7 @@ from cod_lightning.envs.checks import (
 )
 from cod_lightning.envs.pde.library import FAMILIES, eligible
 from cod_lightning.envs.unchanging import Unchanging
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least, check_between
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +89,7 @@ class PDEParameters(Unchanging):
         fewest = 4 if compact else 1
         check_in("data.env.point_budget", self.point_budget, fewest, 24, "6 is the reference's.")
         check_between("data.env.noise_level", self.noise_level, 0, 0.1, "0.002 is the reference's.")
-        if not self.kappa_threshold >= 1:
-            raise ConfigError("data.env.kappa_threshold", self.kappa_threshold, "at least 1", "100 is the reference's.")
+        check_at_least("data.env.kappa_threshold", self.kappa_threshold, 1, "100 is the reference's.")
         check_in("data.env.grid_points", self.grid_points, 17, 1025, "257 is the reference's.")
         check_in("data.env.time_levels", self.time_levels, 101, 8001, "2001 is the reference's.")
         check_share("data.env.length_penalty", self.length_penalty, "0 is the default.")

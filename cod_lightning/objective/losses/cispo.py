@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import check_at_least, check_between
 from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, token_share
 
 
@@ -21,8 +21,7 @@ class CISPO(PolicyLoss):
     max_ratio: float = 5.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_ratio <= 1:
-            raise ConfigError("model.loss.min_ratio", self.min_ratio, "in [0, 1]", "0 is the paper's.")
+        check_between("model.loss.min_ratio", self.min_ratio, 0, 1, "0 is the paper's.")
         check_at_least("model.loss.max_ratio", self.max_ratio, 1, "5 is a usual value.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:

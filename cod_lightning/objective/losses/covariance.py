@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_positive
 from cod_lightning.objective.losses.base import (
     LossInputs,
     LossOutputs,
@@ -79,8 +79,7 @@ class KLCov(PolicyLoss):
 
     def __post_init__(self) -> None:
         _check_fraction("penalised_fraction", self.penalised_fraction)
-        if not self.penalty > 0:
-            raise ConfigError("model.loss.penalty", self.penalty, "above 0", "1 is the paper's.")
+        check_positive("model.loss.penalty", self.penalty, "1 is the paper's.")
 
     def mark(self, tokens: UpdateTokens, seed: int) -> Bool[Tensor, "B T"]:
         covariance = covariances(tokens).masked_fill(~tokens.action_mask, -torch.inf).flatten()

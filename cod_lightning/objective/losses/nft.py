@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from cod_lightning.errors import ConfigError, check_at_least
+from cod_lightning.errors import check_at_least, check_positive
 from cod_lightning.objective.losses.base import (
     LossInputs,
     LossOutputs,
@@ -44,8 +44,7 @@ class NFT(PolicyLoss):
 
     def __post_init__(self) -> None:
         check_at_least("model.loss.negative_weight", self.negative_weight, 0, "1 is the source's.")
-        if not self.least_negative > 0:
-            raise ConfigError("model.loss.least_negative", self.least_negative, "above 0", "1 is the source's.")
+        check_positive("model.loss.least_negative", self.least_negative, "1 is the source's.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         assert inputs.siblings is not None, "siblings that are not known"

@@ -1,13 +1,12 @@
 """Preference between siblings of one pack and position."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch.nn.functional import logsigmoid, pad
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import check_positive
 from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, units_of
 
 
@@ -30,8 +29,7 @@ class SDPO(PolicyLoss):
     """Scale of the gap in log-probs; larger is satisfied by a smaller gap."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.beta < math.inf:
-            raise ConfigError("model.loss.beta", self.beta, "a finite number above 0", "0.1 is the default.")
+        check_positive("model.loss.beta", self.beta, "0.1 is the default.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         assert inputs.siblings is not None, "siblings that are not known"

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import check_positive
 from cod_lightning.objective.losses.base import LossInputs, LossOutputs, PolicyLoss, log_ratio, metrics_of, units_of
 
 
@@ -44,8 +44,7 @@ class OPMD(PolicyLoss):
     """Weight of the squared gap; what the advantage is divided by in the mirror step."""
 
     def __post_init__(self) -> None:
-        if not self.tau > 0:
-            raise ConfigError("model.loss.tau", self.tau, "above 0", "At 0 it would be loss=rloo; 1 is a usual value.")
+        check_positive("model.loss.tau", self.tau, "At 0 it would be loss=rloo; 1 is a usual value.")
 
     def __call__(self, inputs: LossInputs) -> LossOutputs:
         logprobs = torch.where(inputs.action_mask, inputs.policy_logprobs, 0.0)
