@@ -269,6 +269,19 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
         lines += [f"- {name}: `{' '.join(arm.arguments)}`" for name, arm in ARMS.items() if arm.section == section]
         lines += [""]
     lines += ["Seeds:", "", *(f"- {name}: {', '.join(sorted(of))}" for name, of in runs.items()), ""]
+    others = [
+        f"- {name}, seed {seed}: {of[seed]['warm_start']:.3f}; base: {base[seed]['warm_start']:.3f}"
+        for name, of in runs.items()
+        for seed in sorted(of.keys() & base.keys())
+        if of[seed]["warm_start"] != base[seed]["warm_start"]
+    ]
+    if others:
+        lines += [
+            "Begun with another warm start than the base of their seed, by code of another commit (its success):",
+            "",
+            *others,
+            "",
+        ]
     return "\n".join(lines)
 
 
