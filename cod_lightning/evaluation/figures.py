@@ -23,6 +23,8 @@ from cod_lightning.evaluation.schema import (
     StatefulGain,
 )
 
+GAIN_SOURCE = "Asawa et al., Continual Learning Bench (arXiv 2606.05661)"
+
 
 def figures(
     trained: Outcomes,
@@ -88,6 +90,7 @@ def figures(
         else None,
         recovery=recovery(trained, controls, changes, seed) if changes is not None else None,
         stateful_gain=StatefulGain(
+            source=GAIN_SOURCE,
             control=without,
             gain_t=by_position(f"minus {without} reward"),
             gain=at(f"minus {without} reward mean"),
@@ -102,7 +105,7 @@ def figures(
 def normalised_gain(stateful: Outcomes, stateless: Outcomes, r_max: float, seed: int = 0) -> Figure | None:
     """(stateful - stateless) / (r_max - stateless), of rewards averaged over positions and packs; None without room above.
 
-    Only tasks that both played count. Source: Asawa et al., "Continual Learning Bench" (arXiv 2606.05661).
+    Only tasks that both played count. Source: `GAIN_SOURCE`.
     """
     bundle, num_positions = Bundle(stateful.pack_ids), stateful.num_positions
     below = r_max - bundle.aligned(stateless, stateless.rewards)
