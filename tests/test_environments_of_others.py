@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.chat_server import ChatServer, said
 from tests.command_line import ROOT, cod, rows
 from tests.random_checkpoint import SMALL, saved_checkpoint
 from tests.real_templates import QWEN3
@@ -99,6 +100,20 @@ def test_a_random_checkpoint_is_trained_on_it_end_to_end_without_drift(env, modu
         config = f"defaults:\n  - recipe: qwen3_8b\n  - env: {env}\n  - _self_\n"
     (written / "theirs.yaml").write_text(config)
     assert trained(written, checkpoint) == [(0, 0), (0, 0)]
+
+
+@pytest.mark.slow
+def test_the_judge_of_the_guide_grades_what_no_rule_can(written, checkpoint, monkeypatch):
+    (written / "theirs.yaml").write_text(next(block for block in blocks("yaml") if block.startswith("# judged.yaml")))
+    (commands,) = [block for block in blocks("bash") if "rubric.txt" in block]
+    subprocess.run(["bash", "-c", commands], cwd=written, check=True)
+    with ChatServer(lambda content: said('{"score": 0.5, "reason": "in part"}')) as judge:
+        monkeypatch.setenv("JUDGE_BASE_URL", judge.url)
+        assert trained(written, checkpoint) == [(0, 0), (0, 0)]
+    assert len(judge.requests) >= 8, "a task was not judged"
+    asked = str(judge.requests)
+    assert "however it is put" in asked
+    assert "A right answer is" in asked or "could not be read" in asked
 
 
 def trained(folder, checkpoint):

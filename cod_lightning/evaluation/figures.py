@@ -23,6 +23,8 @@ from cod_lightning.evaluation.schema import (
     StatefulGain,
 )
 
+GAIN_SOURCE = "Asawa et al., Continual Learning Bench (arXiv 2606.05661)"
+
 
 def figures(
     trained: Outcomes,
@@ -107,7 +109,7 @@ def _measured(trained: Outcomes, controls: Mapping[str, Outcomes], seed: int) ->
 def normalised_gain(stateful: Outcomes, stateless: Outcomes, r_max: float, seed: int = 0) -> Figure | None:
     """(stateful - stateless) / (r_max - stateless), of rewards averaged over positions and packs; None without room above.
 
-    Only tasks that both played count. Source: Asawa et al., "Continual Learning Bench" (arXiv 2606.05661).
+    Only tasks that both played count. Source: `GAIN_SOURCE`.
     """
     bundle, num_positions = Bundle(stateful.pack_ids), stateful.num_positions
     below = r_max - bundle.aligned(stateless, stateless.rewards)

@@ -85,11 +85,11 @@ class ForwardTransfer(TypedDict):
 
 class StatefulGain(TypedDict):
     """Gain as Continual Learning Bench defines it: the reward of the agent that carries a context from task to task (stateful)
-    minus that of the same agent without (stateless), on the same task.
-
-    Source: Asawa et al., "Continual Learning Bench" (arXiv 2606.05661). `cod_gain` is something else: last position minus first.
+    minus that of the same agent without (stateless), on the same task. `cod_gain` is something else: last position minus first.
     """
 
+    source: NotRequired[str]
+    """Where it is defined."""
     control: str
     """What counts as stateless: `no_context` where it was played, else `blanked_context`."""
     gain_t: list[Figure]

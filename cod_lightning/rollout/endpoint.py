@@ -179,6 +179,8 @@ class _Server:
                 body = await request.read()
         except TimeoutError:
             return _error(408, f"the body did not arrive within {BODY_S:g} s")
+        except ConnectionError:
+            return _error(400, "the connection was closed before the body arrived")  # nobody reads it
         except web.HTTPRequestEntityTooLarge:
             return _error(413, f"the body has more than {MOST_BYTES:,} bytes")
         try:

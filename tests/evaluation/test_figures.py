@@ -89,6 +89,7 @@ def test_the_stateful_gain_is_that_of_continual_learning_bench_task_by_task() ->
     gain = figures(TRAINED, CONTROLS, r_max=1.5)["stateful_gain"]
     assert gain is not None
     assert (gain["control"], gain["r_max"]) == ("no_context", 1.5)
+    assert "arXiv 2606.05661" in gain.get("source", "")
     expected = difference("rewards", "no_context")
     assert [one["mean"] for one in gain["gain_t"]] == pytest.approx(expected)
     assert gain["gain"]["mean"] == pytest.approx(sum(expected) / NUM_TASKS)

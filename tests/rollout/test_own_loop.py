@@ -22,6 +22,8 @@ from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.stats import RolloutStats
 from cod_lightning.types import EpisodeStatus, Split
 from tests.agent_programs import HEAD, TWO_TURNS, program, tasks_file
+from tests.program_faults import expected
+from tests.program_faults import play as play_faults
 from tests.real_templates import CHATML, QWEN3, QWEN3_TOOLS, bpe_tokenizer
 from tests.stubs import FunctionEngine
 
@@ -363,6 +365,27 @@ def test_a_program_that_fails_costs_its_lifecycle_and_none_hangs(tmp_path, body,
     for life in groups[0].lifecycles:
         assert life.episodes[0].fault == fault, life.episodes[0].error
         assert said in life.episodes[0].error
+
+
+@pytest.mark.slow
+def test_every_planted_fault_of_a_program_or_a_worker_costs_its_lifecycle_alone_and_none_hangs(tmp_path):
+    assert play_faults(tmp_path, 8) == expected(8)
+
+
+def test_a_connection_that_closes_in_the_middle_of_a_request_is_not_reported_as_an_error_of_the_server(
+    tmp_path, caplog
+):
+    source = once("""
+import socket
+line = socket.create_connection(("127.0.0.1", int(task["base_url"].rpartition(":")[2].partition("/")[0])))
+head = f"POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\nAuthorization: Bearer {task['api_key']}\\r\\n"
+line.sendall((head + "Content-Length: 100\\r\\n\\r\\n{").encode())
+line.close()
+answer(chat(task, [user("x")])["content"])
+""")
+    groups, _ = played(tmp_path, source)
+    assert first(groups).success
+    assert not [record for record in caplog.records if record.name.startswith("aiohttp")]
 
 
 @pytest.mark.slow

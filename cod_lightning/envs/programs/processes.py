@@ -64,7 +64,7 @@ class LineProcess:
 
         What it printed before it was asked answers no question, and is left out.
         """
-        until, num_bytes, rest = time.monotonic() + seconds, 0, b""
+        until, num_bytes, rest = time.monotonic() + seconds, 0, bytearray()
         given = memoryview(json.dumps(line).encode() + b"\n")
         for _ in range(_MOST_BYTES // _PART):
             if not self._read(self._out):
@@ -90,10 +90,12 @@ class LineProcess:
                         waiting.unregister(self._errors)
                 if self._out in ready and (part := self._read(self._out)) is not None:
                     num_bytes += len(part)
-                    *lines, rest = (rest + part).split(b"\n")
-                    for text in lines if part else [rest]:
-                        if (found := _object(text)) is not None and fits(found):
-                            return found
+                    rest += part
+                    if b"\n" in part or not part:  # a long line is joined once, not at every part
+                        *lines, rest = rest.split(b"\n")
+                        for text in lines if part else [rest]:
+                            if (found := _object(text)) is not None and fits(found):
+                                return found
                     if not part:
                         raise WorldDied(f"its program ended without an answer{self._said(wait=True)}")
                 if num_bytes > _MOST_BYTES:
@@ -253,7 +255,7 @@ class Asked:
                 self._process.kill()
 
 
-def _object(text: bytes) -> dict[str, Any] | None:
+def _object(text: bytes | bytearray) -> dict[str, Any] | None:
     """The JSON object that a line is; None where it is none."""
     if not text.lstrip().startswith(b"{"):
         return None
