@@ -61,6 +61,7 @@ def figures(
     if without:
         transfer = ForwardTransfer(control=without, **both(f"minus {without}", "later"))
         stateful = StatefulGain(
+            source=GAIN_SOURCE,
             control=without,
             gain_t=by_position(f"minus {without} reward"),
             gain=found[f"minus {without} reward mean"],
