@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -52,7 +53,7 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _log(store: ContextStore, options: object, console: Console) -> None:
+def _log(store: ContextStore, options: Any, console: Console) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("version", "written", "after task", "its reward", "reason", "first line"):
         right = column in ("version", "after task", "its reward")
@@ -70,16 +71,14 @@ def _log(store: ContextStore, options: object, console: Console) -> None:
     console.print(table)
 
 
-def _show(store: ContextStore, options: object, console: Console) -> None:
-    number = getattr(options, "version", None)
-    version = store.current() if number is None else store.version(number)
+def _show(store: ContextStore, options: Any, console: Console) -> None:
+    version = store.current() if options.version is None else store.version(options.version)
     console.print(Text(version.text))
 
 
-def _diff(store: ContextStore, options: object, console: Console) -> None:
-    new_number, old_number = getattr(options, "new", None), getattr(options, "old", None)
-    new = store.current() if new_number is None else store.version(new_number)
-    old = store.version(max(0, new.version - 1) if old_number is None else old_number)
+def _diff(store: ContextStore, options: Any, console: Console) -> None:
+    new = store.current() if options.new is None else store.version(options.new)
+    old = store.version(max(0, new.version - 1) if options.old is None else options.old)
     console.print(f"from version {old.version} to version {new.version}:")
     for change in (changes := entry_changes(old.text, new.text)):
         if change.kind is ChangeKind.KEPT:
@@ -92,7 +91,6 @@ def _diff(store: ContextStore, options: object, console: Console) -> None:
         console.print(f"versions {old.version} and {new.version} have the same entries")
 
 
-def _revert(store: ContextStore, options: object, console: Console) -> None:
-    number = getattr(options, "version", 0)
-    made = store.revert(number)
-    console.print(f"version {made} is current; its text is that of version {number}")
+def _revert(store: ContextStore, options: Any, console: Console) -> None:
+    made = store.revert(options.version)
+    console.print(f"version {made} is current; its text is that of version {options.version}")

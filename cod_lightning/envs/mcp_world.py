@@ -1,7 +1,6 @@
 """The tools of any MCP server as an environment: tasks from a file, calls by the policy, reward by checks, an answer or a judge."""
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from cod_lightning.envs.dataset.scorers import AnswerScorer, RegexMatch
 from cod_lightning.envs.dataset.world import DatasetWorld
 from cod_lightning.envs.mcp_session import McpSession, RecordedCall
 from cod_lightning.envs.question_world import MOST_LETTERS, Grade, QuestionTask, series_rules
-from cod_lightning.errors import ConfigError, EnvironmentFailure
+from cod_lightning.errors import ConfigError, EnvironmentFailure, check_positive
 from cod_lightning.extras import require
 
 _MOST_CALLS = 20
@@ -115,8 +114,7 @@ class McpWorld(DatasetWorld):
         require("mcp", "data.env.server", server)
         if not server:
             raise ConfigError("data.env.server", server, "a command or an address", "[python, tools.py] is one.")
-        if not 0 < timeout_s < math.inf:
-            raise ConfigError("data.env.timeout_s", timeout_s, "seconds above 0, and finite", "60 is the default.")
+        check_positive("data.env.timeout_s", timeout_s, "60 is the default.")
         self.server, self.timeout_s = server, timeout_s
         self._session: McpSession | None = None
         self.calls: list[RecordedCall] = []

@@ -316,7 +316,12 @@ def _played(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) 
         lives = list(play_reference(world, packs, kind, mechanism))
         row = rows[kind] = summarise(kind, lives)
         broken = [
-            *_failures(lives),
+            *(
+                f"{life.pack_id}, task {e.position}: {e.error[:200]}"
+                for life in lives
+                for e in life.episodes
+                if e.error
+            ),
             *_unknown(lives, world, mechanism),
             *([f"{row.num_malformed} answers were malformed"] if row.num_malformed else []),
         ]
@@ -347,13 +352,6 @@ def _played(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) 
 def _gains(before: Estimate, after: Estimate, reward_before: Estimate, reward_after: Estimate, least: float) -> bool:
     """Whether success rises, or reward by at least so much."""
     return after.mean - before.mean >= _LEAST_GAIN or reward_after.mean - reward_before.mean >= least
-
-
-def _failures(lives: Sequence[Lifecycle]) -> Iterator[str]:
-    for life in lives:
-        for episode in life.episodes:
-            if episode.error:
-                yield f"{life.pack_id}, task {episode.position}: {episode.error[:200]}"
 
 
 def _unknown(lives: Sequence[Lifecycle], world: TextEnv, mechanism: ContextMechanism) -> Iterator[str]:

@@ -28,12 +28,12 @@ def play(
         return _play_reference(suite, condition, share(packs[: suite.reference_packs]), setting)
     if kind is ConditionKind.NO_WORLD_MEMORY:
         setting = replace(setting, env=setting.env.without_world_memory())
-    contexts = _contexts(suite, kind, packs, setting, trained)
+    contexts = _contexts(kind, packs, setting, trained)
     return run_groups(share(packs), 1, setting, contexts=contexts, label=condition.label)
 
 
 def _contexts(
-    suite: Suite, kind: ConditionKind, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group]
+    kind: ConditionKind, packs: Sequence[Pack], setting: Setting, trained: Sequence[Group]
 ) -> Sequence[ContextSource] | None:
     """Where the contexts of this rank's packs come from; None where the agent writes its own."""
     own, mechanism = share(packs), setting.mechanism

@@ -1,6 +1,7 @@
 """The table that a run ends with: success by position, with intervals, for the trained policy and its controls."""
 
 from collections.abc import Callable
+from functools import partial
 
 from rich import box
 from rich.console import Console
@@ -50,10 +51,11 @@ def _paragraph(sentence: str, style: str = "") -> Padding:
 
 def _fitting(record: SuiteRecord, console: Console) -> Table:
     """The most detailed table that the console is wide enough for."""
-    tables = [_table(record, cell, heading="pos ") for cell in (_beside, _below, _alone)]
+    cells = (partial(_bounded, between=" "), partial(_bounded, between="\n"), _alone)
+    tables = [_table(record, cell, heading="pos ") for cell in cells]
     unbounded = console.options.update(max_width=10_000)
     fits = (table for table in tables if Measurement.get(console, unbounded, table).maximum <= console.width)
-    return next(fits, _table(record, _brief, heading=""))
+    return next(fits, _table(record, lambda position: Text(_short(position["success"])), heading=""))
 
 
 def _table(record: SuiteRecord, cell: CellWriter, heading: str) -> Table:
@@ -71,24 +73,13 @@ def _table(record: SuiteRecord, cell: CellWriter, heading: str) -> Table:
     return table
 
 
-def _beside(position: PositionRecord) -> Text:
-    return Text.assemble(_alone(position), " ", (_bounds(position), "dim"))
-
-
-def _below(position: PositionRecord) -> Text:
-    return Text.assemble(_alone(position), "\n", (_bounds(position), "dim"))
+def _bounded(position: PositionRecord, between: str) -> Text:
+    bounds = "-".join(map(_short, position["success_ci95"] or ()))
+    return Text.assemble(_alone(position), between, (bounds, "dim"))
 
 
 def _alone(position: PositionRecord) -> Text:
     return Text(_number(position["success"]))
-
-
-def _brief(position: PositionRecord) -> Text:
-    return Text(_short(position["success"]))
-
-
-def _bounds(position: PositionRecord) -> str:
-    return "-".join(map(_short, position["success_ci95"] or ()))
 
 
 def _short(fraction: float | None) -> str:

@@ -104,7 +104,7 @@ class Learn2Ask(TaskWorld[AnyTask]):
         by = "" if split_by == "session" else "-diagnosis"
         if self.records is not None:
             self.name = f"learn2ask-data-{self.records.digest[:12]}{by}"
-            self.observation_space = _SharedSpace.of(self.records.letters())
+            self.observation_space = _SharedSpace(100_000, min_length=0, charset=self.records.letters())
         else:
             secret, random_labels = "" if protocol_hidden else "-open", "-labels" if labels == "random" else ""
             c = self.clinics
@@ -236,7 +236,3 @@ class Learn2Ask(TaskWorld[AnyTask]):
 
 class _SharedSpace(Unchanging, gymnasium.spaces.Text):
     """A space that copies of a world share, since the letters of a file may be thousands."""
-
-    @classmethod
-    def of(cls, letters: frozenset[str]) -> "_SharedSpace":
-        return cls(100_000, min_length=0, charset=letters)

@@ -81,7 +81,7 @@ def learn(view: TaskText, believed: Quirks, outcome: Outcome, side: str) -> tupl
         where = KNOWN_HOSTS[view.system]
         return replace(believed, route=""), Step(ROUTE, LOCAL, f"cat {where}")
     if "Permission denied (publickey)" in printed:
-        return replace(believed, login=_next_account(view, believed, printed)), None
+        return replace(believed, login=_next_account(believed, printed)), None
     if failed in ("push", "push to drop", "pull") and re.search(
         r"subsystem|scp: command not|rsync: command not|'rsync' is not|command not found: rsync", printed
     ):
@@ -95,10 +95,6 @@ def learn(view: TaskText, believed: Quirks, outcome: Outcome, side: str) -> tupl
         return believed, Step(MOUNT, REMOTE, f"cat {MOUNTS}")
     if "transfers are confined" in printed:
         return believed, Step(DROP, REMOTE, f"cat {SERVER}")
-    return _unexplained(view, believed, printed)
-
-
-def _unexplained(view: TaskText, believed: Quirks, printed: str) -> tuple[Quirks, Step | None]:
     nowhere = believed.home or ("C:\\Windows\\Temp" if view.system == "windows" else "/tmp")
     if nowhere in printed:
         return replace(believed, home=""), look_home(view)
@@ -112,7 +108,7 @@ def look_home(view: TaskText) -> Step:
     return Step(HOME, LOCAL, f"ls {homes(view.system)}")
 
 
-def _next_account(view: TaskText, believed: Quirks, printed: str) -> str:
+def _next_account(believed: Quirks, printed: str) -> str:
     named = re.search(r"Accounts on this host: ([\w, ]+)\.", printed)
     if named is None:
         return ""

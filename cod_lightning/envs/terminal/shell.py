@@ -65,17 +65,14 @@ class Shell(Session):
                 words += expand(word, self.here, self.code)
                 if len(words) > MOST_ARGUMENTS:
                     raise ShellError("shell: argument list too long", 2)
-            return self._execute(words), 0
+            if not words:
+                return "", 0
+            name, words = self._unmanaged([words[0].lower(), *words[1:]])
+            if name not in HANDLERS or (self.here.windows and name in NOT_ON_WINDOWS):
+                raise self.not_found(name)
+            return HANDLERS[name](self, words), 0
         except ShellError as error:
             return error.message, error.code
-
-    def _execute(self, words: list[str]) -> str:
-        if not words:
-            return ""
-        name, words = self._unmanaged([words[0].lower(), *words[1:]])
-        if name not in HANDLERS or (self.here.windows and name in NOT_ON_WINDOWS):
-            raise self.not_found(name)
-        return HANDLERS[name](self, words)
 
     def _unmanaged(self, words: list[str]) -> tuple[str, list[str]]:
         """The command and its arguments, with the site's own names put back."""
