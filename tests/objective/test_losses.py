@@ -1,6 +1,7 @@
 """The policy loss against a loop over tokens, with gradients."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -184,6 +185,14 @@ def test_no_loss_takes_a_range_that_is_none(loss, keys):
 def test_losses_that_compare_siblings_refuse_numbers_without_meaning(make, key):
     with pytest.raises(ConfigError, match=rf"model\.loss\.{key}"):
         make()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_bound_at_a_ratio_of_1_does_not_count_rounding_as_clipped(seed):
+    def num_clipped(spread):
+        return NFT()(replace(inputs(seed, rows=32, spread=spread), siblings=torch.zeros(32).long())).metrics.num_clipped
+
+    assert num_clipped(1e-6) == 0 < num_clipped(0.5)
 
 
 @pytest.mark.parametrize("make", [lambda: OPMD(tau=0.0), lambda: DrGRPO(max_tokens=0)])

@@ -18,6 +18,8 @@ from cod_lightning.objective.losses.base import (
 
 _LEAST_SHARE = 0.02
 """Shares of successes are kept within [0.02, 0.98], as in the source's code."""
+_ROUNDING = 1e-4
+"""Share by which N may miss its bound and not count as clipped: the source's bound of 1 is where every ratio of 1 lies."""
 _LARGEST = 10.0
 """Log-ratios beyond it count as it."""
 
@@ -61,4 +63,5 @@ class NFT(PolicyLoss):
         bounded = negative.detach().clamp_min(self.least_negative) + negative - negative.detach()
         gain = torch.where(success, log_r, 0.0) + self.negative_weight * torch.where(failure, bounded, 1.0).log()
         loss = -(token_share(inputs) * (1 - share) * gain).sum()
-        return LossOutputs(loss=loss, metrics=metrics_of(inputs, failure & (negative < self.least_negative)))
+        is_clipped = negative < self.least_negative * (1 - _ROUNDING)
+        return LossOutputs(loss=loss, metrics=metrics_of(inputs, failure & is_clipped))
