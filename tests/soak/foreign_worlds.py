@@ -1,19 +1,21 @@
 """A tiny policy trained on TextWorld's houses, against controls and references; and the references of its natural wording.
 
-    PYTHONPATH=. python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json [--seeds 1 2 3] [--runs FOLDER]
+    PYTHONPATH=. python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER
+        [--seeds 1 2 3] [--credit_seeds 1 2 3 4 5] [--page_only]
 
-Needs the extra `textworld`. Each seed is one `fit --config experiment/textworld`, about 9 minutes of one core. Runs that are in
-FOLDER already are measured, not trained again. The page is written beside the JSON file.
+Needs the extra `textworld`. Each seed is one `fit --config experiment/textworld`, about 9 minutes of one core; each credit seed is
+two shorter ones. Runs that are in FOLDER already are measured, not trained again, and `--page_only` trains none; what FOLDER lacks
+then stays as the JSON file has it. The page is written beside the JSON file.
 """
 
 import argparse
+import csv
 import json
 import os
 import platform
 import subprocess
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +49,20 @@ ROWS = {
 }
 
 
-def fit(seed: int, run: Path) -> None:
+SCOPES = {"episode": "episode credit", "trajectory": "trajectory credit"}
+CREDIT_EPOCHS = 1
+CREDIT_SUITE = {
+    "name": "held_out",
+    "num_packs": 512,
+    "controls": ["blanked_context"],
+    "warm_start_temperatures": [0.3],
+}
+
+
+def fit(seed: int, run: Path, *more: str) -> None:
     """One training with its evaluation."""
-    argv = ["fit", "--config", EXPERIMENT, "--seed_everything", str(seed), "--trainer.default_root_dir", str(run)]
+    argv = ["fit", "--config", EXPERIMENT, *more, "--seed_everything", str(seed)]
+    argv += ["--trainer.default_root_dir", str(run)]
     command = [sys.executable, "-m", "cod_lightning", *argv]
     done = subprocess.run(
         command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
@@ -108,6 +121,28 @@ def contexts(run: Path) -> list[dict[str, Any]]:
     ]
 
 
+def credit_fit(scope: str, seed: int, run: Path) -> None:
+    """One training of the comparison of credit."""
+    budget = ("--trainer.max_epochs", str(CREDIT_EPOCHS), "--data.suites", json.dumps([CREDIT_SUITE]))
+    fit(seed, run, f"credit={scope}", *budget)
+
+
+def credit_measured(run: Path) -> dict[str, Any]:
+    """Success by position, of the trained policy, with its context hidden, and of the warm start; and what was sampled."""
+    suite = json.loads((run / "evaluation.json").read_text())["suites"]["held_out"]
+    of = {"trained": suite["positions"], **suite["controls"]}
+    with (run / "metrics.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["tokens/sampled"]]
+    return {
+        "success": {
+            key: [one["success"] for one in of[key]] for key in ("trained", "blanked_context", "warm_start_t0.3")
+        },
+        "packs": suite["packs"],
+        "updates": len(rows),
+        "sampled_tokens": int(float(rows[-1]["tokens/sampled"])),
+    }
+
+
 def references(name: str, num_packs: int) -> dict[str, Any]:
     """Success by position of the references in natural wording."""
     world = parse_world(world_parser("check", ""), ["--env", name]).env
@@ -128,12 +163,99 @@ def over_seeds(values: Sequence[float]) -> str:
     return f"{one.mean:.3f}" + (f" [{one.ci95[0]:.3f}, {one.ci95[1]:.3f}]" if one.ci95 else " (one seed)")
 
 
-def page(found: dict[str, Any]) -> str:
+def credit_lines(found: dict[str, dict[str, Any]]) -> list[str]:
+    """The section of the page that compares scopes of credit, paired by seed."""
+    runs = {scope: {seed: one[scope] for seed, one in found.items() if scope in one} for scope in SCOPES}
+    paired = [seed for seed in runs["episode"] if seed in runs["trajectory"]]
+    title = "### Credit by episode and by trajectory"
+    if not paired:
+        return [
+            title,
+            "Not measured. The command above does it: ten trainings, about 45 minutes of one core.",
+        ]
+
+    def values(scope: str, key: str, n: int | None) -> list[float]:
+        rows = [runs[scope][seed]["success"][key] for seed in paired]
+        return [float(np.mean(row)) if n is None else row[n] for row in rows]
+
+    def row(label: str, of: Callable[[int | None], Sequence[float]]) -> list[str]:
+        return [label, *(over_seeds(of(n)) for n in (0, 1, 2, 3, None))]
+
+    def less(n: int | None) -> list[float]:
+        pairs = zip(values("trajectory", "trained", n), values("episode", "trained", n), strict=True)
+        return [one - other for one, other in pairs]
+
+    cells = [row(label, lambda n, s=scope: values(s, "trained", n)) for scope, label in SCOPES.items()]
+    cells += [row("trajectory less episode, paired by seed", less)]
+    cells += [
+        row(f"{label}, its context hidden", lambda n, s=scope: values(s, "blanked_context", n))
+        for scope, label in SCOPES.items()
+    ]
+    cells += [row("warm start, T=0.3", lambda n: values("episode", "warm_start_t0.3", n))]
+    cells += [
+        [f"trajectory less episode, seed {seed}", *(f"{less(n)[i]:+.3f}" for n in (0, 1, 2, 3, None))]
+        for i, seed in enumerate(paired)
+    ]
+    one, mean = runs["episode"][paired[0]], less(None)
+    low, high = seed_estimate(np.array(mean)).ci95 or (-1.0, 1.0)
+    if low <= 0 <= high:
+        said = "At this budget the two are not told apart: the interval of the difference in the mean holds 0."
+    else:
+        said = f"At this budget {'trajectory' if low > 0 else 'episode'} credit is better in the mean over positions."
+    sampled = [runs[scope][seed]["sampled_tokens"] for scope in SCOPES for seed in paired]
+    return [
+        title,
+        f"`fit --config {EXPERIMENT} credit=SCOPE --trainer.max_epochs {CREDIT_EPOCHS}`, seeds {', '.join(paired)}: packs of "
+        "4, both scopes from the same warm start of the seed. Both have the same budget, a sixth of the training above: "
+        f"{one['updates']} updates by reward, from {one['updates'] // 4 * 256:,} lifecycles and {min(sampled):,} to "
+        f"{max(sampled):,} sampled tokens. (The training above discounts what comes later, `credit=discounted`.) Success at "
+        f"temperature 1 by position on {one['packs']} held-out houses, and "
+        "in the mean over positions; means over seeds with 95 % intervals over seeds (Student's t).",
+        table(["policy", "0", "1", "2", "3", "mean"], cells),
+        said,
+    ]
+
+
+SERVED = {"Native": "in this process", "Served": "behind an OpenEnv server", "Taskset": "a taskset of verifiers"}
+
+
+def served_lines(file: Path) -> list[str]:
+    """What `tests/soak/same_curves.py` found, if it has run: the same environment in this process and behind two protocols."""
+    if not file.exists():
+        return []
+    found = json.loads(file.read_text())
+
+    def mean(rows: Sequence[dict[str, str]], part: str) -> str:
+        values = [[float(v) for k, v in row.items() if k.startswith(part) and v] for row in rows]
+        shown = [f"{np.mean(one):.4f}" for one in values if one]
+        return " ".join([shown[0], shown[-1]])
+
+    cells = [
+        [SERVED[world], seed, str(len(run)), mean(run, "train/reward/position"), mean(run, "val/success/position")]
+        for world, runs in found["curves"].items()
+        for seed, run in zip(map(str, found["seeds"]), runs, strict=True)
+    ]
+    differ = [
+        f"{SERVED[w]}: {', '.join(names) or 'none'}" for w, names in found["differing_columns"].items() if w != "Native"
+    ]
+    return [
+        "## One environment, served",
+        "`PYTHONPATH=. python tests/soak/same_curves.py --out docs/results/same_curves.json` trains a policy from random weights "
+        f"on the guides' hidden number, {found['updates']} updates: in this process, behind an OpenEnv server on the loopback, "
+        "and as a taskset of verifiers in a Python of its own. Mean over positions, in the first and the last row that has one:",
+        table(["the environment is", "seed", "rows", "reward in training", "success in validation"], cells),
+        f"Of {found['columns_compared']} columns of metrics.csv (times left out), in every row, those that differ from the first: "
+        + "; ".join(differ)
+        + ".",
+    ]
+
+
+def page(found: dict[str, Any], folder: Path) -> str:
     """The page."""
     runs, seeds = list(found["seeds"].values()), ", ".join(found["seeds"])
     lines = [
         "# Worlds that others wrote, measured",
-        f"`PYTHONPATH=. python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json` writes this page "
+        "`PYTHONPATH=. python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs FOLDER` writes this page "
         f"({found['machine']}, Python {found['python']}). [How to use these environments](../guides/environments_of_others.md).",
         "## TextWorld, fused words",
         f"`fit --config {EXPERIMENT}`, seeds {seeds}: a policy of 0.2 million parameters, 1,500 updates on demonstrations, "
@@ -179,6 +301,7 @@ def page(found: dict[str, Any]) -> str:
         lines.append(
             table(["feedback", "noted"], [[f"`{seen}`", f"`{noted}`" if noted else ""] for seen, noted in pairs])
         )
+    lines += credit_lines(found.get("credit", {}))
     lines += [
         "## TextWorld, its own text",
         "The references in natural wording, played by TextWorld's interpreter, packs of 4, with 95 % intervals over packs. "
@@ -189,6 +312,7 @@ def page(found: dict[str, Any]) -> str:
             [key, *(f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in row)] for key, row in one["success"].items()
         ]
         lines += [f"`{name}`, {one['num_packs']} packs:", table(["policy", "0", "1", "2", "3"], cells)]
+    lines += served_lines(folder / "same_curves.json")
     return "\n\n".join(lines) + "\n"
 
 
@@ -197,24 +321,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--runs", type=Path, default=None)
+    parser.add_argument("--credit_seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--runs", type=Path, required=True, help="Where runs are kept.")
     parser.add_argument("--num_packs", type=int, default=30, help="Packs of the natural wording for each reference.")
+    parser.add_argument("--page_only", action="store_true", help="Train nothing.")
     options = parser.parse_args()
-    root = options.runs or Path(tempfile.mkdtemp(prefix="foreign_worlds_"))
-    found: dict[str, Any] = {
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-        "python": platform.python_version(),
-        "seeds": {},
-    }
+    found: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    found |= {"machine": f"{os.cpu_count()} cores, {platform.machine()}", "python": platform.python_version()}
+    seeds, credit = found.setdefault("seeds", {}), found.setdefault("credit", {})
     for seed in options.seeds:
-        run = root / f"tw{seed}"
-        if not (run / "evaluation.json").exists():
+        run = options.runs / f"tw{seed}"
+        if not options.page_only and not (run / "evaluation.json").exists():
             fit(seed, run)
-        found["seeds"][str(seed)] = measured(run)
-        print(seed, found["seeds"][str(seed)]["success"]["trained"], flush=True)
-    found["natural"] = {name: references(name, options.num_packs) for name in NATURAL}
+        if (run / "evaluation.json").exists():
+            seeds[str(seed)] = measured(run)
+            print(seed, seeds[str(seed)]["success"]["trained"], flush=True)
+    for seed in options.credit_seeds:
+        for scope in SCOPES:
+            run = options.runs / f"{scope}{seed}"
+            if not options.page_only and not (run / "evaluation.json").exists():
+                credit_fit(scope, seed, run)
+            if (run / "evaluation.json").exists():
+                credit.setdefault(str(seed), {})[scope] = credit_measured(run)
+                print(scope, seed, credit[str(seed)][scope]["success"]["trained"], flush=True)
+    if not options.page_only:
+        found["natural"] = {name: references(name, options.num_packs) for name in NATURAL}
     options.out.write_text(json.dumps(found, indent=1) + "\n")
-    options.out.with_suffix(".md").write_text(page(found))
+    options.out.with_suffix(".md").write_text(page(found, options.out.parent))
 
 
 if __name__ == "__main__":
