@@ -561,6 +561,12 @@ SMOKE --trainer.max_steps 0
 SMOKE --trainer.limit_train_batches 0
 SMOKE --trainer.min_epochs 9 ## trainer.min_epochs | 9 | trainer.max_epochs=3
 warm_start --config warm_start/levers --trainer.max_epochs 0
+test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun | --ckpt_path last
+predict --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun
+validate --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun
+test --config smoke --warm_start null --trainer.limit_test_batches 0
+validate --config smoke --warm_start null --trainer.limit_val_batches 0
+predict --config smoke --warm_start null --trainer.limit_predict_batches 0
 fit --config smoke --warm_start '' ## warm_start | empty | null
 warm_start --cached quickstart ## --cached | quickstart | Did you mean warm_start/frozen_lake_3x3?
 """
@@ -623,3 +629,5 @@ def lay_out(folder: Path) -> None:
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "taken.md").mkdir()
+    (folder / "arun" / "checkpoints").mkdir(parents=True)
+    (folder / "arun" / "checkpoints" / "last.ckpt").write_text("of a trained policy")

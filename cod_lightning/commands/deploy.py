@@ -14,7 +14,7 @@ from rich.text import Text
 from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
-from cod_lightning.commands.parser import SplitName
+from cod_lightning.commands.parser import SplitName, program
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.checks import check_in
 from cod_lightning.errors import ConfigError
@@ -154,4 +154,4 @@ def _summary(console: Console, store: ContextStore) -> None:
     means = " and ".join(f"{sum(half) / len(half):.3f}" for half in halves)
     of = " of the first and the second half" if len(halves) == 2 else ""
     console.print(f"{len(rewards)} tasks in all; mean reward{of} {means}; {len(rewards) - len(known)} missing")
-    print(f"Look: python -m cod_lightning context log --state {store.path.parent}", file=sys.stderr)
+    print(f"Look: {program()} context log --state {store.path.parent}", file=sys.stderr)

@@ -35,9 +35,9 @@ from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.trainer_settings import (
     check_devices,
     check_intervals,
+    check_lengths,
     check_nodes,
     check_shards,
-    check_trains,
     ending_together,
     on_loopback,
     refuse_trainer_flags,
@@ -167,8 +167,7 @@ class CodCLI(LightningCLI):
         check_devices(config.trainer)
         if self.subcommand:
             check_nodes(config.trainer)
-        if self.subcommand == "fit":
-            check_trains(config.trainer)
+            check_lengths(config.trainer, self.subcommand)
         settle_strategy(config.trainer)
         self._held.enter_context(on_loopback(config.trainer))
         if (every := config.checkpoint_every) is not None and every < 1:
