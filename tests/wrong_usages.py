@@ -561,6 +561,9 @@ SMOKE --trainer.max_steps 0
 SMOKE --trainer.limit_train_batches 0
 SMOKE --trainer.min_epochs 9 ## trainer.min_epochs | 9 | trainer.max_epochs=3
 warm_start --config warm_start/levers --trainer.max_epochs 0
+test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
+export --ckpt_path arun/checkpoints --out x ## --ckpt_path | arun/checkpoints | Did you mean arun/checkpoints/last.ckpt?
+play --ckpt_path arun ## --ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
 test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun | --ckpt_path last
 predict --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun
 validate --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun

@@ -73,7 +73,7 @@ def _log(store: ContextStore, options: object, console: Console) -> None:
 def _show(store: ContextStore, options: object, console: Console) -> None:
     number = getattr(options, "version", None)
     version = store.current() if number is None else store.version(number)
-    console.print(Text(version.text))
+    console.print(Text(version.text or "(empty)"))
 
 
 def _diff(store: ContextStore, options: object, console: Console) -> None:
