@@ -459,6 +459,7 @@ export --config smoke ## --ckpt_path | missing
 deploy --config nowhere --state ada ## --config | nowhere
 deploy --state ada --ckpt_path nowhere.ckpt
 DEPLOY --num_taks 3
+DEPLOY --stream -1
 DEPLOY --first_task x
 DEPLOY --num_tasks 1000000000
 deploy --config smoke --warm_start null --state '' ## --state | missing

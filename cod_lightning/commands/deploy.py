@@ -17,7 +17,7 @@ from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.parser import SplitName, program
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.checks import check_in
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.rollout.deadlines import Watchdog
 from cod_lightning.rollout.dialogue import Sampler
@@ -51,6 +51,7 @@ class DeployCLI(SamplingCLI):
         check_in(
             "--num_tasks", self.config.num_tasks, 0, 100_000, "10 is the default; the agent goes on when called again."
         )
+        check_at_least("--stream", self.config.stream, 0, "0 is the default.")
         super().before_instantiate_classes()
 
 

@@ -225,7 +225,10 @@ class CodCLI(LightningCLI):
                 tester.strategy.checkpoint_io = ShardReader()
             return tester
         kept = self._own().clone()
-        kept.accept_changes = False  # that changes were accepted once is no part of the config that is kept
+        kept.accept_changes = kept.overwrite = (
+            False  # of this command, and no part of the config, which begins a run anew
+        )
+        kept.ckpt_path = None
         resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
         asked_for = (self._own()[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
         checkpoint = RunCheckpoint(self.root, *asked_for)

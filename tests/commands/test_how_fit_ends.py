@@ -4,9 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
+from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.cli import LightningCLI
 
+from cod_lightning.cli import main
 from cod_lightning.commands.lightning_cli import CodCLI
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
@@ -53,3 +56,29 @@ def test_an_error_of_the_run_itself_is_passed_on(monkeypatch):
     monkeypatch.setattr(LightningCLI, "_run_subcommand", fails)
     with pytest.raises(RuntimeError, match="out of memory"):
         CodCLI._run_subcommand(object.__new__(CodCLI), "fit")
+
+
+@pytest.mark.slow
+def test_the_config_that_is_kept_begins_a_run_anew_and_overwrites_none(tmp_path, monkeypatch):
+    def ended(*_, **__):
+        raise SystemExit(0)
+
+    monkeypatch.setattr(Trainer, "_run_stage", ended)
+    with pytest.raises(SystemExit):
+        main(
+            [
+                *[
+                    "fit",
+                    "--config",
+                    "smoke",
+                    "--warm_start",
+                    "null",
+                    "--overwrite",
+                    "true",
+                    "--trainer.default_root_dir",
+                ],
+                str(tmp_path),
+            ]
+        )
+    kept = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert (kept["overwrite"], kept["ckpt_path"], kept["warm_start"]) == (False, None, None)
