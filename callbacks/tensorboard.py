@@ -30,6 +30,8 @@ _LAYOUT = {
 """Of TensorBoard's tab CUSTOM SCALARS: positions beside each other."""
 _COMPARED = re.compile(r"val/(cod_gain|success/position_\d+)")
 """What TensorBoard shows of a run beside its settings."""
+_OF_THE_COMMAND = ("accept_changes", "overwrite", "ckpt_path", "weights_only", "trainer.default_root_dir")
+"""Keys of a config that are no settings."""
 Curve = tuple[int, tuple[float, ...]]
 """A global step, and success by position."""
 
@@ -107,8 +109,12 @@ def show_settings(logger: TensorBoardLogger, config: dict[str, Any], metrics: Se
 
     `Logger.log_hyperparams` would log each of them once more, as 0 at step 0.
     """
-    flat = {key: value for key, value in _flatten_dict(config, delimiter=".").items() if value is not None}
-    shown = {key: value if isinstance(value, bool | int | float) else str(value) for key, value in flat.items()}
+    shown: dict[str, bool | float | str] = {}
+    for key, value in _flatten_dict(config, delimiter=".").items():
+        if value is not None and key not in _OF_THE_COMMAND:  # names as they are typed: data.context is HintContext
+            typed = value if isinstance(value, bool | int | float) else str(value)
+            named = str(value).rpartition(".")[2] if key.endswith(".class_path") else typed
+            shown[key.replace(".init_args", "").removesuffix(".class_path")] = named
     writer = logger.experiment._get_file_writer()
     for summary in hparams(shown, dict.fromkeys(metrics, 0.0)):
         writer.add_summary(summary)

@@ -511,6 +511,7 @@ export --config smoke ## --ckpt_path | missing
 deploy --config nowhere --state ada ## --config | nowhere
 deploy --state ada --ckpt_path nowhere.ckpt
 DEPLOY --num_taks 3
+DEPLOY --stream -1
 DEPLOY --first_task x
 DEPLOY --num_tasks 1000000000
 deploy --config smoke --warm_start null --state '' ## --state | missing
@@ -613,6 +614,15 @@ SMOKE --trainer.max_steps 0
 SMOKE --trainer.limit_train_batches 0
 SMOKE --trainer.min_epochs 9 ## trainer.min_epochs | 9 | trainer.max_epochs=3
 warm_start --config warm_start/levers --trainer.max_epochs 0
+test --config smoke --warm_start null --ckpt_path arun ## ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
+export --ckpt_path arun/checkpoints --out x ## --ckpt_path | arun/checkpoints | Did you mean arun/checkpoints/last.ckpt?
+play --ckpt_path arun ## --ckpt_path | arun | Did you mean arun/checkpoints/last.ckpt?
+test --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun | --ckpt_path last
+predict --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun
+validate --config smoke --warm_start null --trainer.default_root_dir arun ## ckpt_path | null | arun
+test --config smoke --warm_start null --trainer.limit_test_batches 0
+validate --config smoke --warm_start null --trainer.limit_val_batches 0
+predict --config smoke --warm_start null --trainer.limit_predict_batches 0
 fit --config smoke --warm_start '' ## warm_start | empty | null
 warm_start --cached quickstart ## --cached | quickstart | Did you mean warm_start/frozen_lake_3x3?
 """
@@ -684,3 +694,5 @@ def lay_out(folder: Path) -> None:
     for name, text in FILES.items():
         (folder / name).write_text(text)
     (folder / "taken.md").mkdir()
+    (folder / "arun" / "checkpoints").mkdir(parents=True)
+    (folder / "arun" / "checkpoints" / "last.ckpt").write_text("of a trained policy")

@@ -120,6 +120,9 @@ def read_checkpoint(path: str | Path, key: str = "ckpt_path") -> Checkpoint:
     remedy = "Look under checkpoints/ in the run's folder, or give `last`."
     if not path or not Path(path).exists():
         raise ConfigError(key, path or "empty", "an existing checkpoint", remedy)
+    near = [Path(path, *inside) for inside in (("last.ckpt",), ("checkpoints", "last.ckpt"))]
+    if found := next((one for one in near if one.exists()), None):
+        remedy = f"Did you mean {found}?"
     folder = Path(path).is_dir()
     if folder and not (Path(path) / METADATA).is_file():
         raise ConfigError(key, path, f"a checkpoint, not a folder without {METADATA}", remedy)

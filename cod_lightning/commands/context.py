@@ -73,7 +73,7 @@ def _log(store: ContextStore, options: Any, console: Console) -> None:
 
 def _show(store: ContextStore, options: Any, console: Console) -> None:
     version = store.current() if options.version is None else store.version(options.version)
-    console.print(Text(version.text))
+    console.print(Text(version.text or "(empty)"))
 
 
 def _diff(store: ContextStore, options: Any, console: Console) -> None:

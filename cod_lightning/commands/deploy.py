@@ -14,10 +14,10 @@ from rich.text import Text
 from cod_lightning.adapters import synced_weights
 from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
-from cod_lightning.commands.parser import SplitName
+from cod_lightning.commands.parser import SplitName, program
 from cod_lightning.deployment import Agent, ContextStore
 from cod_lightning.envs.checks import check_in
-from cod_lightning.errors import ConfigError
+from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.rollout.deadlines import Watchdog
 from cod_lightning.rollout.dialogue import Sampler
@@ -51,6 +51,7 @@ class DeployCLI(SamplingCLI):
         check_in(
             "--num_tasks", self.config.num_tasks, 0, 100_000, "10 is the default; the agent goes on when called again."
         )
+        check_at_least("--stream", self.config.stream, 0, "0 is the default.")
         super().before_instantiate_classes()
 
 
@@ -154,4 +155,4 @@ def _summary(console: Console, store: ContextStore) -> None:
     means = " and ".join(f"{sum(half) / len(half):.3f}" for half in halves)
     of = " of the first and the second half" if len(halves) == 2 else ""
     console.print(f"{len(rewards)} tasks in all; mean reward{of} {means}; {len(rewards) - len(known)} missing")
-    print(f"Look: python -m cod_lightning context log --state {store.path.parent}", file=sys.stderr)
+    print(f"Look: {program()} context log --state {store.path.parent}", file=sys.stderr)

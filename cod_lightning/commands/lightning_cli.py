@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import textwrap
+import traceback
 import warnings
 from argparse import SUPPRESS, Action
 from collections import Counter
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from jsonargparse import set_parsing_settings
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import callbacks as callbacks_of_lightning
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -35,9 +37,9 @@ from cod_lightning.commands.resume import AUTO, LAST, named, newest
 from cod_lightning.commands.trainer_settings import (
     check_devices,
     check_intervals,
+    check_lengths,
     check_nodes,
     check_shards,
-    check_trains,
     ending_together,
     on_loopback,
     refuse_trainer_flags,
@@ -59,6 +61,9 @@ _NOISE = (
     ".*assuming the intent is to load in a single process.*",
 )
 """Warnings of libraries that are not about this run."""
+
+
+_LIGHTNINGS_CALLBACKS = Path(callbacks_of_lightning.__file__).parent
 
 
 class OneLineParser(OneLine, LightningArgumentParser):
@@ -167,8 +172,7 @@ class CodCLI(LightningCLI):
         check_devices(config.trainer)
         if self.subcommand:
             check_nodes(config.trainer)
-        if self.subcommand == "fit":
-            check_trains(config.trainer)
+            check_lengths(config.trainer, self.subcommand)
         settle_strategy(config.trainer)
         self._held.enter_context(on_loopback(config.trainer))
         check_at_least("checkpoint_every", config.checkpoint_every, 1, "Null writes one after every validation.")
@@ -218,7 +222,10 @@ class CodCLI(LightningCLI):
                 tester.strategy.checkpoint_io = ShardReader()
             return tester
         kept = self._own().clone()
-        kept.accept_changes = False  # that changes were accepted once is no part of the config that is kept
+        kept.accept_changes = kept.overwrite = (
+            False  # of this command, and no part of the config, which begins a run anew
+        )
+        kept.ckpt_path = None
         resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
         asked_for = (self._own()[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
         checkpoint = RunCheckpoint(self.root, *asked_for)
@@ -245,6 +252,17 @@ class CodCLI(LightningCLI):
             expected = f"what Lightning's Trainer takes ({refused})"
             remedy = f"See fit --help {key}."
             raise ConfigError(key, asked[keys[0]] if keys else "refused", expected, remedy) from error
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """As ever; what a callback of Lightning's refuses, such as a metric that no one logs, is answered in one line."""
+        try:
+            super()._run_subcommand(subcommand)
+        except (MisconfigurationException, RuntimeError) as error:
+            where = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+            if not where.is_relative_to(_LIGHTNINGS_CALLBACKS):
+                raise
+            expected = f"callbacks that can do their work ({' '.join(str(error).split())[:250].rstrip('.')})"
+            raise ConfigError("trainer.callbacks", where.stem, expected, "Correct its init_args.") from error
 
     def house_callbacks(self) -> list[Callback]:
         """Callbacks of every run; one in the config replaces its own kind."""

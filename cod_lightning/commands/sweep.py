@@ -214,9 +214,13 @@ def _failures(jobs: Sequence[Job]) -> int:
 
 def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     """Compare the finished cells; print the comparison and write it."""
+    from rich.padding import Padding
+    from rich.text import Text
+
     from cod_lightning.reports.sweeps.compare import compare, write_results
     from cod_lightning.reports.sweeps.page import page, sentences
     from cod_lightning.reports.sweeps.plots import write_plots
+    from cod_lightning.terminal import Screen
 
     stem: Path = options.results or roots[0] / "sweep_results"
     results = compare([root.resolve() for root in roots], options.reference)
@@ -225,9 +229,10 @@ def _table(roots: Sequence[Path], options: Any, argv: Sequence[str]) -> int:
     command = shlex.join(["python", "-m", "cod_lightning", "sweep", *argv])
     text = page(results, "Runs compared", command, [plot for plot in plots if plot.suffix == ".png"])
     write_whole(stem.with_name(f"{stem.name}.md"), text)
+    screen = Screen()
     for sweep in results["sweeps"]:
-        print(f"\n{sweep['config']}, suite {sweep['suite']}:")
+        screen.print(Text(f"\n{sweep['config']}, suite {sweep['suite']}:"))
         for sentence in [*sentences(sweep), *(f"Note: {note}" for note in sweep["notes"])]:
-            print(f"  {sentence}")
+            screen.print(Padding(Text(sentence), (0, 0, 0, 2)))
     print(f"\nWritten to {stem}.json, .md and {len(plots)} plots")
     return 0

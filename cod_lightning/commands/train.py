@@ -145,11 +145,23 @@ class TrainCLI(CodCLI):
     def check_checkpoints(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Raise `ConfigError` for one of another environment, context or policy than those of the config."""
         if not checkpoints:
+            self._note_untrained()
             return
         config = self._own()
         asked = yaml.safe_load(self._parser(self.subcommand).dump(config, skip_none=False))
         for one in checkpoints:
             check_same_policy(one, asked, self.datamodule.words, accepted=config.accept_changes)
+
+    def _note_untrained(self) -> None:
+        """Say what `test` and its siblings play without a checkpoint, and keep it out of the folder of a trained policy."""
+        if not self.subcommand or not self.model.policy.has_weights:
+            return
+        if any((self.root / "checkpoints").glob("*")):
+            expected = f"a checkpoint, since {self.root} holds a trained policy, whose evaluation this would replace"
+            remedy = "Add --ckpt_path last, or name another folder with --trainer.default_root_dir."
+            raise ConfigError("ckpt_path", "null", expected, remedy)
+        begins = self._own().warm_start or "model.policy as it is"
+        print(f"note: no --ckpt_path: what the table calls trained is {begins}", file=sys.stderr)
 
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""

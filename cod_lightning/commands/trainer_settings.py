@@ -44,11 +44,20 @@ def check_intervals(trainer: Any) -> None:
             raise ConfigError(f"trainer.{key}", value, "above 0", "trainer.limit_val_batches=0 leaves validation out.")
 
 
-def check_trains(trainer: Any) -> None:
-    """Refuse a `fit` without an update, whose table would call the policy trained, and a least length above the greatest."""
-    for key in ("max_epochs", "max_steps", "limit_train_batches"):
+_OF_A_COMMAND = {
+    "fit": ("max_epochs", "max_steps", "limit_train_batches"),
+    "validate": ("limit_val_batches",),
+    "test": ("limit_test_batches",),
+    "predict": ("limit_predict_batches",),
+}
+
+
+def check_lengths(trainer: Any, subcommand: str) -> None:
+    """Refuse a command that would do nothing (a `fit` without updates would call the policy trained), and a least above a most."""
+    for key in _OF_A_COMMAND[subcommand]:
         if trainer[key] == 0:
-            raise ConfigError(f"trainer.{key}", trainer[key], "above 0", "`test` plays a policy without training it.")
+            remedy = "`test` plays a policy without training it." if subcommand == "fit" else "1.0 plays all."
+            raise ConfigError(f"trainer.{key}", trainer[key], "above 0", remedy)
     for least, most in (("min_epochs", "max_epochs"), ("min_steps", "max_steps")):
         if None not in (trainer[least], trainer[most]) and trainer[least] > trainer[most] >= 0:
             expected = f"at most trainer.{most}={trainer[most]}"

@@ -23,6 +23,7 @@ from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
 from cod_lightning.commands.parser import OneLine, program
 from cod_lightning.commands.sources import sources
 from cod_lightning.errors import ConfigError
+from cod_lightning.folder_lock import check_folder
 from cod_lightning.models.lora import merged
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
@@ -68,7 +69,8 @@ def ensure_warm_start(
     argv = [*plain, "--seed_everything", str(seed), "--overwrite", "true"]
     if torch_threads is not None:
         argv += ["--torch_threads", str(torch_threads)]
-    cache = Path(os.environ.get("COD_LIGHTNING_CACHE", Path.home() / ".cache" / "cod_lightning")) / "warm_start"
+    cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning") / "warm_start"
+    check_folder(cache, "COD_LIGHTNING_CACHE")
     unbuilt = start(WarmStartCLI, WarmStartModule, DemonstrationDataModule, argv, execute=False)
     if check is not None:
         check(unbuilt)

@@ -12,6 +12,7 @@ from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.parser import SplitName
 from cod_lightning.commands.play import panel, rewards
 from cod_lightning.envs.checks import check_num_tasks
+from cod_lightning.errors import check_at_least
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import RolloutMonitor
 from cod_lightning.terminal import Screen
@@ -39,6 +40,7 @@ def run(argv: Sequence[str]) -> int:
     data, options = cli.datamodule, cli.config
     num_tasks = data.pack_size if options.num_tasks is None else options.num_tasks
     check_num_tasks("--num_tasks", num_tasks)
+    check_at_least("--index", options.index, 0, "0 is the default.")
     pack = data.env.sample_pack(split=Split(options.split), index=options.index, num_tasks=num_tasks)
     audience = Audience(Screen())
     setting = setting_of(cli, audience)

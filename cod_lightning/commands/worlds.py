@@ -41,7 +41,7 @@ def run(argv: Sequence[str]) -> int:
             screen.print(f"{name}, {protocol}: {description(path)}\n")
     if screen.width >= _NARROW:
         screen.print(table)
-    print("\nPlay one yourself: python -m cod_lightning play --env levers", file=sys.stderr)
+    print(f"\nPlay one yourself: {program()} play --env levers", file=sys.stderr)
     return 0
 
 

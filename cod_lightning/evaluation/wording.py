@@ -11,10 +11,8 @@ def sentences(record: SuiteRecord) -> list[str]:
     paired = record["paired"]
     found = [_gain(record)]
     if paired["blanked_max_deviation"] is not None:
-        found.append(
-            f"With a blanked context success is never further than {paired['blanked_max_deviation']:.3f} "
-            "from the trained policy's at position 0."
-        )
+        within = f"within {paired['blanked_max_deviation']:.3f} of the trained policy's at position 0"
+        found.append(f"With a blanked context success stays {within}.")
     if (figures := record.get("figures")) is not None:
         found += _figures(figures)
     if paired["trained_minus_best_warm_start"] is not None:

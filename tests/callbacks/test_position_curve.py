@@ -44,7 +44,7 @@ def test_runs_are_compared_by_their_settings_beside_what_validation_logged(tmp_p
     plugin = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     settings = HParamsPluginData.FromString(plugin).session_start_info.hparams
     assert settings["model.lr"].number_value == 0.002
-    assert settings["data.env.class_path"].string_value == "my.World"
+    assert settings["data.env"].string_value == "World"
     assert "model.clip" not in settings
     plugin = events.SummaryMetadata("_hparams_/experiment").plugin_data.content
     tags = {info.name.tag for info in HParamsPluginData.FromString(plugin).experiment.metric_infos}

@@ -10,6 +10,7 @@ import pytest
 
 from cod_lightning.commands import warm_start
 from cod_lightning.commands.sources import sources
+from cod_lightning.errors import ConfigError
 
 
 @pytest.fixture
@@ -47,6 +48,15 @@ def test_of_several_that_want_the_same_one_trains_and_all_find_it(trained, capsy
     said = capsys.readouterr().err
     assert "another process makes" in said
     assert said.count("once; then cached") == 1
+
+
+def test_a_cache_that_cannot_be_is_refused_by_its_variable(trained, tmp_path, monkeypatch) -> None:
+    (file := tmp_path / "file").touch()
+    monkeypatch.setenv("COD_LIGHTNING_CACHE", str(file))
+    with pytest.raises(
+        ConfigError, match=r"COD_LIGHTNING_CACHE is .*file/warm_start; expected a folder, and .*file is a file"
+    ):
+        warm_start.ensure_warm_start("warm_start/levers", 1, 1)
 
 
 def test_the_lock_is_let_go_where_training_fails(trained, monkeypatch) -> None:

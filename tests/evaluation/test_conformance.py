@@ -148,7 +148,7 @@ class Changing(Levers):
         (Seedless, "sample_pack draws packs", "unexpected keyword argument 'seed'"),
         (Unordered, "a closed vocabulary", "words() gives a set"),
         (Nameless, "packs have the asked length", "name is 'two\\nlines'"),
-        (Changing, "a task that is played stays as it was", "of pack levers-4/"),
+        (Changing, "playing leaves tasks as they were", "a task of pack levers-4/train/0/"),
         (Impure, "sample_pack is a pure", "drawn again"),
         (Constant, "sample_pack is a pure", "packs hide the same"),
         (OneSplit, "packs of different splits", "split_of_text"),

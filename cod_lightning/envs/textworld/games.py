@@ -64,7 +64,7 @@ def compiled(spec: HouseSpec, target: str, most: int) -> Path:
     from textworld.generator import compile_game  # pyright: ignore[reportMissingImports]
     from textworld.generator.game import GameOptions  # pyright: ignore[reportMissingImports]
 
-    cache = Path(os.environ.get("COD_LIGHTNING_CACHE", Path.home() / ".cache" / "cod_lightning"))
+    cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning")
     root = cache / f"textworld-{version('textworld')}"  # another version draws other houses
     name = f"{spec.layout}-{spec.doors}-{spec.num_rooms}-{spec.num_things}-{spec.num_holders}-{spec.seed}-{target}"
     path = root / f"{name}.z8"

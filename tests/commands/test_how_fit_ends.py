@@ -1,0 +1,84 @@
+"""How a `fit` ends: with nothing to do, or by a callback of Lightning's own."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.cli import LightningCLI
+
+from cod_lightning.cli import main
+from cod_lightning.commands.lightning_cli import CodCLI
+from cod_lightning.commands.train import TrainCLI
+from cod_lightning.errors import ConfigError
+
+
+def ended(began_at, global_step, capsys):
+    trainer = {"max_epochs": 3, "max_steps": -1, "max_time": None}
+    config = SimpleNamespace(ckpt_path="runs/smoke/checkpoints/last.ckpt", trainer=trainer, sampled_token_budget=None)
+    cli = SimpleNamespace(
+        trainer=SimpleNamespace(global_step=global_step, is_global_zero=True),
+        began_at=began_at,
+        memory_plan=None,
+        _own=lambda: config,
+        _evaluate=lambda **_: None,
+    )
+    TrainCLI.after_fit(cli)  # pyright: ignore[reportArgumentType]
+    return capsys.readouterr().err
+
+
+def test_a_run_that_had_ended_is_said_to_have_trained_nothing_and_what_to_raise(capsys):
+    said = "note: nothing was trained: runs/smoke/checkpoints/last.ckpt is from where trainer.max_epochs=3 ends. Raise it.\n"
+    assert ended(12, 12, capsys) == said
+
+
+@pytest.mark.parametrize(("began_at", "global_step"), [(None, 12), (8, 12)])
+def test_a_run_that_trained_is_not(began_at, global_step, capsys):
+    assert ended(began_at, global_step, capsys) == ""
+
+
+def test_a_callback_of_lightnings_that_watches_what_no_one_logs_is_named_in_one_line(monkeypatch):
+    def watches(_, subcommand):
+        EarlyStopping("val/nosuch")._validate_condition_metric({"val/cod_gain": torch.tensor(0.0)})
+
+    monkeypatch.setattr(LightningCLI, "_run_subcommand", watches)
+    with pytest.raises(ConfigError, match=r"trainer\.callbacks is early_stopping; .*val/nosuch.* init_args") as raised:
+        CodCLI._run_subcommand(object.__new__(CodCLI), "fit")
+    assert "\n" not in str(raised.value)
+
+
+def test_an_error_of_the_run_itself_is_passed_on(monkeypatch):
+    def fails(_, subcommand):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(LightningCLI, "_run_subcommand", fails)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        CodCLI._run_subcommand(object.__new__(CodCLI), "fit")
+
+
+@pytest.mark.slow
+def test_the_config_that_is_kept_begins_a_run_anew_and_overwrites_none(tmp_path, monkeypatch):
+    def ended(*_, **__):
+        raise SystemExit(0)
+
+    monkeypatch.setattr(Trainer, "_run_stage", ended)
+    with pytest.raises(SystemExit):
+        main(
+            [
+                *[
+                    "fit",
+                    "--config",
+                    "smoke",
+                    "--warm_start",
+                    "null",
+                    "--overwrite",
+                    "true",
+                    "--trainer.default_root_dir",
+                ],
+                str(tmp_path),
+            ]
+        )
+    kept = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert (kept["overwrite"], kept["ckpt_path"], kept["warm_start"]) == (False, None, None)
