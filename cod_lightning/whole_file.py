@@ -1,9 +1,11 @@
 """A file that is there as a whole or not at all; a link in its place is replaced and never followed, since a run may be foreign."""
 
+import io
 import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -26,3 +28,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def write_figure(path: Path, figure: Any) -> None:
+    """The same for a figure of matplotlib, in the form that the path's ending names."""
+    file = io.BytesIO()
+    figure.savefig(file, format=path.suffix[1:])
+    write_whole(path, file.getvalue())

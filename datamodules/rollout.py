@@ -14,7 +14,7 @@ from cod_lightning.engines.base import Engine, Served
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_share
 from cod_lightning.envs.own_loop import own_loop
-from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.errors import ConfigError, DataError, answering
 from cod_lightning.evaluation.condition_kinds import OF_TRAINED, ConditionKind
 from cod_lightning.evaluation.conditions import Condition, conditions
 from cod_lightning.evaluation.provided_contexts import OraclePrompts, check_oracle
@@ -288,11 +288,12 @@ class RolloutDataModule(ItemDataModule):
                 "the checkpoint was written by a version that kept no state of its source of packs: go on with that version, or "
                 "begin a new run (`test`, `deploy` and `export` take it as it is)."
             )
-        self.stream.restore(state_dict["stream"])
-        self.rollouts.load_state_dict(state_dict["rollouts"])
-        by_rank = state_dict["last_rollout"]
-        stats = by_rank[rank()] if len(by_rank) == num_ranks() else by_rank[0]
-        self.runner.last_rollout = None if stats is None else RolloutStats(**stats)
+        with answering(_not_this_checkpoint, "one whose state of the data can be restored"):
+            self.stream.restore(state_dict["stream"])
+            self.rollouts.load_state_dict(state_dict["rollouts"])
+            by_rank = state_dict["last_rollout"]
+            stats = by_rank[rank()] if len(by_rank) == num_ranks() else by_rank[0]
+            self.runner.last_rollout = None if stats is None else RolloutStats(**stats)
 
     # ------------------------------------------------------------------ loaders
 
@@ -401,3 +402,7 @@ def _num_ids(module: Any) -> int | None:
     """Ids that the module's model has; a model may have more than its tokenizer. None where the model does not say."""
     config = getattr(getattr(module, "model", None), "config", None)
     return None if config is None else getattr(config.get_text_config(), "vocab_size", None)
+
+
+def _not_this_checkpoint(expected: str) -> ConfigError:
+    return ConfigError("ckpt_path", "a damaged checkpoint", expected, "Go on from an earlier one.")

@@ -133,12 +133,12 @@ class RudeLevers(Levers):
 class ChildLevers(Levers):
     """Levers that start a program on a task, note its number and where they print to in a file; a pull hangs."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, own_session: bool = False) -> None:
         super().__init__()
-        self.file = file
+        self.file, self.own_session = file, own_session
 
     def reset(self, **options):
-        child = subprocess.Popen(["sleep", "60"])
+        child = subprocess.Popen(["sleep", "60"], start_new_session=self.own_session)
         streams = [type(stream).__name__ for stream in (sys.stdout, sys.stderr)]
         Path(self.file).write_text(" ".join([str(child.pid), *streams]))
         return super().reset(**options)

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import MsgspecError
 
+from cod_lightning.envs.descendants import end_marked, new_mark
 from cod_lightning.envs.world_worker import Call, CallResult, serve
 from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung, WorldOutOfCPU, WorldOutOfMemory
 
@@ -31,8 +32,9 @@ class Worker:
     def __init__(self, prototype: bytes, modules: Iterable[str]) -> None:
         context = _context(modules)
         near, far = context.Pipe()
+        self.mark = new_mark()
         self.connection: Connection = near
-        self.process: BaseProcess = context.Process(target=serve, args=(far, prototype), daemon=True)
+        self.process: BaseProcess = context.Process(target=serve, args=(far, prototype, self.mark), daemon=True)
         with _PROCESSES:
             self.process.start()
         far.close()
@@ -69,6 +71,7 @@ class Worker:
         with _PROCESSES:
             self.process.join()
             self.process.close()
+        end_marked(self.mark)
 
 
 class PendingCall:
@@ -199,6 +202,7 @@ def _kill_all(workers: set[Worker]) -> None:
     for worker in list(workers):
         with contextlib.suppress(ValueError):  # closed meanwhile
             worker.kill()
+        end_marked(worker.mark)
 
 
 def _without_the_fork_server_of_the_parent() -> None:

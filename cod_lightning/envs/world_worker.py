@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.descendants import MARK
 from cod_lightning.errors import EnvironmentFailure, described
 from cod_lightning.terminal import CleanStream
 from cod_lightning.types import EpisodeStatus
@@ -87,14 +88,16 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.msgpack.encode(self)
 
 
-def serve(connection: Connection, prototype: bytes) -> None:
+def serve(connection: Connection, prototype: bytes, mark: str) -> None:
     """Answer calls until the other side is gone.
 
     `prototype` is unpickled once, for the modules that it needs: the first call then takes no longer than others. Signals are
-    left to the parent, which finishes its work or kills its workers, with all that their worlds have started: each leads a group.
+    left to the parent, which finishes its work or kills its workers, with all that their worlds have started: each leads a group,
+    and what leaves that carries the mark.
     What a world prints is cleaned, as in the process of the run.
     """
     os.setsid()
+    os.environ[MARK] = mark
     sys.stdout, sys.stderr = CleanStream(sys.stdout), CleanStream(sys.stderr)  # pyright: ignore[reportAttributeAccessIssue]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -1,13 +1,12 @@
 """The report's curves as files for papers, each as PNG and as SVG."""
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cod_lightning.reports.run import RunFolder
 from cod_lightning.reports.suite_plots import change_figure, grid, recovery_figure, regret_figure, success_figure
-from cod_lightning.whole_file import write_whole
+from cod_lightning.whole_file import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,15 +26,8 @@ def write_plots(runs: Sequence[RunFolder], beside: Path) -> list[Path]:
         if figure is not None:
             for ending in ("png", "svg"):
                 written.append(beside.with_name(f"{beside.stem}_{name}.{ending}"))
-                write_whole(written[-1], drawn(figure, ending))
+                write_figure(written[-1], figure)
     return written
-
-
-def drawn(figure: "Figure", ending: str) -> bytes:
-    """The figure as a file of that kind, `png` or `svg`."""
-    file = io.BytesIO()
-    figure.savefig(file, format=ending)
-    return file.getvalue()
 
 
 def training_figure(runs: Sequence[RunFolder]) -> "Figure | None":

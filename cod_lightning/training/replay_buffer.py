@@ -17,6 +17,8 @@ from cod_lightning.objective.returns import Returns
 from cod_lightning.ranks import gathered, num_ranks, rank
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode
 
+_TOKENS = ("token_ids", "action_mask", "behaviour_logprobs")
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
@@ -232,7 +234,6 @@ class ReplayBuffer:
         rows = [parts[owner][one] for one, owner in self.stored.items()]
         with self._checked("state_dict"):
             state = self.replay.state_dict()
-        names = ("token_ids", "action_mask", "behaviour_logprobs")
         return {
             "class": type(self.replay).__qualname__,
             "state": state,
@@ -242,7 +243,7 @@ class ReplayBuffer:
             "owners": list(self.stored.values()),
             "lengths": [list(its.lengths) for its in rows],
             "versions": [list(its.versions) for its in rows],
-            **{name: torch.cat([getattr(its, name) for its in rows]) if rows else None for name in names},
+            **{name: torch.cat([getattr(its, name) for its in rows]) if rows else None for name in _TOKENS},
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -251,6 +252,7 @@ class ReplayBuffer:
             return
         with self._checked("load_state_dict"):
             self.replay.load_state_dict(state_dict["state"])
+        self._check_whole(state_dict)
         self.metrics = dict(state_dict["metrics"])
         self.stored, self._rows = {}, {}
         same = state_dict["num_ranks"] == num_ranks()
@@ -267,6 +269,16 @@ class ReplayBuffer:
                     lengths=lengths,
                     versions=tuple(state_dict["versions"][number]),
                 )
+
+    def _check_whole(self, kept: dict[str, Any]) -> None:
+        """Raise `ConfigError` for rows that are not those of the episodes: they would be cut at the wrong places."""
+        tokens, rows = sum(one["num_tokens"] for one in kept["episodes"]), sum(map(sum, kept["lengths"]))
+        values: list[Tensor] = [torch.empty(0) if kept[name] is None else kept[name] for name in _TOKENS]
+        per_episode = {len(kept[name]) for name in ("episodes", "owners", "lengths", "versions")}
+        if len(per_episode) > 1 or {tokens, rows, *map(len, values)} != {tokens}:
+            raise self._error("a checkpoint with the tokens of all its episodes, no more and no fewer")
+        if tokens and not (values[0].min() >= 0 and values[2].isfinite().all()):
+            raise self._error("a checkpoint with token ids and finite log-probs")
 
     def _checked(self, method: str) -> AbstractContextManager[None]:
         return answering(self._error, f"a replay that answers `{method}`")

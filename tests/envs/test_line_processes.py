@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,14 @@ from cod_lightning.errors import EnvironmentFailure, WorldDied, WorldHung
 
 def pool(source, *, reads_on=False):
     return LinePool([sys.executable, "-I", "-S", "-c", source], 1, reads_on)
+
+
+def ended(pid):
+    """Whether there is no such process, or only what is left of it until its parent asks."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def asked(of, line=None, seconds=20.0):
@@ -40,3 +49,14 @@ def test_an_error_stream_that_never_ends_is_bounded_and_its_end_is_shown():
         asked(pool("import sys\nwhile True: sys.stderr.write('x' * 10000)"))
     with pytest.raises(EnvironmentFailure, match=r"exit code 1\): \.\.\..*no such tool"):
         asked(pool("raise RuntimeError('no such tool')"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks at /proc")
+def test_what_a_program_has_started_in_a_session_of_its_own_ends_with_it():
+    source = """
+import json, subprocess, sys
+child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+print(json.dumps({"answer": child.pid}))
+"""
+    pid = asked(pool(source))["answer"]
+    assert ended(pid)

@@ -131,8 +131,11 @@ def test_computing_time_is_counted_for_each_call_and_not_for_the_life_of_a_worke
         assert copy.deepcopy(world).step("busy")[2]
 
 
-def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cleaned(tmp_path):
-    world = ProcessWorld(ChildLevers(str(tmp_path / "child")), num_workers=1, step_s=0.3)
+@pytest.mark.parametrize("own_session", [False, True])
+def test_what_a_world_has_started_ends_with_its_worker_and_what_it_prints_is_cleaned(own_session, tmp_path):
+    if own_session and not Path("/proc/self/environ").exists():
+        pytest.skip("looks at /proc")
+    world = ProcessWorld(ChildLevers(str(tmp_path / "child"), own_session), num_workers=1, step_s=0.3)
     world.reset(options={"task": first_task(world)})
     number, *streams = (tmp_path / "child").read_text().split()
     assert streams == ["CleanStream", "CleanStream"]

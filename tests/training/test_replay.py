@@ -548,3 +548,25 @@ def test_the_replay_of_the_guide_replays_the_latest_successes():
     assert all(one.advantage > 0 for one in story.buffer.stored)
     assert [len(set(episode_keys(batch)[batch.is_replayed].tolist())) for batch in batches] == [0, 0, 2, 2, 2, 2]
     assert set(batches[4].policy_version[batches[4].is_replayed].tolist()) == {1}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda kept: kept.update(token_ids=kept["token_ids"][:-3]),
+        lambda kept: kept.update(behaviour_logprobs=kept["behaviour_logprobs"][:5]),
+        lambda kept: kept.update(token_ids=-kept["token_ids"] - 1),
+        lambda kept: kept["behaviour_logprobs"].fill_(float("nan")),
+        lambda kept: kept["lengths"].pop(),
+        lambda kept: kept["lengths"][0].append(10**12),
+        lambda kept: kept["owners"].append(0),
+        lambda kept: kept["episodes"][0].update(num_tokens=10**400),
+    ],
+)
+def test_stored_rows_that_are_not_those_of_their_episodes_are_refused(damage):
+    story = Story(Everything())
+    updates(story.stream)
+    state = story.rollouts.state_dict()
+    damage(state["replay"])
+    with pytest.raises(ConfigError, match=r"data\.replay is Everything; expected a checkpoint with"):
+        Story(Everything()).rollouts.load_state_dict(state)

@@ -100,10 +100,20 @@ def _table(file: Path, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
                 _check_columns(file, columns, table.column_names)
                 table = table.select(columns)
     except (OSError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(_KEY, file, f"a file that pyarrow reads ({reason})", "Write it again.") from error
+        raise _unread(str(file), error) from error
+    done = 0
     for batch in table.to_batches():
-        yield from batch.to_pylist()
+        try:
+            rows = batch.to_pylist()
+        except (ValueError, ArithmeticError) as error:  # text that is no UTF-8, times that no calendar has
+            raise _unread(f"{file}, rows {done + 1} to {done + len(batch)}", error) from error
+        done += len(batch)
+        yield from rows
+
+
+def _unread(place: str, error: Exception) -> ConfigError:
+    reason = " ".join(str(error).split())[:200]
+    return ConfigError(_KEY, place, f"a file that pyarrow reads ({reason})", "Write it again.")
 
 
 def _check_columns(file: Path, columns: tuple[str, ...], names: list[str]) -> None:

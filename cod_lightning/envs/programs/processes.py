@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
+from cod_lightning.envs.descendants import MARK, end_marked, new_mark
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldDied, WorldHung
 
 _MOST_BYTES = 16 * 2**20
@@ -38,6 +39,7 @@ class LineProcess:
     """One process, and what it has printed."""
 
     def __init__(self, command: Sequence[str], variables: dict[str, str]) -> None:
+        self._mark = new_mark()
         try:
             self._process = subprocess.Popen(
                 command,
@@ -45,7 +47,7 @@ class LineProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=os.environ | variables,
+                env=os.environ | variables | {MARK: self._mark},
                 start_new_session=True,
             )
         except OSError as error:
@@ -112,12 +114,13 @@ class LineProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill it and release what it holds."""
+        """Kill it and release what it holds; what it has started in a session of its own ends too."""
         self.kill()
         for stream in (self._in, self._out, self._errors):
             with contextlib.suppress(OSError):
                 stream.close()
         self._process.wait()
+        end_marked(self._mark)
 
     def _said(self, *, wait: bool = False) -> str:
         """The end of its error stream, and its exit code."""

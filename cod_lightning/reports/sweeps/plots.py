@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cod_lightning.evaluation.schema import Figure
-from cod_lightning.reports.plots import drawn
 from cod_lightning.reports.sweeps.page import plot_name
 from cod_lightning.reports.sweeps.schema import CellRecord, SweepRecord, SweepResults
-from cod_lightning.whole_file import write_whole
+from cod_lightning.whole_file import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +22,7 @@ def write_plots(results: SweepResults, stem: Path) -> list[Path]:
         drawing = comparison(sweep)
         for ending in ("png", "svg"):
             written.append(stem.with_name(f"{stem.name}_{plot_name(sweep)}.{ending}"))
-            write_whole(written[-1], drawn(drawing, ending))
+            write_figure(written[-1], drawing)
     return written
 
 

@@ -122,3 +122,12 @@ def test_a_folder_with_files_of_two_kinds_and_a_missing_column_are_named(tmp_pat
     pq.write_table(twice, tmp_path / "b.parquet")
     with pytest.raises(ConfigError, match=r"one column 'prompt'; it has prompt, prompt"):
         list(read_rows(str(tmp_path / "b.parquet"), ("prompt",)))
+
+
+def test_values_that_python_cannot_hold_are_named_with_their_rows(tmp_path):
+    never = pa.array([2**62] * 3, pa.timestamp("us"))
+    no_text = pa.array([b"\xff"] * 3, pa.binary()).view(pa.utf8())
+    for column in (never, no_text):
+        pq.write_table(pa.table({"prompt": column}), tmp_path / "a.parquet")
+        with pytest.raises(ConfigError, match=r"a\.parquet, rows 1 to 3; expected a file that pyarrow reads"):
+            list(read_rows(str(tmp_path / "a.parquet"), ("prompt",)))
