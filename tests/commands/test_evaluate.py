@@ -17,6 +17,7 @@ from cod_lightning.evaluation.condition_kinds import CONTROLS
 from cod_lightning.evaluation.results import read_results
 from cod_lightning.evaluation.suite import Suite
 from cod_lightning.models import TinyPolicy
+from cod_lightning.rewards import NoisyPairwiseJudge
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
 
@@ -28,7 +29,12 @@ def parts(folder: Path, suites: list[Suite]) -> tuple[L.Trainer, GRPOModule, Rol
     L.seed_everything(1, verbose=False)
     policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
     data = RolloutDataModule(
-        Levers(protocol="compact"), HintContext("compact"), TransformersEngine(), max_new_tokens=4, suites=suites
+        Levers(protocol="compact"),
+        HintContext("compact"),
+        TransformersEngine(),
+        max_new_tokens=4,
+        suites=suites,
+        rewards={"pairs": NoisyPairwiseJudge()},  # in training alone
     )
     trainer = L.Trainer(
         accelerator="cpu",
