@@ -318,7 +318,7 @@ BAD = {
     "a source whose state does not load": (
         "def refuse(self, state_dict):\n    raise KeyError('worth')\nComesBack.load_state_dict = refuse\n",
         ("--ckpt_path", "WHOLE/checkpoints/update-00000001.ckpt"),
-        ("data.source is ComesBack", "answers `load_state_dict` (KeyError: 'worth')", "--ckpt_path last"),
+        ("data.source is ComesBack", "answers `load_state_dict` (KeyError: 'worth', ", "--ckpt_path last"),
     ),
     "a replay of what is not stored": (
         "class Lost(Latest):\n    def worth(self, episode):\n        return 0.0\n    def choose(self, stored, rollout):\n"
@@ -329,7 +329,7 @@ BAD = {
     "a replay whose state does not load": (
         "def refuse(self, state_dict):\n    raise KeyError('seen')\nLatest.load_state_dict = refuse\n",
         ("--ckpt_path", "WHOLE/checkpoints/update-00000001.ckpt"),
-        ("data.replay is Latest", "answers `load_state_dict` (KeyError: 'seen')", "--ckpt_path last"),
+        ("data.replay is Latest", "answers `load_state_dict` (KeyError: 'seen', ", "--ckpt_path last"),
     ),
     "a replay with a loss that takes old tokens for its own": (
         "",

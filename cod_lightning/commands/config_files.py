@@ -136,7 +136,8 @@ def expand(argv: Sequence[str]) -> Expanded:
     rest = iter(others)
     for arg in rest:
         flag, _, value = arg.partition("=")
-        if re.match(r"-[A-Za-z]\w", arg):  # argparse would take it for -c or -h with a value
+        is_value = out[-1:] and out[-1].startswith("--") and "=" not in out[-1] and out[-1] not in _FLAGS_WITHOUT_VALUE
+        if re.match(r"-[A-Za-z]\w", arg) and not is_value:  # argparse would take it for -c or -h with a value
             raise ConfigError("command line", arg, f"two dashes, as in -{flag}", "Write it so.")
         if flag not in ("--config", "-c"):
             out.append(arg)

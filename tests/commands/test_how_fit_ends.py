@@ -64,21 +64,8 @@ def test_the_config_that_is_kept_begins_a_run_anew_and_overwrites_none(tmp_path,
         raise SystemExit(0)
 
     monkeypatch.setattr(Trainer, "_run_stage", ended)
+    words = "fit --config smoke --warm_start null --overwrite true --trainer.default_root_dir"
     with pytest.raises(SystemExit):
-        main(
-            [
-                *[
-                    "fit",
-                    "--config",
-                    "smoke",
-                    "--warm_start",
-                    "null",
-                    "--overwrite",
-                    "true",
-                    "--trainer.default_root_dir",
-                ],
-                str(tmp_path),
-            ]
-        )
+        main([*words.split(), str(tmp_path)])
     kept = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert (kept["overwrite"], kept["ckpt_path"], kept["warm_start"]) == (False, None, None)

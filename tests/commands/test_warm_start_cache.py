@@ -27,7 +27,7 @@ def trained(tmp_path, monkeypatch) -> list[Path]:
 
     made = SimpleNamespace(parser=SimpleNamespace(dump=str), config="the config")
     monkeypatch.setenv("COD_LIGHTNING_CACHE", str(tmp_path))
-    monkeypatch.setattr(warm_start, "expand", lambda argv: SimpleNamespace(argv=argv))
+    monkeypatch.setattr(warm_start, "expand", lambda _: SimpleNamespace(argv=[]))
     monkeypatch.setattr(warm_start, "start", lambda *_, **__: made)
     monkeypatch.setattr(warm_start, "_train_into", train)
     return folders
