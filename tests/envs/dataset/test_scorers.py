@@ -70,6 +70,8 @@ def test_unscored_answers_are_worth_nothing_and_readable():
         (NumericMatch(), "many", "'many', not a number"),
         (NumericMatch(), float("nan"), "not a number"),
         (RegexMatch(), "(", "no regular expression"),
+        (RegexMatch(), "((a{1000}){1000}){1000}", "over 100,000 parts"),
+        (RegexMatch(), "(a{9999})" * 20, "over 100,000 parts"),
         (CodeTests(), "[", "Expecting value"),
         (CodeTests(), [], "no list of 1 to 100 tests"),
         (CodeTests(), [{"call": "f(", "output": 1}], "no Python expression"),
