@@ -180,7 +180,7 @@ class _Server:
         except TimeoutError:
             return _error(408, f"the body did not arrive within {BODY_S:g} s")
         except ConnectionError:
-            return _error(400, "the connection was closed before the body arrived")  # nobody reads it
+            return _error(400, "the connection was closed before the body arrived")  # it has no reader
         except web.HTTPRequestEntityTooLarge:
             return _error(413, f"the body has more than {MOST_BYTES:,} bytes")
         try:

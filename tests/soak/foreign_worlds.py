@@ -199,7 +199,7 @@ def credit_lines(found: dict[str, dict[str, Any]]) -> list[str]:
     one, mean = runs["episode"][paired[0]], less(None)
     low, high = seed_estimate(np.array(mean)).ci95 or (-1.0, 1.0)
     if low <= 0 <= high:
-        said = "At this budget the two are not told apart: the interval of the difference in the mean holds 0."
+        said = "At this budget no difference is shown: the interval of the difference in the mean holds 0."
     else:
         said = f"At this budget {'trajectory' if low > 0 else 'episode'} credit is better in the mean over positions."
     sampled = [runs[scope][seed]["sampled_tokens"] for scope in SCOPES for seed in paired]
