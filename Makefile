@@ -53,7 +53,6 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/foreign_worlds.py --out docs/results/foreign_worlds.json --runs runs/foreign_worlds
 	PYTHONPATH=. .venv/bin/python tests/soak/openenv_faults.py --out docs/results/openenv_faults.json
 	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
-	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
 	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
 	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
 	PYTHONPATH=. .venv/bin/python tests/soak/distillation.py --out docs/results/distillation.json

@@ -40,7 +40,7 @@ WITHIN = {"acts": ("plan=no_updates",), "constant_state": ("plan=no_updates",), 
 """Memories that are written within tasks, and what each is chosen with besides."""
 MEMORIES = ("hint", "notebook", "episodes", "transcript", "skills", *WITHIN)
 WORLDS = ("levers", "doors", "frozen_lake_3x3")
-BY_TRAJECTORY = (("levers", "skills"), ("doors", "skills"), ("frozen_lake_3x3", "acts"))
+BY_TRAJECTORY = (("doors", "skills"), ("frozen_lake_3x3", "acts"))
 """Worlds and memories that are trained with `credit=trajectory` too."""
 SELECTIONS = ("utility", "similarity", "random")
 _PLAIN = {"num_packs": 64, "pack_size": 32, "controls": [], "warm_start_temperatures": []}
