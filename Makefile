@@ -28,7 +28,7 @@ docs: .venv/installed-dev
 
 # Two torch threads that wait for a core spin: beside each other every process has one. The trainings of README run alone.
 smoke: .venv/installed-test
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m slow -n 2 $(BY_FILE) --ignore tests/test_smoke.py \
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m slow -n 2 --durations 30 $(BY_FILE) --ignore tests/test_smoke.py \
 	  tests/test_tutorials.py tests/test_run_commands.py tests/test_benchmarks.py tests/test_ranks.py tests
 	.venv/bin/python -m pytest -q -m slow tests/test_smoke.py
 

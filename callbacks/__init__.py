@@ -3,6 +3,7 @@
 from callbacks.evaluation import Evaluation as Evaluation
 from callbacks.lifecycle_table import LifecycleTable as LifecycleTable
 from callbacks.mismatch_guard import MismatchGuard as MismatchGuard
+from callbacks.notes import Notes as Notes
 from callbacks.progress import Progress as Progress
 from callbacks.step_profile import StepProfile as StepProfile
 from callbacks.tensorboard import PositionCurve as PositionCurve

@@ -4,7 +4,6 @@ Beside those of training stands what the training forward gave their tokens.
 """
 
 import logging
-import os
 import random
 import sys
 from array import array
@@ -24,6 +23,7 @@ from cod_lightning.rollout import policy_logprobs, transcript
 from cod_lightning.rollout.policy_logprobs import PolicyLogprobs
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Group
+from cod_lightning.whole_file import write_whole
 
 _MOST_TRACEBACKS, _LONGEST_TRACEBACK = 100, 20_000
 _REPLACED = ("test", "predict")
@@ -148,9 +148,7 @@ class LogprobWriter:
         if not kept:
             path.unlink(missing_ok=True)
             return
-        draft = path.with_suffix(".draft")
-        draft.write_bytes(b"".join(kept))
-        os.replace(draft, path)
+        write_whole(path, b"".join(kept))
 
     def follow(self, step: int, packs: Iterable[str]) -> None:
         """Write down what becomes of these packs, played at this step; earlier rollouts have been trained on by now."""

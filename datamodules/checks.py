@@ -1,6 +1,7 @@
 """What `data` refuses by its keys alone; combinations with the objective are in `modules/checks.py`."""
 
 import copy
+from collections.abc import Sequence
 from functools import partial
 
 from cod_lightning.contexts.base import ContextMechanism
@@ -97,6 +98,20 @@ def check_sampling(temperature: float, top_p: float) -> None:
     for key, value in (("temperature", temperature), ("top_p", top_p)):
         if value != 1:
             raise ConfigError(f"data.{key}", value, why, "Leave it out; suites choose their own temperature.")
+
+
+def check_baseline(baseline: Engine | None) -> None:
+    """Refuse an engine that would take the policy's weights."""
+    if baseline is not None and baseline.has_weights:
+        expected = "an engine whose model is somewhere else, such as cod_lightning.engines.openai.OpenAIEngine"
+        raise ConfigError("data.baseline", type(baseline).__name__, expected, "data.engine is the policy's own.")
+
+
+def check_names(suites: Sequence[str]) -> None:
+    """Refuse two suites of one name."""
+    if twice := sorted({name for name in suites if suites.count(name) > 1}):
+        remedy = "Rename one: evaluation.json keeps them by name."
+        raise ConfigError("data.suites", ", ".join(twice), "names that occur once", remedy)
 
 
 def check_turns(stop_strings: tuple[str, ...], budget: int | None, most: int, chat: Chat, engine: Engine) -> None:

@@ -44,8 +44,10 @@ from cod_lightning.training.shares import check_shares
 from cod_lightning.training.stream import SizedItems, TrainStream
 from cod_lightning.types import Group, Pack, Split
 from datamodules.checks import (
+    check_baseline,
     check_comparing,
     check_first_prompt,
+    check_names,
     check_pair,
     check_reuse,
     check_sampling,
@@ -152,9 +154,7 @@ class RolloutDataModule(ItemDataModule):
         self.chat_template_kwargs, self.system_prompt = chat_template_kwargs, system_prompt
         self.stop_strings, self.thinking_budget = tuple(stop_strings or ()), thinking_budget
         self.suites, self.baseline = tuple(suites or ()), baseline
-        if baseline is not None and baseline.has_weights:
-            expected = "an engine whose model is somewhere else, such as cod_lightning.engines.openai.OpenAIEngine"
-            raise ConfigError("data.baseline", type(baseline).__name__, expected, "data.engine is the policy's own.")
+        check_baseline(baseline)
         self.rewards, self.frozen, self.deadlines, self.seed = rewards_of(rewards), frozen, deadlines, seed
         check_comparing(self.rewards, self.branching)
         self.runner = RolloutRunner(engine, deadlines.stall_s, max_failed_fraction)
@@ -247,10 +247,7 @@ class RolloutDataModule(ItemDataModule):
         """Settle what suites leave open and refuse those that cannot be played; `check_with` comes first."""
         if self._suites_checked:
             return
-        names = [suite.name for suite in self.suites]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            remedy = "Rename one: evaluation.json keeps them by name."
-            raise ConfigError("data.suites", ", ".join(twice), "names that occur once", remedy)
+        check_names([suite.name for suite in self.suites])
         self.suites = tuple(ready(suite, self.env, self.pack_size, self.context, self.chat) for suite in self.suites)
         self._suites_checked = True
 

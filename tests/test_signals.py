@@ -72,18 +72,16 @@ def policy(teacher):  # noqa: F811
 
 
 PARTS = {
-    "rewards, ahead": lambda policy, transcripts: [*all_rewards(transcripts), "--data.max_staleness", "1"],
-    "JSD, teachers by world": lambda policy, transcripts: by_world(policy),
-    "writer for a frozen player": lambda policy, transcripts: [
-        *("--model.trained_kinds", "[update]", "--data.frozen.kind", "solve", "--data.frozen.path", policy),
+    "rewards, ahead, NFT, regret": lambda policy, transcripts: [
+        *(*all_rewards(transcripts), "--data.max_staleness", "1", "loss=nft", "+source=regret"),
     ],
-    "SDPO, growth": lambda policy, transcripts: [
+    "writer for a frozen player, SDPO, growth": lambda policy, transcripts: [
+        *("--model.trained_kinds", "[update]", "--data.frozen.kind", "solve", "--data.frozen.path", policy),
         *("loss=sdpo", "+source=growth", "--data.source.init_args.rollouts_per_stage", "1"),
         *("--data.source.init_args.max_turns", "[1, 4]"),
     ],
-    "NFT, regret": lambda policy, transcripts: ["loss=nft", "+source=regret"],
-    "rejection sampling, learnability": lambda policy, transcripts: [
-        *("loss=reinforce", "baseline=accepted", "+source=learnability"),
+    "rejection sampling, learnability, JSD, teachers by world": lambda policy, transcripts: [
+        *("loss=reinforce", "baseline=accepted", "+source=learnability", *by_world(policy)),
     ],
 }
 

@@ -13,6 +13,7 @@ from callbacks import (
     Evaluation,
     LifecycleTable,
     MismatchGuard,
+    Notes,
     PositionCurve,
     Progress,
     Sample,
@@ -166,7 +167,15 @@ class TrainCLI(CodCLI):
     def house_callbacks(self) -> list[Callback]:
         """What serves and watches CoD-Train."""
         budget = TokenBudget(self._own().sampled_token_budget)
-        watching: list[Callback] = [MismatchGuard(), Staleness(), Progress(), PositionCurve(), Sample(), budget]
+        watching: list[Callback] = [
+            MismatchGuard(),
+            Notes(),
+            Staleness(),
+            Progress(),
+            PositionCurve(),
+            Sample(),
+            budget,
+        ]
         timed: list[Callback] = [Throughput(), WeightSync()]  # an update's time ends before the sync begins
         looking: list[Callback] = [StepProfile()] if self._own().profile and self.subcommand == "fit" else []
         evaluation = Evaluation(by_checkpoint=bool(self.checkpoints))

@@ -1,6 +1,6 @@
 """`evaluation_packs.parquet`: the outcomes behind `evaluation.json`, pack by pack, so that runs can be paired with each other."""
 
-import os
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from cod_lightning.errors import DataError
 from cod_lightning.evaluation.outcomes import Outcomes
 from cod_lightning.evaluation.results import PlayedCondition
+from cod_lightning.whole_file import write_whole
 
 SCHEMA = pa.schema(
     [
@@ -39,10 +40,9 @@ def write_packs(path: Path, played: Sequence[PlayedCondition]) -> None:
         kept = _read(path)
         keys = pa.array(["\0".join(map(str, key)) for key in latest], pa.string())
         tables.insert(0, kept.filter(_compute.invert(_compute.is_in(_keys(kept), value_set=keys))))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(pa.concat_tables(tables), draft, compression="zstd")
-    os.replace(draft, path)
+    content = io.BytesIO()
+    pq.write_table(pa.concat_tables(tables), content, compression="zstd")
+    write_whole(path, content.getvalue())
 
 
 def read_packs(path: Path, suite: str, condition: str) -> Outcomes | None:

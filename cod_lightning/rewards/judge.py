@@ -47,25 +47,25 @@ class Grader:
         rubric: Text file that says what is good and what is bad, relative to the working directory.
         model: Name of the judge's model at the endpoint.
         base_url: As in https://host/v1; null takes it from the environment variable JUDGE_BASE_URL.
-        where: Key of the part, for errors.
-        instruction: What the model is to do; `{rubric}` in it stands for the rubric.
         api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
         temperature: Of the judge's sampling; null leaves it out.
         max_tokens: Of one answer, thoughts included.
+        where: Key of the part, for errors.
+        instruction: What the model is to do; `{rubric}` in it stands for the rubric.
         settings: Those of `ChatClient`.
     """
 
     def __init__(
         self,
         rubric: str,
-        model: str | None,
-        base_url: str | None,
+        model: str | None = None,
+        base_url: str | None = None,
+        api_key_variable: str = "JUDGE_API_KEY",
+        temperature: float | None = 0.0,
+        max_tokens: int = 1000,
         *,
         where: str,
         instruction: str,
-        api_key_variable: str,
-        temperature: float | None,
-        max_tokens: int,
         **settings: Any,
     ) -> None:
         check_at_least(f"{where}.max_tokens", max_tokens, 1, "1000 is the default.")
@@ -99,41 +99,16 @@ class JudgeReward(Reward):
     quotes nor spell a special token. The world's reward is not shown. A wrong key ends the run, as does a cost ceiling.
 
     Args:
-        rubric: Text file that says what is good and what is bad, relative to the working directory.
-        model: Name of the judge's model at the endpoint.
-        base_url: As in https://host/v1; null takes it from the environment variable JUDGE_BASE_URL.
-        api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
         weight: Factor of the score.
         kinds: Episodes that are judged.
-        temperature: Of the judge's sampling; null leaves it out.
-        max_tokens: Of one answer, thoughts included.
-        settings: Those of `ChatClient`.
+        settings: Those of `Grader` and, through it, of `ChatClient`.
     """
 
     def __init__(
-        self,
-        rubric: str,
-        model: str | None = None,
-        base_url: str | None = None,
-        api_key_variable: str = "JUDGE_API_KEY",
-        weight: float = 1.0,
-        kinds: list[Literal["solve", "update"]] | None = None,
-        temperature: float | None = 0.0,
-        max_tokens: int = 1000,
-        **settings: Any,
+        self, *, weight: float = 1.0, kinds: list[Literal["solve", "update"]] | None = None, **settings: Any
     ) -> None:
         self.weight, self.kinds = weight, judged_kinds(_WHERE, kinds)
-        self.grader = Grader(
-            rubric,
-            model,
-            base_url,
-            where=_WHERE,
-            instruction=_INSTRUCTION,
-            api_key_variable=api_key_variable,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            **settings,
-        )
+        self.grader = Grader(where=_WHERE, instruction=_INSTRUCTION, **settings)
         self.client = self.grader.client
         self.agreement = Agreement()
 

@@ -94,44 +94,23 @@ class PairwiseJudge(Pairwise):
     The scores of siblings have the mean 0.5 however good all are: they teach in training, and measure nothing.
 
     Args:
-        rubric: Text file that says what is better, relative to the working directory.
-        model: Name of the judge's model at the endpoint.
-        base_url: As in https://host/v1; null takes it from the environment variable JUDGE_BASE_URL.
-        api_key_variable: Environment variable that holds the key; without it, or if it is empty, no key is sent.
         weight: Factor of the score.
         kinds: Episodes that are compared.
         opponents: Siblings that an episode is compared with, an even number; null: all of them.
-        temperature: Of the judge's sampling; null leaves it out.
-        max_tokens: Of one answer, thoughts included.
-        settings: Those of `ChatClient`.
+        settings: Those of `Grader` and, through it, of `ChatClient`.
     """
 
     def __init__(
         self,
-        rubric: str,
-        model: str | None = None,
-        base_url: str | None = None,
-        api_key_variable: str = "JUDGE_API_KEY",
+        *,
         weight: float = 1.0,
         kinds: list[Literal["solve", "update"]] | None = None,
         opponents: int | None = None,
-        temperature: float | None = 0.0,
-        max_tokens: int = 1000,
         **settings: Any,
     ) -> None:
         super().__init__(opponents, _WHERE)
         self.weight, self.kinds = weight, judged_kinds(_WHERE, kinds)
-        self.grader = Grader(
-            rubric,
-            model,
-            base_url,
-            where=_WHERE,
-            instruction=_INSTRUCTION,
-            api_key_variable=api_key_variable,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            **settings,
-        )
+        self.grader = Grader(where=_WHERE, instruction=_INSTRUCTION, **settings)
         self.client = self.grader.client
 
     async def preferred(self, first: Episode, second: Episode, task: Task) -> float:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ class Worker:
         """Where the time went; None from one that has ended, with the reason in `failure`."""
         if self.process is None or not self._read() or self.process.stdin is None:
             return None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):  # of one that was killed; reading says so
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
         return self._read()
 
     def end(self) -> None:

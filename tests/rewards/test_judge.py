@@ -28,7 +28,7 @@ def judge(tmp_path):
 
     def made(url, **settings):
         given = {"weight": 0.4, "timeout_s": 5.0, "max_retries": 2, "backoff_s": 0.01}
-        return JudgeReward(str(rubric), "m", url, **(given | settings))
+        return JudgeReward(rubric=str(rubric), model="m", base_url=url, **(given | settings))
 
     return made
 

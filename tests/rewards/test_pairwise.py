@@ -148,7 +148,7 @@ def judge(tmp_path, monkeypatch):
 
     def made(url, **settings):
         given = {"timeout_s": 5.0, "max_retries": 1, "backoff_s": 0.01, "max_refusals": 1000}
-        return PairwiseJudge(str(tmp_path / "rubric.txt"), "m", url, **(given | settings))
+        return PairwiseJudge(rubric=str(tmp_path / "rubric.txt"), model="m", base_url=url, **(given | settings))
 
     return made
 
@@ -215,13 +215,28 @@ def test_a_tie_and_a_thought_in_front_are_read(judge):
         (lambda: NoisyPairwiseJudge(error=-0.1), "NoisyPairwiseJudge.error"),
         (lambda: NoisyPairwiseJudge(error=math.nan), "NoisyPairwiseJudge.error"),
         (lambda: NoisyPairwiseJudge(opponents=3), "NoisyPairwiseJudge.opponents"),
-        (lambda: PairwiseJudge("rubric.txt", "m", "http://h/v1", opponents=0), "PairwiseJudge.opponents"),
-        (lambda: PairwiseJudge("rubric.txt", "m", "http://h/v1", kinds=[]), "PairwiseJudge.kinds"),
-        (lambda: PairwiseJudge("rubric.txt", "m", "http://h/v1", max_tokens=0), "PairwiseJudge.max_tokens"),
-        (lambda: PairwiseJudge("rubric.txt", "m", "http://h/v1", timeout_s=0.0), "PairwiseJudge.timeout_s"),
-        (lambda: PairwiseJudge("no_such_file.txt", "m", "http://h/v1").check(), "PairwiseJudge.rubric"),
-        (lambda: PairwiseJudge("rubric.txt", None, "http://h/v1").check(), "PairwiseJudge.model"),
-        (lambda: PairwiseJudge("rubric.txt", "m").check(), "PairwiseJudge.base_url"),
+        (
+            lambda: PairwiseJudge(rubric="rubric.txt", model="m", base_url="http://h/v1", opponents=0),
+            "PairwiseJudge.opponents",
+        ),
+        (
+            lambda: PairwiseJudge(rubric="rubric.txt", model="m", base_url="http://h/v1", kinds=[]),
+            "PairwiseJudge.kinds",
+        ),
+        (
+            lambda: PairwiseJudge(rubric="rubric.txt", model="m", base_url="http://h/v1", max_tokens=0),
+            "PairwiseJudge.max_tokens",
+        ),
+        (
+            lambda: PairwiseJudge(rubric="rubric.txt", model="m", base_url="http://h/v1", timeout_s=0.0),
+            "PairwiseJudge.timeout_s",
+        ),
+        (
+            lambda: PairwiseJudge(rubric="no_such_file.txt", model="m", base_url="http://h/v1").check(),
+            "PairwiseJudge.rubric",
+        ),
+        (lambda: PairwiseJudge(rubric="rubric.txt", base_url="http://h/v1").check(), "PairwiseJudge.model"),
+        (lambda: PairwiseJudge(rubric="rubric.txt", model="m").check(), "PairwiseJudge.base_url"),
     ],
 )
 def test_settings_that_cannot_work_are_named_before_anything_is_sent(make, key, tmp_path, monkeypatch):
