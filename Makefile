@@ -55,8 +55,10 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/program_faults.py --out docs/results/program_faults.json
 	.venv/bin/python tests/soak/asynchronous.py --out docs/results/asynchronous.json
 	PYTHONPATH=. .venv/bin/python tests/soak/uninformative.py --out docs/results/uninformative.json
-	PYTHONPATH=. .venv/bin/python tests/soak/distillation.py --out docs/results/distillation.json
+	PYTHONPATH=. .venv/bin/python tests/soak/distillation.py --runs runs/distillation
 	PYTHONPATH=. .venv/bin/python tests/soak/memory.py --out docs/results/memory.json
+	PYTHONPATH=. .venv/bin/python tests/soak/signals.py --runs runs/signals
+	PYTHONPATH=. .venv/bin/python tests/soak/generalisation.py --out docs/results/generalisation.json
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.

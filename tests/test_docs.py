@@ -121,3 +121,14 @@ def test_comments_of_configs_name_only_what_exists():
 )
 def test_what_is_not_there_is_found(text, found):
     assert [*stale(text), *classes_in(text)] == [found]
+
+
+def test_soak_calls_every_script_once_with_options_that_it_has():
+    lines = [line for line in (ROOT / "Makefile").read_text().splitlines() if "tests/soak/" in line]
+    called = [re.search(r"tests/soak/(\w+\.py)", line) for line in lines]
+    scripts = [one[1] for one in called if one]
+    assert len(set(scripts)) == len(scripts) == len(lines)
+    for line, script in zip(lines, scripts, strict=True):
+        source = (ROOT / "tests" / "soak" / script).read_text()
+        for option in re.findall(r"--\w+", line):
+            assert re.search(rf'add_argument\(\s*"{option}"', source), f"{script} has no {option}"
