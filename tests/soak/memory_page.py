@@ -172,7 +172,7 @@ LIMITS = """
 - Notebook and skills have most to learn: an update of several operations, and for skills a choice besides. With more updates
   the notebook gets further ([its page](notebook.md)); how far skills get is not measured.
 - Rows are of several runs of this command at several commits; `acts` on FrozenLake was trained at two of them, to the same figures.
-- The constant state and compacting are measured on [their own page](inside_an_episode.md).
+- In tasks of many turns the constant state and compacting are measured on [their own page](inside_an_episode.md).
 - Not measured: memories with language models. Models behind endpoints are not trained; none was at hand here.
 """
 
