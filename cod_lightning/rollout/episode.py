@@ -111,11 +111,11 @@ class _Solving:
         )
 
         check_hooks(loop, self.mechanism)
-        recorder = recorder_of(loop, system, self.setting, identity)
+        recorder = recorder_of(loop, self.task, system, self.setting, identity)
         self.turns = recorder.turns
         found = await play(loop, system, recorder)
         if found is None:
-            why = "The policy's window is full." if recorder.full else f"All {loop.max_turns} turns are used up."
+            why = "The policy's window is full." if recorder.full else f"All {recorder.most_turns} turns are used up."
             return crossing(EnvironmentFailure, partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, why))
         if len(loop.shown) == len(self.turns):
             texts = [checked_text(text, loop) for text in loop.shown]
