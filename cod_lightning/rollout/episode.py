@@ -144,7 +144,7 @@ class _Solving:
                 see_known(observation, self.chat, env, "step()")
                 if over:
                     return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
-                if self.task.max_turns is not None and num_responses >= self.task.max_turns:
+                if self.task.max_turns is not None and num_responses - num_replies >= self.task.max_turns:
                     cut = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, observation)
                     return crossing(EnvironmentFailure, cut)
                 if num_responses > MOST_INTERVENTIONS:
