@@ -1,5 +1,6 @@
 """Which packs training plays: the contract of a source, today's order, and what checks a source's answers."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,6 +14,9 @@ from cod_lightning.objective.credited import Credited
 from cod_lightning.rollout.transcript import plain
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
+
+_VISIT = "~"
+"""Before the number of the visit, at the end of a pack's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,8 @@ class TrainingPacks:
         tasks = (*rest, *(replace(task, repeat=True) for task in first))
         if choice.max_turns is not None:
             tasks = tuple(replace(task, max_turns=choice.max_turns) for task in tasks)
-        name = f"{pack.id}~{choice.visit}" if choice.visit else pack.id
+        name = f"{pack.id}+{choice.begin}" if choice.begin else pack.id
+        name = f"{name}{_VISIT}{choice.visit}" if choice.visit else name
         return replace(pack, id=name, tasks=tasks, context=choice.context)
 
     def _check(self, choices: list[PackChoice], count: int) -> None:
@@ -206,6 +211,15 @@ class TrainingPacks:
     def _error(self, expected: str) -> ConfigError:
         remedy = "Correct the source, or choose source=uniform; the run goes on with --ckpt_path last."
         return ConfigError("data.source", type(self.source).__name__, expected, remedy)
+
+
+def without_visit(pack_id: str) -> str:
+    """What is the same in the ids of a pack whenever it is played: its tasks, in their order.
+
+    >>> without_visit("levers/train/1/7~33"), without_visit("levers/train/1/7")
+    ('levers/train/1/7', 'levers/train/1/7')
+    """
+    return re.sub(rf"{_VISIT}\d+$", "", pack_id)
 
 
 def _facts(pack: Pack) -> set[str]:
