@@ -136,7 +136,7 @@ class TrainingPacks:
             choices = list(self.source.next(first, count))
         self._check(choices, count)
         with self._checked("next", "names packs that the environment can draw"):
-            return [(choice, self._pack(choice)) for choice in choices]
+            return [(choice, self.pack(choice)) for choice in choices]
 
     def observe(self, outcomes: PackOutcomes) -> Mapping[str, float]:
         """Show the source what came of a rollout; the source's metrics after that."""
@@ -164,7 +164,8 @@ class TrainingPacks:
             with self._checked("load_state_dict"):
                 self.source.load_state_dict(state_dict["state"])
 
-    def _pack(self, choice: PackChoice) -> Pack:
+    def pack(self, choice: PackChoice) -> Pack:
+        """The pack that a choice names, the same whenever it is asked for."""
         if choice.category not in self._parts:
             self._parts[choice.category] = self.env.of_category(str(choice.category))
         env, num_tasks = self._parts[choice.category], choice.num_tasks or self.pack_size
