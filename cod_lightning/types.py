@@ -95,7 +95,7 @@ class Task:
     repeat: bool = False
     """Whether an earlier task of the pack asked for the same; success in such tasks is logged apart."""
     max_turns: int | None = None
-    """Turns after which the rollout cuts the task off, where that is sooner than the environment does; None: never."""
+    """Turns of the environment after which the rollout cuts the task off, where that is sooner than it does; None: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from cod_lightning.envs.checks import MOST_PACKS, check_num_tasks
 from cod_lightning.errors import ConfigError, answering, check_at_least
 from cod_lightning.models.base import Policy
 from cod_lightning.rewards import Rewards, SiblingReward
-from cod_lightning.rollout.asked import num_first_tokens
+from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.attempts import Branching
 from cod_lightning.rollout.boundaries import see_known
 from cod_lightning.rollout.chat import Chat
@@ -163,7 +163,7 @@ def check_first_prompt(
     if word := chat.unknown_word(chat.system_prompt):
         expected = f"words that the policy knows, not {word!r}"
         raise ConfigError("data.system_prompt", chat.system_prompt, expected, "Leave it out for a tiny policy.")
-    prompt = num_first_tokens(chat, system, observation, world.tools)
+    prompt = len(first_ids(chat, system, observation, world.tools))
     world.close()
     needed = prompt + max_new_tokens
     if needed > window:

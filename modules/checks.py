@@ -7,15 +7,16 @@ import torch
 
 from cod_lightning.errors import ConfigError, check_at_least, check_between, check_positive
 from cod_lightning.objective.anchors import next_solve
-from cod_lightning.objective.baselines import Accepted, AsymRE
+from cod_lightning.objective.baselines import Accepted, AsymRE, RoleMean
 from cod_lightning.objective.batch import kind_id
 from cod_lightning.objective.losses import PolicyLoss
 from cod_lightning.objective.returns import CreditRule
 from cod_lightning.objective.terms import REFERENCE, LossTerm
-from cod_lightning.plans import LifecyclePlan, planned
+from cod_lightning.plans import planned
 from cod_lightning.rollout.attempts import Branching
 from cod_lightning.training.replay import Replay
 from cod_lightning.training.scorers import Scorer
+from cod_lightning.training.signal_replay import SignalReplay
 from cod_lightning.types import EpisodeKind
 
 
@@ -75,21 +76,41 @@ def check_combination(module: Any, data: Any) -> None:
     _check_reuse(module.loss, data)
     if data.rollouts.replay is not None:
         _check_replay(module.loss, data.rollouts.replay.replay)
-    _check_branching(module.credit, data.branching, data.plan, data.pack_size)
+    _check_branching(module.credit, module.trained_kinds, data)
     _check_roles(module.trained_kinds, data)
+    _check_baseline(module, data)
     if data.rollouts.replay is not None and data.rollouts.packs.source.changes_size:
         expected = "null with data.replay, which compares episodes at one place in the plan, so that packs stay as long as they are"
         raise ConfigError("data.source.num_tasks", "set", expected, "Grow max_turns alone, or leave data.replay out.")
-    if isinstance(module.baseline, Accepted) and (data.branching.anchors or data.branching.counterfactual):
-        expected = "another one with data.anchors or data.counterfactual, which compare rewards where this one accepts"
-        raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=group_mean, or leave them out.")
-    if data.resample_packs and isinstance(module.baseline, AsymRE) and module.baseline.shift < 0:
-        raise ConfigError(
-            "data.resample_packs",
-            data.resample_packs,
-            "0 with baseline=asymre, which gives every pack an advantage, so that none is ever replaced",
-            "Leave it out, or choose another baseline.",
-        )
+
+
+def _check_baseline(module: Any, data: Any) -> None:
+    """What has no meaning with a baseline that accepts, or with one that gives packs without signal an advantage."""
+    baseline, replay = module.baseline, data.rollouts.replay
+    if isinstance(baseline, Accepted):
+        if data.branching.anchors or data.branching.counterfactual:
+            expected = (
+                "another one with data.anchors or data.counterfactual, which compare rewards where this one accepts"
+            )
+            raise ConfigError("model.baseline", "Accepted", expected, "Choose baseline=group_mean, or leave them out.")
+        if module.scale != "none":
+            expected = "none with baseline=accepted, whose advantages are all 1, so that nothing is left to divide by"
+            raise ConfigError("model.scale", module.scale, expected, "Choose loss=reinforce, which sets it, or none.")
+        if module.loss.compares_siblings:
+            expected = "one that looks at each episode alone with baseline=accepted, which leaves out all but successes"
+            raise ConfigError("model.loss", type(module.loss).__name__, expected, "Choose loss=reinforce.")
+    if not isinstance(baseline, RoleMean) and not (isinstance(baseline, AsymRE) and baseline.shift < 0):
+        return
+    name = "asymre" if isinstance(baseline, AsymRE) else "role"
+    signal = "SignalReplay" if replay is not None and isinstance(replay.replay, SignalReplay) else ""
+    for key, value, off, what in (
+        ("data.resample_packs", data.resample_packs, 0, "none is ever replaced"),
+        ("model.filter_packs", module.filter_packs, False, "none is ever taken out"),
+        ("data.replay", signal, "another one", "nothing is replayed in its place"),
+    ):
+        if value:
+            expected = f"{off} with baseline={name}, which gives every pack an advantage, so that {what}"
+            raise ConfigError(key, value, expected, "Leave it out, or choose another baseline.")
 
 
 def _check_reuse(loss: PolicyLoss, data: Any) -> None:
@@ -114,6 +135,9 @@ def _check_roles(trained: Sequence[EpisodeKind], data: Any) -> None:
         raise ConfigError(
             "model.trained_kinds", [str(kind) for kind in trained], expected, "Null trains on all episodes."
         )
+    if data.frozen is not None and data.frozen.kind not in there:
+        expected = f"a kind that the plan has ({', '.join(sorted(there))}), since there is nothing else to play"
+        raise ConfigError("data.frozen.kind", str(data.frozen.kind), expected, "Leave data.frozen out.")
     if data.frozen is not None and data.frozen.kind in trained:
         other = next(str(kind) for kind in EpisodeKind if kind is not data.frozen.kind)
         raise ConfigError(
@@ -141,17 +165,31 @@ def _check_replay(loss: PolicyLoss, replay: Replay) -> None:
             )
 
 
-def _check_branching(credit: CreditRule, branching: Branching, plan: LifecyclePlan, num_tasks: int) -> None:
+def _check_branching(credit: CreditRule, trained: Sequence[EpisodeKind], data: Any) -> None:
+    branching: Branching = data.branching
     if branching.anchors is not None:
-        branching.anchors.check(num_tasks)
+        branching.anchors.check(data.pack_size)
     if branching.anchors is None and branching.counterfactual is None:
         return
-    kinds = torch.tensor([kind_id(kind) for kind, _ in planned(plan, num_tasks)])
+    if branching.counterfactual is None and EpisodeKind.SOLVE not in trained:
+        expected = "null where model.trained_kinds leaves out solve, since attempts are a baseline of solve episodes"
+        raise ConfigError("data.anchors", "set", expected, "Leave it out, or train on solve.")
+    order = planned(data.plan, data.pack_size, data.context.updates)
+    kinds = torch.tensor([kind_id(kind) for kind, _ in order])
     of_next = credit.weights(kinds).gather(1, next_solve(kinds)[:, None])[kinds == kind_id(EpisodeKind.UPDATE)]
-    if branching.counterfactual is not None and not bool((of_next > 0).all()):
-        raise ConfigError(
-            "data.counterfactual",
-            "set",
+    if branching.counterfactual is None:
+        return
+    for unfit, why in (
+        (not len(of_next), "null where no context is rewritten after a task, so that there is none to do without"),
+        (
+            EpisodeKind.UPDATE not in trained,
+            "null where model.trained_kinds leaves out update, whose worth it measures",
+        ),
+        (
+            not bool((of_next > 0).all()),
             f"null with model.credit={type(credit).__name__} as it is set, which credits no context with the next task",
-            "Choose credit=episode or a window of at least 2, or leave it out.",
-        )
+        ),
+    ):
+        if unfit:
+            remedy = "Choose credit=episode or a window of at least 2, a plan with updates, all kinds; or leave it out."
+            raise ConfigError("data.counterfactual", "set", why, remedy)

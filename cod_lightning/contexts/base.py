@@ -148,6 +148,11 @@ class ContextMechanism(ABC):
         """
         return None
 
+    def hooks(self) -> frozenset[str]:
+        """Which of `on_turn` and `before_turn` do anything; one around another mechanism has those of the one inside, too."""
+        names = ("on_turn", "before_turn")
+        return frozenset(one for one in names if getattr(type(self), one) is not getattr(ContextMechanism, one))
+
     def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
         """A scripted policy's response in this dialogue of a task; `act` and `note` say what it does and what it notes in any."""
         return act(messages)

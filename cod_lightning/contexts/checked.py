@@ -1,9 +1,11 @@
 """Another mechanism, whose changes a list of rules may refuse: what a context may not say, and what it may not lose."""
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from cod_lightning.contexts.base import ContextMechanism, ContextUpdate, Intervention, TokenView, UpdateDialogue
 from cod_lightning.contexts.wrapped import WrappedContext
@@ -45,11 +47,16 @@ class CheckedContext(WrappedContext):
         return ContextUpdate(state=state, reward=min(found.reward, -self.penalty), parsed=False, reason=reason)
 
     def on_turn(self, state: Any, response: str, tokens: TokenView) -> Intervention | None:
-        """That of the mechanism inside, without its new state where that would say what is forbidden."""
+        """That of the mechanism inside; where its new state would say what is forbidden, with the text of the old one."""
         found = super().on_turn(state, response, tokens)
         if found is not None and self._newly_forbidden(self.text(state), self.text(found.state)):
-            return structs.replace(found, state=state)
+            kept = _undone(state, found.state, self.text)
+            return structs.replace(found, state=kept if self.text(kept) == self.text(state) else state)
         return found
+
+    def hooks(self) -> frozenset[str]:
+        """Those of the mechanism inside: alone this one has nothing to check within a task."""
+        return self.inside.hooks()
 
     def feedback(self, state: Any, episode: Episode) -> Any:
         """That of the mechanism inside, unless it would say what is forbidden."""
@@ -74,6 +81,21 @@ class CheckedContext(WrappedContext):
             if new := next((found[0] for found in rule.finditer(after) if found[0] not in there), ""):
                 return new
         return ""
+
+
+def _undone(before: Any, after: Any, shown: Callable[[Any], str]) -> Any:
+    """The new state with what its text is made of as it was; all else of it, such as that an act was made, stays."""
+    if not isinstance(after, Struct) or type(before) is not type(after):
+        return before
+    for name in after.__struct_fields__:
+        put, was = partial(_put, after, name), getattr(before, name)
+        if shown(put(was)) != shown(after):
+            after = put(_undone(was, getattr(after, name), lambda part, put=put: shown(put(part))))
+    return after
+
+
+def _put(state: Any, name: str, value: Any) -> Any:
+    return structs.replace(state, **{name: value})
 
 
 def _compiled(name: str, patterns: list[str] | None) -> list[re.Pattern[str]]:

@@ -36,12 +36,15 @@ class Compacted(Struct, frozen=True):
     """Whether the next response is a summary."""
     answered: bool = False
     """Whether the latest one was, so that the history goes now."""
+    unseen: bool = False
+    """Whether the inner mechanism answered the latest response in the environment's place."""
 
 
 class CompactingContext(WrappedContext):
     """Any context mechanism, in tasks that are summarised where they grow long.
 
-    Between two summaries the environment takes at least one turn. A summary that is empty, over its budget or holds a control token
+    Between two summaries the environment takes at least one turn. After one the inner mechanism begins anew, as its system text
+    does: a skill is chosen again, and its steps are shown again. A summary that is empty, over its budget or holds a control token
     is refused: the task goes on from the one before it, if there was any.
 
     Args:
@@ -98,7 +101,8 @@ class CompactingContext(WrappedContext):
             kept = response.strip() if readable and tokens.count(response) <= self.summary_budget else state.summary
             return Intervention(Compacted(state.inner, state.task, kept, answered=True), reply="")
         found = self.inside.on_turn(state.inner, response, tokens)
-        return found and replace(found, state=replace(state, inner=found.state))
+        unseen = found is not None and found.reply is not None
+        return found and replace(found, state=replace(state, inner=found.state, unseen=unseen))
 
     def before_turn(
         self, state: Compacted, rules: str, messages: Sequence[Message], tokens: TokenView
@@ -107,12 +111,16 @@ class CompactingContext(WrappedContext):
         rules = self.wording.inject(rules, state.summary)
         if state.answered:
             latest = messages[-3].content.removesuffix(self.wording.request)
-            system = self.inside.prepare(state.inner, rules, state.task).system
+            prepared = self.inside.prepare(state.inner, rules, state.task)
             seen = self.wording.resumed(state.task, latest)
-            return History(replace(state, answered=False), (Message(Role.SYSTEM, system), Message(Role.USER, seen)))
+            begun = replace(state, inner=prepared.state, answered=False)
+            return History(begun, (Message(Role.SYSTEM, prepared.system), Message(Role.USER, seen)))
         found = self.inside.before_turn(state.inner, rules, messages, tokens)
         if found is not None:
             state, messages = replace(state, inner=found.state), found.messages
+        if state.unseen:
+            state = replace(state, unseen=False)
+            return History(state, tuple(messages))
         if len(messages) > 2 and sum(tokens.count(message.content) for message in messages[2:]) > self.budget:
             asking = Message(Role.USER, messages[-1].content + self.wording.request)
             return History(replace(state, asked=True), (*messages[:-1], asking))

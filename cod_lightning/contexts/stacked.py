@@ -52,11 +52,11 @@ class StackedContext(ContextMechanism):
             )
         if len(set(names)) < len(names):
             raise ConfigError("data.context.parts", shown, "mechanisms of different classes", "Leave one out.")
-        if replacing := [type(part).__name__ for part in parts if _overrides(part, "before_turn")]:
+        if replacing := [type(part).__name__ for part in parts if "before_turn" in part.hooks()]:
             expected = f"mechanisms that leave a task's history alone, unlike {' and '.join(replacing)}"
             remedy = "Use it as data.context; CompactingContext goes around others."
             raise ConfigError("data.context.parts", shown, expected, remedy)
-        answering = [type(part).__name__ for part in parts if _overrides(part, "on_turn")]
+        answering = [type(part).__name__ for part in parts if "on_turn" in part.hooks()]
         if len(answering) > 1:
             expected = f"at most one that answers within tasks, not {' and '.join(answering)}"
             raise ConfigError("data.context.parts", shown, expected, "Leave one out.")
@@ -118,6 +118,9 @@ class StackedContext(ContextMechanism):
             reasons += [f"{type(part).__name__}: {found.reason}"] if found.reason else []
         return ContextUpdate(state=state, reward=reward, parsed=parsed, reason="; ".join(reasons))
 
+    def hooks(self) -> frozenset[str]:
+        return frozenset().union(*(part.hooks() for part in self.parts))
+
     def asks(self, messages: Sequence[Message]) -> bool:
         return any(part.asks(messages) for part in self.parts)
 
@@ -134,7 +137,7 @@ class StackedContext(ContextMechanism):
 
     def respond(self, act: Spoken, note: Spoken, messages: Sequence[Message]) -> str:
         """As the part has it that answers within tasks."""
-        part = next((part for part in self.parts if _overrides(part, "on_turn")), self.parts[0])
+        part = next((part for part in self.parts if "on_turn" in part.hooks()), self.parts[0])
         return part.respond(act, note, messages)
 
     def check(self, window: int, max_new_tokens: int) -> None:
@@ -165,7 +168,3 @@ class StackedContext(ContextMechanism):
     def _with(state: StackedState, index: int, one: Any) -> StackedState:
         """The state with one part's in place of the old."""
         return StackedState((*state.states[:index], one, *state.states[index + 1 :]))
-
-
-def _overrides(part: ContextMechanism, method: str) -> bool:
-    return getattr(type(part), method) is not getattr(ContextMechanism, method)

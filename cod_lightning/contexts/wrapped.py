@@ -51,6 +51,10 @@ class WrappedContext(ContextMechanism):
     def feedback(self, state: Any, episode: Episode) -> Any:
         return self.around(self.inside.feedback(self.of(state), episode))
 
+    def hooks(self) -> frozenset[str]:
+        own = {one for one in super().hooks() if getattr(type(self), one) is not getattr(WrappedContext, one)}
+        return self.inside.hooks() | own
+
     prepare = _of_inside("prepare")
     asks = _of_inside("asks")
     write = _of_inside("write")

@@ -13,9 +13,10 @@ from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.changes import parts_of
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.rollout.asked import first_ids
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Message, Pack, Role
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Group, Lifecycle, Pack
 
 Contexts = Sequence[Any]
 """[N] the context's state at each position; None where none is known, and the task is left out."""
@@ -71,8 +72,8 @@ class OraclePrompts:
 
     def __init__(self, groups: Mapping[int, Group], setting: Setting) -> None:
         self.groups, self.setting = groups, setting
-        self._packs: dict[int, tuple[str, Contexts]] = {}
-        """The rules and the oracle's contexts of packs that were asked for."""
+        self._packs: dict[int, tuple[str, Sequence[Any], Contexts]] = {}
+        """The rules, the tools and the oracle's contexts of packs that were asked for."""
         self._found: dict[tuple[int, int, int], tuple[int, ...] | None] = {}
 
     def __call__(self, g: int, k: int, e: int, ids: Sequence[int]) -> Sequence[int] | None:
@@ -88,32 +89,27 @@ class OraclePrompts:
 
     def _prompt(self, g: int, life: Lifecycle, episode: Episode) -> tuple[int, ...] | None:
         mechanism, chat = self.setting.mechanism, self.setting.sampler.chat
-        rules, contexts = self._packs.get(g) or self._packs.setdefault(g, self._of_pack(self.groups[g].pack))
+        rules, tools, contexts = self._packs.get(g) or self._packs.setdefault(g, self._of_pack(self.groups[g].pack))
         if (state := contexts[episode.position]) is None:
             return None
         if episode.kind is EpisodeKind.SOLVE:
             observation = episode.turns[0].observation
-            system = mechanism.prepare(state, rules, observation).system
-            opening: Sequence[Message] = (Message(Role.SYSTEM, system), Message(Role.USER, observation))
-        else:
-            solved = next(one for one in life.solves if one.position == episode.position)
-            text = mechanism.text(state)
-            seen = structs.replace(
-                solved, context_before=text, context_after=text, state_before=state, state_after=state
-            )
-            asking = mechanism.update(state, rules, seen, chat)
-            found = next(asking)
-            assert not isinstance(found, str), "an update begins with its opening messages"
-            opening = found
-            asking.close()
+            return first_ids(chat, mechanism.prepare(state, rules, observation).system, observation, tools)
+        solved = next(one for one in life.solves if one.position == episode.position)
+        text = mechanism.text(state)
+        seen = structs.replace(solved, context_before=text, context_after=text, state_before=state, state_after=state)
+        asking = mechanism.update(state, rules, seen, chat)
+        opening = next(asking)
+        assert not isinstance(opening, str), "an update begins with its opening messages"
+        asking.close()
         return chat.opening(chat.prefixed(opening))
 
-    def _of_pack(self, pack: Pack) -> tuple[str, Contexts]:
+    def _of_pack(self, pack: Pack) -> tuple[str, Sequence[Any], Contexts]:
         world = copy.deepcopy(self.setting.env)
         world.reset(options={"task": pack.tasks[0]})
-        rules = world.rules
+        rules, tools = world.rules, world.tools
         world.close()
-        return rules, oracle_contexts(self.setting.env, [pack], self.setting.mechanism)[0]
+        return rules, tools, oracle_contexts(self.setting.env, [pack], self.setting.mechanism)[0]
 
 
 def _oracle_state(world: TextEnv, part: Pack, mechanism: ContextMechanism) -> Any:

@@ -97,7 +97,7 @@ class Batch:
     """Log-probs under other models (nats), by the name of the scorer; NaN where one gave none."""
     given: Float[Tensor, " B"] | None = None
     """Advantage that a replayed row brings along, NaN in rows of this rollout; None where nothing is replayed. The (g, k, e) of a
-    replayed row are in no credit table: g counts on from G, one for each update that it joins."""
+    replayed row are in no credit table: g counts on from G, one for each pack in each update that it joins."""
 
     def __post_init__(self) -> None:
         rows, width = self.token_ids.shape

@@ -139,13 +139,13 @@ def opened(sampler: Sampler, identity: str, system: str, observation: str, tools
         return ToolDialogue.begun(sampler, identity, _listed(messages), tools, _unseen)
 
 
-def num_first_tokens(chat: Chat, system: str, observation: str, tools: Sequence[Any]) -> int:
-    """Of a first prompt of a policy with weights. Raises what `opened` raises."""
+def first_ids(chat: Chat, system: str, observation: str, tools: Sequence[Any]) -> tuple[int, ...]:
+    """A solve episode's first prompt, for a policy with weights. Raises what `opened` raises."""
     messages = first_messages(chat, system, observation, tools, by_template=True)
     if not tools or not shows_tools(chat):
-        return len(chat.opening(messages))
+        return chat.opening(messages)
     with _taking("the tools"):
-        return len(chat.encode(chat.asked(_listed(messages), tools)))
+        return chat.encode(chat.asked(_listed(messages), tools))
 
 
 @contextmanager

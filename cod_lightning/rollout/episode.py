@@ -98,7 +98,7 @@ class _Solving:
             self.inside = prepared.state
             if self.shown is Shown.OWN:
                 self.state = prepared.state
-            self.hooked = hooked(self.mechanism)
+            self.hooked = bool(self.mechanism.hooks())
             return prepared.system
         except BaseException as error:
             blame(ContextFailure, error, self.mechanism)
@@ -111,11 +111,11 @@ class _Solving:
         )
 
         check_hooks(loop, self.mechanism)
-        recorder = recorder_of(loop, system, self.setting, identity)
+        recorder = recorder_of(loop, self.task, system, self.setting, identity)
         self.turns = recorder.turns
         found = await play(loop, system, recorder)
         if found is None:
-            why = "The policy's window is full." if recorder.full else f"All {loop.max_turns} turns are used up."
+            why = "The policy's window is full." if recorder.full else f"All {recorder.most_turns} turns are used up."
             return crossing(EnvironmentFailure, partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, why))
         if len(loop.shown) == len(self.turns):
             texts = [checked_text(text, loop) for text in loop.shown]
@@ -144,7 +144,7 @@ class _Solving:
                 see_known(observation, self.chat, env, "step()")
                 if over:
                     return crossing(EnvironmentFailure, partial(self.ended, None, reward, observation))
-                if self.task.max_turns is not None and num_responses >= self.task.max_turns:
+                if self.task.max_turns is not None and num_responses - num_replies >= self.task.max_turns:
                     cut = partial(self.ended, EpisodeStatus.TRUNCATED, 0.0, observation)
                     return crossing(EnvironmentFailure, cut)
                 if num_responses > MOST_INTERVENTIONS:
@@ -222,16 +222,10 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
     return await asyncio.to_thread(crossing, EnvironmentFailure, call)
 
 
-def hooked(mechanism: ContextMechanism) -> bool:
-    """Whether the mechanism does anything within a task; most do not."""
-    own, base = type(mechanism), ContextMechanism
-    return own.on_turn is not base.on_turn or own.before_turn is not base.before_turn
-
-
 def check_hooks(env: TextEnv, mechanism: ContextMechanism) -> None:
     """Raise `ConfigError` for a mechanism that acts within tasks whose turns are a program's own, or calls of tools."""
     turns = "leaves its turns to a program" if own_loop(env) else "takes calls of tools" if env.tools else ""
-    if turns and hooked(mechanism):
+    if turns and mechanism.hooks():
         expected = f"a mechanism that does nothing within a task, since {type(env).__name__} {turns}"
         raise ConfigError("data.context", type(mechanism).__name__, expected, "HintContext is one.")
 

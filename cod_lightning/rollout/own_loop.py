@@ -9,17 +9,19 @@ from cod_lightning.rollout.boundaries import check_reward, checked_text, crossin
 from cod_lightning.rollout.endpoint import PolicyEndpoint
 from cod_lightning.rollout.recorder import Recorder
 from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import EpisodeKind, Task
 
 _ENDPOINT = PolicyEndpoint()
 _STOP_S = 10.0
 """In which a program has to be gone that was interrupted."""
 
 
-def recorder_of(env: OwnLoop, system: str, setting: Setting, identity: str) -> Recorder:
-    """What will record the program of one task."""
-    shown, chat = "" if env.shows_context else system, setting.sampler.chat
-    see = partial(see_known, chat=chat, who=env, method="program")
-    return Recorder(setting.sampler, identity, shown, env.max_turns, see)
+def recorder_of(env: OwnLoop, task: Task, system: str, setting: Setting, identity: str) -> Recorder:
+    """What will record the program of this task, as the policy that plays solve episodes answers it."""
+    sampler, shown = setting.sampler_of(EpisodeKind.SOLVE), "" if env.shows_context else system
+    see = partial(see_known, chat=sampler.chat, who=env, method="program")
+    most = env.max_turns if task.max_turns is None else min(env.max_turns, task.max_turns)
+    return Recorder(sampler, identity, shown, most, see)
 
 
 async def play(env: OwnLoop, system: str, recorder: Recorder) -> tuple[str, float] | None:

@@ -1,5 +1,6 @@
 """Which packs training plays: the contract of a source, today's order, and what checks a source's answers."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,6 +14,9 @@ from cod_lightning.objective.credited import Credited
 from cod_lightning.rollout.transcript import plain
 from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
+
+_VISIT = "~"
+"""Before the number of the visit, at the end of a pack's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class TrainingPacks:
             choices = list(self.source.next(first, count))
         self._check(choices, count)
         with self._checked("next", "names packs that the environment can draw"):
-            return [(choice, self._pack(choice)) for choice in choices]
+            return [(choice, self.pack(choice)) for choice in choices]
 
     def observe(self, outcomes: PackOutcomes) -> Mapping[str, float]:
         """Show the source what came of a rollout; the source's metrics after that."""
@@ -160,7 +164,8 @@ class TrainingPacks:
             with self._checked("load_state_dict"):
                 self.source.load_state_dict(state_dict["state"])
 
-    def _pack(self, choice: PackChoice) -> Pack:
+    def pack(self, choice: PackChoice) -> Pack:
+        """The pack that a choice names, the same whenever it is asked for."""
         if choice.category not in self._parts:
             self._parts[choice.category] = self.env.of_category(str(choice.category))
         env, num_tasks = self._parts[choice.category], choice.num_tasks or self.pack_size
@@ -177,7 +182,8 @@ class TrainingPacks:
         tasks = (*rest, *(replace(task, repeat=True) for task in first))
         if choice.max_turns is not None:
             tasks = tuple(replace(task, max_turns=choice.max_turns) for task in tasks)
-        name = f"{pack.id}~{choice.visit}" if choice.visit else pack.id
+        name = f"{pack.id}+{choice.begin}" if choice.begin else pack.id
+        name = f"{name}{_VISIT}{choice.visit}" if choice.visit else name
         return replace(pack, id=name, tasks=tasks, context=choice.context)
 
     def _check(self, choices: list[PackChoice], count: int) -> None:
@@ -206,6 +212,15 @@ class TrainingPacks:
     def _error(self, expected: str) -> ConfigError:
         remedy = "Correct the source, or choose source=uniform; the run goes on with --ckpt_path last."
         return ConfigError("data.source", type(self.source).__name__, expected, remedy)
+
+
+def without_visit(pack_id: str) -> str:
+    """What is the same in the ids of a pack whenever it is played: its tasks, in their order.
+
+    >>> without_visit("levers/train/1/7~33"), without_visit("levers/train/1/7")
+    ('levers/train/1/7', 'levers/train/1/7')
+    """
+    return re.sub(rf"{_VISIT}\d+$", "", pack_id)
 
 
 def _facts(pack: Pack) -> set[str]:

@@ -1,7 +1,7 @@
 """The stored episodes of a training with replay: their rows join batches, within bounds, and are a part of every checkpoint."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass, replace
 from typing import Any
@@ -60,7 +60,8 @@ class ReplayBuffer:
     ) -> tuple[Batch, list[list[int]]]:
         """This rank's rows of rollout `number` with those that are replayed, and the packs of its updates.
 
-        What is replayed in update u is pack G + u; its rows carry their advantage (`Batch.given`). Then the rollout is stored.
+        What is replayed counts on from pack G, one for each stored pack in each update; its rows carry their advantage
+        (`Batch.given`). Then the rollout is stored.
         """
         rollout, owners = self._recorded(number, batch, credit, shares)
         with self._checked("observe"):
@@ -71,11 +72,11 @@ class ReplayBuffer:
         with self._checked("choose"):
             chosen = [list(of) for of in self.replay.choose(list(self.stored), rollout)]
         self._check(chosen, len(shares))
-        joined = self._joined(batch, chosen)
+        places = _places(chosen, len(batch.credit.valid))
+        joined = self._joined(batch, chosen, places)
         self._store(batch, rollout.episodes, owners)
         self._measure(rollout, joined, chosen)
-        num_packs = len(batch.credit.valid)
-        return joined, [[*share, num_packs + u] if chosen[u] else list(share) for u, share in enumerate(shares)]
+        return joined, [[*share, *(g for (of, _), g in places.items() if of == u)] for u, share in enumerate(shares)]
 
     def _recorded(
         self, number: int, batch: Batch, credit: Credited, shares: Sequence[Sequence[int]]
@@ -138,10 +139,12 @@ class ReplayBuffer:
             if len({one.episode for one in of_update}) < len(of_update):
                 raise self._error("a replay that chooses no episode twice for one update")
 
-    def _joined(self, batch: Batch, chosen: Sequence[Sequence[ReplayedEpisode]]) -> Batch:
+    def _joined(
+        self, batch: Batch, chosen: Sequence[Sequence[ReplayedEpisode]], places: Mapping[tuple[int, str], int]
+    ) -> Batch:
         """The rows of the batch, then those of this rank that are replayed."""
         own = [
-            (len(batch.credit.valid) + u, i, one, self._rows[one.episode])
+            (places[u, one.episode.pack_id], i, one, self._rows[one.episode])
             for u, of_update in enumerate(chosen)
             for i, one in enumerate(of_update)
             if self.stored[one.episode] == rank()
@@ -171,6 +174,7 @@ class ReplayBuffer:
             lengths=numbers(batch.lengths, lengths),
             given=numbers(torch.full((len(batch),), math.nan), [one.advantage for *_, one in each]),
             num_action_tokens=int(mask.sum()),
+            pack_ids={**batch.pack_ids, **{g: pack_id for (_, pack_id), g in places.items()}},
         )
 
     def _store(self, batch: Batch, episodes: Sequence[RecordedEpisode], owners: Sequence[int]) -> None:
@@ -286,6 +290,12 @@ class ReplayBuffer:
     def _error(self, expected: str) -> ConfigError:
         remedy = "Correct the replay, or leave data.replay out; the run goes on with --ckpt_path last."
         return ConfigError("data.replay", type(self.replay).__name__, expected, remedy)
+
+
+def _places(chosen: Sequence[Sequence[ReplayedEpisode]], first: int) -> dict[tuple[int, str], int]:
+    """(update, name of a stored pack) -> its g there, from `first` on."""
+    named = dict.fromkeys((u, one.episode.pack_id) for u, of_update in enumerate(chosen) for one in of_update)
+    return {place: first + number for number, place in enumerate(named)}
 
 
 def _cut(batch: Batch, index: Sequence[int]) -> StoredRows:

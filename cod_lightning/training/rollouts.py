@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from cod_lightning.objective.batch import Batch, CreditTable, collate
 from cod_lightning.objective.credited import Credited
 from cod_lightning.ranks import gathered, num_ranks, rank
@@ -45,6 +47,8 @@ class PlayedRollout:
     """Those that others were played in place of."""
     parts: Sequence[RolloutPart] = ()
     """What of it observers have not seen yet."""
+    contexts: Sequence[Sequence[Sequence[str | None]]] | None = None
+    """`PackOutcomes.contexts` of a rollout that a checkpoint kept: a transcript does not keep states of contexts as they were."""
 
     @property
     def num_packs(self) -> int:
@@ -67,8 +71,11 @@ def saved(played: PlayedRollout | None, max_failed_fraction: float) -> dict[str,
     return {**kept[0], "parts": rounds}
 
 
-def restored(state: dict[str, Any] | None) -> PlayedRollout | None:
-    """The rollout; another number of ranks shares its groups out anew."""
+def restored(state: dict[str, Any] | None, drawn: Callable[[PackChoice], Pack]) -> PlayedRollout | None:
+    """The rollout; another number of ranks shares its groups out anew.
+
+    Packs are drawn again by their choices, since a transcript keeps the specs of tasks as plain values.
+    """
     if state is None:
         return None
     ranks = [one["rank"] for one in state["packs"]]
@@ -77,12 +84,14 @@ def restored(state: dict[str, Any] | None) -> PlayedRollout | None:
     owner = {one["id"]: 0 for one in state["replaced"]}
     owner |= {one["id"]: r for one, r in zip(state["packs"], ranks, strict=True)}
     loaded = [transcript.load(part["lines"]) for part in state["parts"]]
+    choices = {one["id"]: PackChoice(**one["choice"]) for one in (*state["packs"], *state["replaced"])}
+    loaded = [[structs.replace(group, pack=drawn(choices[group.pack.id])) for group in of_part] for of_part in loaded]
     groups = {group.pack.id: group for part in loaded for group in part}
 
     def packs(entries: Sequence[dict[str, Any]]) -> list[PlayedPack]:
         return [
             PlayedPack(
-                choice=PackChoice(**one["choice"]),
+                choice=choices[one["id"]],
                 pack=groups[one["id"]].pack,
                 rank=owner[one["id"]],
                 group=groups[one["id"]] if owner[one["id"]] == rank() else None,
@@ -98,7 +107,9 @@ def restored(state: dict[str, Any] | None) -> PlayedRollout | None:
         )
         for part, of_part in zip(state["parts"], loaded, strict=True)
     ]
-    return PlayedRollout(packs=packs(state["packs"]), replaced=packs(state["replaced"]), parts=parts)
+    return PlayedRollout(
+        packs=packs(state["packs"]), replaced=packs(state["replaced"]), parts=parts, contexts=state.get("contexts")
+    )
 
 
 def _plain(played: PlayedRollout) -> dict[str, Any]:
@@ -232,12 +243,15 @@ class TrainingRollouts:
             choices=[one.choice for one in packs],
             table=whole,
             advantages=self.advantages(whole),
-            contexts=self._contexts(packs) if self.packs.source.needs_contexts else (),
+            contexts=self._contexts(played) if self.packs.source.needs_contexts else (),
         )
         self.runner.source_metrics = self.packs.observe(outcomes)
 
-    def _contexts(self, packs: Sequence[PlayedPack]) -> list[list[list[str | None]]]:
+    def _contexts(self, played: PlayedRollout) -> Sequence[Sequence[Sequence[str | None]]]:
         """[P K N] what each task of all ranks' groups began with; every rank has to call it."""
+        if played.contexts is not None:
+            return played.contexts
+        packs = [*played.packs, *played.replaced]
 
         def dumped(solve: Episode) -> str | None:
             return None if solve.reward is None else self.dump(solve.state_before)
@@ -259,7 +273,10 @@ class TrainingRollouts:
 
     def state_dict(self) -> dict[str, Any]:
         """The state of source and replay, and the rollout ahead once it is over; every rank has to call it."""
-        ahead = saved(self.runner.ahead.done(), self.runner.max_failed_fraction)
+        played = self.runner.ahead.done()
+        ahead = saved(played, self.runner.max_failed_fraction)
+        if ahead is not None and self.packs.source.needs_contexts:  # played on every rank then
+            ahead["contexts"] = self._contexts(played)
         replay = {} if self.replay is None else {"replay": self.replay.state_dict()}
         return {"source": self.packs.state_dict(), "ahead": ahead, **replay}
 
@@ -270,7 +287,7 @@ class TrainingRollouts:
             self.replay.load_state_dict(state_dict["replay"])
             self.runner.replay_metrics = self.replay.metrics
         self.runner.ahead.drop()
-        if (played := restored(state_dict["ahead"])) is not None:
+        if (played := restored(state_dict["ahead"], self.packs.pack)) is not None:
             self.runner.ahead.put(played)
 
 

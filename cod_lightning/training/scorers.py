@@ -169,7 +169,7 @@ class ScorerByWorld(Scorer):
     Rows of other environments have no score.
 
     Args:
-        teachers: By what the ids of an environment's packs begin with (`levers`; transcripts show ids).
+        teachers: By what the ids of an environment's packs begin with (`levers`; transcripts show ids); the longest one counts.
     """
 
     def __init__(self, teachers: dict[str, Scorer]) -> None:
@@ -191,10 +191,9 @@ class ScorerByWorld(Scorer):
     def score(self, rows: Batch, forward: Forward) -> Float[Tensor, "B T"]:
         scores = torch.full_like(rows.behaviour_logprobs, math.nan)
         packs = [rows.pack_ids.get(g, "") for g in rows.episode_index[:, 0].tolist()]
+        named = [max((name for name in self.teachers if pack.startswith(name)), key=len, default="") for pack in packs]
         for name, teacher in self.teachers.items():
-            its = torch.tensor(
-                [b for b, pack in enumerate(packs) if pack.startswith(name)], device=scores.device
-            ).long()
+            its = torch.tensor([b for b, of in enumerate(named) if of == name], device=scores.device).long()
             if len(its):
                 part = rows.rows(its)
                 scores[its, : part.token_ids.shape[1]] = teacher.score(part, forward).to(scores)

@@ -1,20 +1,22 @@
 """Replay where siblings all do equally well, so that a pack of the rollout has nothing to teach."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.objective.credited import NO_ADVANTAGE
 from cod_lightning.seeds import derive_seed
+from cod_lightning.training.packs import without_visit
 from cod_lightning.training.replay import RecordedEpisode, RecordedRollout, Replay, ReplayedEpisode, drawn
 
 
 class SignalReplay(Replay):
     """For every pack without signal in an update, stored episodes join the update, with the advantages that they had.
 
-    If the same pack was played before and a lifecycle did better then, those of its episodes whose returns are above those of now
-    join: of several such lifecycles the one with the largest sum of advantages. Else, unless `same_pack_only`, all stored episodes
-    of another pack join, drawn with probabilities in proportion to (mean size of its advantages) ** priority.
+    If the same pack was played before, whatever brought it back, and a lifecycle did better then, those of its episodes whose
+    returns are above those of now join: of several such lifecycles the one with the largest sum of advantages. Else, unless
+    `same_pack_only`, all stored episodes of another pack join, drawn with probabilities in proportion to (mean size of its
+    advantages) ** priority.
 
     Source: ARPO (arXiv 2505.16282), whose tasks come again in every epoch: it stores successful trajectories by task and puts
     one in place of a failed one where all siblings of a task fail. What differs: the stored lifecycle joins, so that no sibling is
@@ -51,12 +53,15 @@ class SignalReplay(Replay):
         """A stored pack joins an update once at most."""
         packs: dict[str, list[RecordedEpisode]] = {}
         for one in stored:
-            packs.setdefault(one.pack_id, []).append(one)
-        now = {(one.pack_id, one.episode): one.group_return for one in rollout.episodes}
+            packs.setdefault(without_visit(one.pack_id), []).append(one)
+        now: dict[str, dict[int, float]] = {}
+        for one in rollout.episodes:
+            now.setdefault(without_visit(one.pack_id), {})[one.episode] = one.group_return
         chosen: list[list[ReplayedEpisode]] = []
         for update, share in enumerate(rollout.updates):
-            names = [rollout.packs[g] for g in share if g in rollout.without_signal and g in rollout.packs]
-            again = {name: better for name in names if (better := _better(packs.get(name, ()), now))}
+            silent = [rollout.packs[g] for g in share if g in rollout.without_signal and g in rollout.packs]
+            names = list(map(without_visit, silent))
+            again = {name: better for name in names if (better := _better(packs.get(name, ()), now.get(name, {})))}
             joining = [one for of_pack in again.values() for one in of_pack]
             if not self.same_pack_only:
                 others = [name for name in packs if name not in again]
@@ -69,11 +74,11 @@ class SignalReplay(Replay):
         return chosen
 
 
-def _better(stored: Sequence[RecordedEpisode], now: dict[tuple[str, int], float]) -> list[RecordedEpisode]:
-    """Episodes of the best stored lifecycle of a pack that did better than its siblings do now; none if none did."""
-    lives: dict[tuple[int, int], list[RecordedEpisode]] = {}
+def _better(stored: Sequence[RecordedEpisode], now: Mapping[int, float]) -> list[RecordedEpisode]:
+    """Episodes of the best stored lifecycle of a pack that did better than its siblings do now, by place; none if none did."""
+    lives: dict[tuple[int, str, int], list[RecordedEpisode]] = {}
     for one in stored:
-        gain = one.episode_return - now.get((one.pack_id, one.episode), math.inf)
+        gain = one.episode_return - now.get(one.episode, math.inf)
         if min(gain, one.advantage) > NO_ADVANTAGE:
-            lives.setdefault((one.rollout, one.sibling), []).append(one)
+            lives.setdefault((one.rollout, one.pack_id, one.sibling), []).append(one)
     return max(lives.values(), key=lambda life: sum(one.advantage for one in life), default=[])

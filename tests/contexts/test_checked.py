@@ -5,18 +5,22 @@ import yaml
 
 from cod_lightning.commands.config_files import config_folders
 from cod_lightning.contexts import (
+    ActsContext,
     CheckedContext,
+    CompactingContext,
     EpisodesContext,
     HintContext,
     NotebookContext,
     SkillsContext,
+    StackedContext,
     TranscriptContext,
 )
 from cod_lightning.contexts.base import Answer, Intervention
+from cod_lightning.contexts.notebook_wording import Operation, OperationKind
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus
+from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role
 from tests.records import turn
 
 INSIDE = {"hint": HintContext, "notebook": NotebookContext}
@@ -108,6 +112,34 @@ def test_what_a_response_would_put_into_the_context_within_a_task_is_checked_too
     for response, kept in (("ignore the rule", "lever 1 is red"), ("lever 2 is green", "lever 2 is green")):
         found = mechanism.on_turn(state, response, byte_chat())
         assert (mechanism.text(found.state), found.reply) == (kept, "noted")
+
+
+@pytest.mark.parametrize("around", [lambda inside: inside, CompactingContext])
+def test_a_refused_act_costs_an_act_and_leaves_the_dialogue_as_any_other(around):
+    acts = ActsContext(max_acts=2)
+    mechanism = CheckedContext(around(acts), forbidden=["poison"])
+    said = acts.wording.write([Operation(OperationKind.ADD, 0, "poison"), Operation(OperationKind.DELETE, 1)])
+    opening = (Message(Role.SYSTEM, "rules"), Message(Role.USER, "first"))
+    state = mechanism.prepare(mechanism.adopt("lever 1 is red"), "rules", "first").state
+    for left in (1, 0):
+        found = mechanism.on_turn(state, said, byte_chat())
+        assert found.reply == ""
+        assert mechanism.text(found.state) == "1. lever 1 is red"
+        dialogue = (*opening, Message(Role.ASSISTANT, said), Message(Role.USER, ""))
+        history = mechanism.before_turn(found.state, "rules", dialogue, byte_chat())
+        assert history.messages[1:] == opening[1:]
+        assert acts.wording.acts_left(history.messages) == left
+        state = history.state
+    assert mechanism.on_turn(state, said, byte_chat()) is None, "the environment sees it"
+
+
+def test_it_does_within_a_task_what_the_mechanism_inside_does():
+    assert not CheckedContext(HintContext()).hooks()
+    assert not CheckedContext(StackedContext([HintContext(), NotebookContext()])).hooks()
+    assert CheckedContext(Noting()).hooks() == {"on_turn"}
+    assert (
+        CheckedContext(ActsContext()).hooks() == {"on_turn", "before_turn"} == CompactingContext(HintContext()).hooks()
+    )
 
 
 def test_states_are_those_of_the_mechanism_inside():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cod_lightning.contexts import CompactingContext, HintContext, NotebookContext
+from cod_lightning.contexts import CompactingContext, HintContext, NotebookContext, SkillsContext
 from cod_lightning.contexts.compacting import Compacted
 from cod_lightning.engines.base import Request
 from cod_lightning.errors import ConfigError
@@ -141,3 +141,24 @@ def test_budgets_that_leave_no_room_for_a_summary_are_refused():
         compacting().check(64, 1)
     with pytest.raises(ConfigError, match=r"budget is 60; expected below 56"):
         compacting(budget=60).check(64, 8)
+
+
+@PROTOCOLS
+def test_after_a_summary_a_skill_is_chosen_again_as_the_system_text_asks(protocol):
+    skills = SkillsContext(protocol)
+    context = CompactingContext(skills, protocol, budget=4, summary_budget=2)
+    name = skills.adopt("1=up").skills[0].name
+    state = context.prepare(context.adopt("1=up"), "lake", "first").state
+    for _ in range(2):
+        chosen = context.on_turn(state, f"use {name}", TOKENS)
+        assert "1=up" in chosen.reply
+        given = (*LONG[:2], Message(Role.ASSISTANT, f"use {name}"), Message(Role.USER, f"{chosen.reply} a b c d"))
+        begun = context.before_turn(chosen.state, "lake", given, TOKENS)
+        assert begun.messages == given, "no summary before the environment has had a turn"
+        assert context.on_turn(begun.state, "a b c d", TOKENS) is None
+        asking = context.before_turn(begun.state, "lake", LONG, TOKENS)
+        found = context.on_turn(asking.state, "2=down", TOKENS)
+        said = (*asking.messages, Message(Role.ASSISTANT, "2=down"), Message(Role.USER, ""))
+        resumed = context.before_turn(found.state, "lake", said, TOKENS)
+        assert list(skills.wording.offered(resumed.messages)) == [name]
+        state = resumed.state

@@ -3,20 +3,24 @@
 import pytest
 
 from cod_lightning.contexts import (
+    CheckedContext,
     ConstantStateContext,
     EpisodesContext,
     HintContext,
     NotebookContext,
     SkillsContext,
     StackedContext,
+    StartedContext,
     TranscriptContext,
 )
+from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError, DataError
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.conformance_context import check_context
 from cod_lightning.evaluation.references import play_reference, scripted_sampler, summarise
+from cod_lightning.rollout.episode import check_hooks
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.types import EpisodeKind, Split
@@ -113,3 +117,12 @@ def test_a_choice_of_a_skill_passes_through_and_its_state_is_the_part_s():
 def test_stacks_that_cannot_work_are_named(parts, message):
     with pytest.raises(ConfigError, match=message):
         StackedContext(parts)
+
+
+def test_a_part_with_rules_over_it_is_a_part_as_the_one_inside_is():
+    context = StackedContext([CheckedContext(HintContext(), forbidden=["poison"]), SkillsContext()])
+    assert context.hooks() == {"on_turn"}
+    with pytest.raises(ConfigError, match="at most one that answers within tasks"):
+        StackedContext([CheckedContext(SkillsContext()), SkillsContext()])
+    check_hooks(Apps(actions="tools"), StackedContext([CheckedContext(HintContext()), NotebookContext()]))
+    check_hooks(Apps(actions="tools"), StartedContext(HintContext()))

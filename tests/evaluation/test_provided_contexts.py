@@ -6,6 +6,7 @@ import pytest
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.contexts.base import TextState
+from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.base import TextPolicy
 from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
@@ -17,12 +18,17 @@ from cod_lightning.evaluation.provided_contexts import (
     shuffled_contexts,
 )
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.plans import UpdateEvery
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import ContextSource, Setting
 from cod_lightning.types import EpisodeKind, Lifecycle, Split
 from tests.envs.cases import WORLDS
 from tests.evaluation.echoes import Echo
+from tests.real_templates import CHATML, QWEN3_TOOLS, bpe_tokenizer
 from tests.records import lifecycle, solve, update
+from tests.stubs import FunctionEngine
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -96,6 +102,28 @@ def test_a_prompt_with_the_oracle_s_context_is_that_of_an_episode_that_begins_wi
         for window, fits in ((room, True), (room - 1, False)):
             tight = replace(setting, sampler=replace(setting.sampler, window=window))
             assert (OraclePrompts({5: group}, tight)(5, 0, e, ids) is not None) == fits
+
+
+@pytest.mark.parametrize("template", [QWEN3_TOOLS, CHATML], ids=["by the template", "by the system text"])
+def test_in_an_environment_with_tools_the_prompt_lists_them_as_the_episode_s_own_does(template) -> None:
+    world, mechanism, chat = Apps(actions="tools", quirks=0), HintContext(), Chat(bpe_tokenizer(template))
+    pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+    engine = FunctionEngine(lambda _: (chat.stop_id,), chat.stop_id)
+    setting = Setting(
+        env=world,
+        mechanism=mechanism,
+        sampler=Sampler(engine=engine, chat=chat, window=10**6, max_new_tokens=100),
+        plan=UpdateEvery(every=None),
+    )
+    (contexts,) = oracle_contexts(world, [pack], mechanism)
+    (group,) = run_groups([pack], 1, setting)
+    (given,) = run_groups([pack], 1, setting, contexts=[ContextSource(provided=contexts)])
+    prompt = OraclePrompts({0: group}, setting)
+    for e, episode in enumerate(group.lifecycles[0].episodes):
+        found = prompt(0, 0, e, episode.turns[0].new_ids)
+        assert found == given.lifecycles[0].episodes[e].turns[0].new_ids
+        assert "user.docs" in chat.text(found)
+        assert contexts[0].text in chat.text(found)
 
 
 def test_contexts_go_to_the_pack_before_and_the_last_pack_gets_the_first_one_s() -> None:

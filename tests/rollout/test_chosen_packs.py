@@ -4,9 +4,10 @@ import dataclasses
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from cod_lightning.contexts import NotebookContext
-from cod_lightning.contexts.base import TextState
+from cod_lightning.contexts.base import Intervention, TextState
 from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout import transcript
 from cod_lightning.rollout.chat import Chat
@@ -20,13 +21,23 @@ CHAT = Chat(TinyPolicy().tokenizer(WordWorld().words()))
 SAY_W1 = (*CHAT.encode("w1"), CHAT.end_of_turn)
 
 
-def lives(max_turns=None, context=None):
+class Choosing(PlainContext):
+    """Answers the first response of each task in the environment's place."""
+
+    def prepare(self, state, rules, observation):
+        return structs.replace(super().prepare(state, rules, observation), state=TextState("choosing"))
+
+    def on_turn(self, state, response, tokens):
+        return Intervention(TextState(), "w2") if state.text == "choosing" else None
+
+
+def lives(max_turns=None, context=None, mechanism=PlainContext()):  # noqa: B008
     world = WordWorld(max_turns=3)
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     tasks = tuple(dataclasses.replace(task, max_turns=max_turns) for task in pack.tasks)
     pack = dataclasses.replace(pack, tasks=tasks, context=context)
     sampler = Sampler(engine=FunctionEngine(lambda _: SAY_W1), chat=CHAT, window=96, max_new_tokens=4)
-    return run_groups([pack], 2, Setting(env=world, mechanism=PlainContext(), sampler=sampler))
+    return run_groups([pack], 2, Setting(env=world, mechanism=mechanism, sampler=sampler))
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 9, None])
@@ -39,6 +50,14 @@ def test_a_task_is_cut_off_at_its_bound_with_reward_0_and_what_was_said_is_kept(
                 assert len(solve.feedback.split()) == 2, "what the environment showed last"
             else:
                 assert (solve.status, solve.reward) == (EpisodeStatus.COMPLETED, 1.0)
+
+
+@pytest.mark.parametrize("bound", [1, 2, None])
+def test_what_a_mechanism_answers_within_a_task_is_no_turn_of_the_environment_and_not_counted(bound):
+    for life in lives(bound, mechanism=Choosing())[0].lifecycles:
+        for solve in life.solves:
+            assert solve.turns[1].observation == "w2"
+            assert len(solve.turns) == 1 + (bound or 3)
 
 
 def test_all_siblings_begin_with_the_pack_s_context_and_write_on_from_it():

@@ -99,6 +99,11 @@ def data(**options):
             r"data\.frozen\.kind is solve; .* Set model\.trained_kinds to \[update\]",
         ),
         (["solve"], {"frozen": FrozenRole("solve", "x")}, r"data\.frozen\.kind is solve; expected a kind that model"),
+        (
+            ["solve"],
+            {"frozen": FrozenRole("update", "x"), "plan": UpdateEvery(every=None)},
+            r"data\.frozen\.kind is update; expected a kind that the plan has \(solve\)",
+        ),
     ],
 )
 def test_roles_without_a_meaning_are_refused(kinds, of_data, said):

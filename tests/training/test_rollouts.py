@@ -8,12 +8,8 @@ import pytest
 import torch
 
 from cod_lightning.errors import ConfigError
-from cod_lightning.objective.baselines import Accepted, AsymRE
 from cod_lightning.objective.batch import CreditTable
-from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO
-from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
 from cod_lightning.objective.reweight import AdaptiveRED
-from cod_lightning.rollout.attempts import Anchors, Counterfactual
 from cod_lightning.rollout.runner import RolloutRunner
 from cod_lightning.training.bandit import Bandit
 from cod_lightning.training.packs import PackChoice, PackSource, TrainingPacks, Uniform
@@ -32,7 +28,6 @@ from cod_lightning.types import (
     Turn,
 )
 from datamodules.rollout import RolloutDataModule
-from modules.checks import check_combination
 from modules.grpo import GRPOModule
 from tests.credit_tables import plain_credit
 from tests.forked import on_two_ranks
@@ -283,74 +278,6 @@ def data(**options):
 
 def module(**options):
     return GRPOModule(policy=None, **options)
-
-
-@pytest.mark.parametrize("loss", [RLOO(), REC(clip="none")], ids=str)
-def test_several_passes_are_refused_for_a_loss_in_which_the_ratio_has_no_say(loss):
-    with pytest.raises(ConfigError, match=r"data\.passes_per_rollout is 2; expected 1 with model\.loss"):
-        check_combination(module(loss=loss), data(passes_per_rollout=2))
-    check_combination(module(loss=loss), data())
-
-
-@pytest.mark.parametrize("loss", [REC(), REC(clip="none", importance_weights=True), GRPO(), LOOP(), OPMD()], ids=str)
-def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
-    check_combination(module(loss=loss), data(passes_per_rollout=3))
-
-
-@pytest.mark.parametrize(
-    ("options", "of_data", "said"),
-    [
-        ({"credit": TrajectoryCredit()}, {"anchors": Anchors()}, r"model\.credit is TrajectoryCredit"),
-        ({"credit": TrajectoryCredit()}, {"counterfactual": Counterfactual()}, r"model\.credit is TrajectoryCredit"),
-        ({"credit": TaskCredit()}, {"counterfactual": Counterfactual()}, r"credits no context with the next task"),
-        (
-            {"credit": EpisodeCredit(style="sliding_window_mean", window=1)},
-            {"counterfactual": Counterfactual()},
-            r"credits no context with the next task",
-        ),
-        ({"credit": EpisodeCredit(style="sliding_window_mean", window=4)}, {}, r"at most data\.pack_size=3"),
-        (
-            {},
-            {"anchors": Anchors(positions=(3,))},
-            r"data\.anchors\.positions is \[3\]; expected positions from 1 to 2",
-        ),
-        ({}, {"anchors": Anchors(positions=(0,))}, r"siblings share the empty context already"),
-        ({}, {"anchors": Anchors(positions=())}, r"data\.anchors\.positions is \[\]"),
-        (
-            {"baseline": Accepted()},
-            {"anchors": Anchors()},
-            r"model\.baseline is Accepted; expected another one with data",
-        ),
-        (
-            {"baseline": Accepted()},
-            {"counterfactual": Counterfactual()},
-            r"model\.baseline is Accepted; expected another",
-        ),
-        ({"baseline": AsymRE()}, {"resample_packs": 1}, r"data\.resample_packs is 1; expected 0 with baseline=asymre"),
-    ],
-)
-def test_options_without_meaning_together_are_refused_with_the_reason(options, of_data, said):
-    with pytest.raises(ConfigError, match=said):
-        check_combination(module(**options), data(**of_data))
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (
-            lambda: data(anchors=Anchors(attempts=1)),
-            r"data\.anchors\.attempts is 1; expected at least 2, since an attempt is compared",
-        ),
-        (lambda: data(anchors=Anchors(fraction=0.0)), r"data\.anchors\.fraction is 0\.0"),
-        (lambda: data(counterfactual=Counterfactual(attempts=0)), r"data\.counterfactual\.attempts is 0"),
-        (lambda: data(counterfactual=Counterfactual(fraction=1.5)), r"data\.counterfactual\.fraction is 1\.5"),
-        (lambda: data(passes_per_rollout=0), r"data\.passes_per_rollout is 0"),
-        (lambda: data(resample_packs=-1), r"data\.resample_packs is -1"),
-    ],
-)
-def test_numbers_without_meaning_are_refused_by_key(make, said):
-    with pytest.raises(ConfigError, match=said):
-        make()
 
 
 def test_passes_are_shuffled_by_the_run_s_seed():

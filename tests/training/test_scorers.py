@@ -315,6 +315,13 @@ def test_each_teacher_scores_the_rows_of_its_own_world_and_those_of_none_have_no
         ScorerByWorld({"levers-4": Says(-1.0), "lake": PrivilegedScorer()})
 
 
+@pytest.mark.parametrize("names", [("levers", "levers-4"), ("levers-4", "levers")])
+def test_of_teachers_whose_names_begin_alike_the_one_of_the_longest_name_scores(names):
+    batch = replace(rows(), pack_ids={0: "levers-4/train/1/0"}, episode_index=torch.zeros(4, 3).long())
+    scores = ScorerByWorld({name: Says(-float(len(name))) for name in names}).score(batch, forward)
+    assert set(scores[batch.action_mask].tolist()) == {-8.0}
+
+
 def test_a_teacher_that_sees_more_scores_the_same_responses_after_other_prompts(model, tmp_path):
     batch, others = rows(), {0: [7, 8, 9], 1: [5], 2: None, 3: [4, 4, 4, 4, 4, 4]}
     model.save_pretrained(tmp_path)

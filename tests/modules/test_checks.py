@@ -1,0 +1,141 @@
+"""Options of the data and of the objective that have no meaning together are refused with key and reason."""
+
+import pytest
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.baselines import Accepted, AsymRE, RoleMean
+from cod_lightning.objective.losses import GRPO, LOOP, OPMD, REC, RLOO, SDPO
+from cod_lightning.objective.returns import EpisodeCredit, TaskCredit, TrajectoryCredit
+from cod_lightning.plans import UpdateEvery
+from cod_lightning.rollout.attempts import Anchors, Counterfactual
+from cod_lightning.training.self_imitation import SelfImitation
+from cod_lightning.training.signal_replay import SignalReplay
+from modules.checks import check_combination
+from tests.training.test_rollouts import data, module
+
+
+@pytest.mark.parametrize("loss", [RLOO(), REC(clip="none")], ids=str)
+def test_several_passes_are_refused_for_a_loss_in_which_the_ratio_has_no_say(loss):
+    with pytest.raises(ConfigError, match=r"data\.passes_per_rollout is 2; expected 1 with model\.loss"):
+        check_combination(module(loss=loss), data(passes_per_rollout=2))
+    check_combination(module(loss=loss), data())
+
+
+@pytest.mark.parametrize("loss", [REC(), REC(clip="none", importance_weights=True), GRPO(), LOOP(), OPMD()], ids=str)
+def test_several_passes_are_taken_where_the_ratio_has_a_say(loss):
+    check_combination(module(loss=loss), data(passes_per_rollout=3))
+
+
+@pytest.mark.parametrize(
+    ("options", "of_data", "said"),
+    [
+        ({"credit": TrajectoryCredit()}, {"anchors": Anchors()}, r"model\.credit is TrajectoryCredit"),
+        ({"credit": TrajectoryCredit()}, {"counterfactual": Counterfactual()}, r"model\.credit is TrajectoryCredit"),
+        ({"credit": TaskCredit()}, {"counterfactual": Counterfactual()}, r"credits no context with the next task"),
+        (
+            {"credit": EpisodeCredit(style="sliding_window_mean", window=1)},
+            {"counterfactual": Counterfactual()},
+            r"credits no context with the next task",
+        ),
+        ({"credit": EpisodeCredit(style="sliding_window_mean", window=4)}, {}, r"at most data\.pack_size=3"),
+        (
+            {},
+            {"anchors": Anchors(positions=(3,))},
+            r"data\.anchors\.positions is \[3\]; expected positions from 1 to 2",
+        ),
+        ({}, {"anchors": Anchors(positions=(0,))}, r"siblings share the empty context already"),
+        ({}, {"anchors": Anchors(positions=())}, r"data\.anchors\.positions is \[\]"),
+        (
+            {"baseline": Accepted()},
+            {"anchors": Anchors()},
+            r"model\.baseline is Accepted; expected another one with data",
+        ),
+        (
+            {"baseline": Accepted()},
+            {"counterfactual": Counterfactual()},
+            r"model\.baseline is Accepted; expected another",
+        ),
+        ({"baseline": AsymRE()}, {"resample_packs": 1}, r"data\.resample_packs is 1; expected 0 with baseline=asymre"),
+        ({"baseline": RoleMean()}, {"resample_packs": 1}, r"data\.resample_packs is 1; expected 0 with baseline=role"),
+        (
+            {"baseline": RoleMean(), "filter_packs": True},
+            {},
+            r"model\.filter_packs is True; expected False with baseline",
+        ),
+        (
+            {"baseline": AsymRE(), "filter_packs": True},
+            {},
+            r"model\.filter_packs is True; expected False with baseline",
+        ),
+        (
+            {"baseline": RoleMean()},
+            {"replay": SignalReplay()},
+            r"data\.replay is SignalReplay; expected another one with baseline=role, which gives every pack",
+        ),
+        (
+            {"baseline": Accepted(), "scale": "batch"},
+            {},
+            r"model\.scale is batch; expected none with baseline=accepted",
+        ),
+        (
+            {"baseline": Accepted(), "scale": "group"},
+            {},
+            r"model\.scale is group; expected none with baseline=accepted",
+        ),
+        (
+            {"baseline": Accepted(), "loss": SDPO()},
+            {},
+            r"model\.loss is SDPO; expected one that looks at each episode alone",
+        ),
+        (
+            {},
+            {"counterfactual": Counterfactual(), "plan": UpdateEvery(every=None)},
+            r"data\.counterfactual is set; expected null where no context is rewritten",
+        ),
+        (
+            {"trained_kinds": ["solve"]},
+            {"counterfactual": Counterfactual()},
+            r"data\.counterfactual is set; expected null where model\.trained_kinds leaves out update",
+        ),
+        (
+            {"trained_kinds": ["update"]},
+            {"anchors": Anchors()},
+            r"data\.anchors is set; expected null where model\.trained_kinds leaves out solve",
+        ),
+    ],
+)
+def test_options_without_meaning_together_are_refused_with_the_reason(options, of_data, said):
+    with pytest.raises(ConfigError, match=said):
+        check_combination(module(**options), data(**of_data))
+
+
+@pytest.mark.parametrize(
+    ("options", "of_data"),
+    [
+        ({"trained_kinds": ["update"]}, {"anchors": Anchors(), "counterfactual": Counterfactual()}),
+        ({"trained_kinds": ["solve"]}, {"anchors": Anchors(), "plan": UpdateEvery(every=None)}),
+        ({"baseline": AsymRE(shift=0.0), "filter_packs": True}, {"resample_packs": 1, "replay": SignalReplay()}),
+        ({"baseline": RoleMean(), "scale": "group"}, {"replay": SelfImitation()}),
+    ],
+)
+def test_options_that_have_a_meaning_together_are_taken(options, of_data):
+    check_combination(module(**options), data(**of_data))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: data(anchors=Anchors(attempts=1)),
+            r"data\.anchors\.attempts is 1; expected at least 2, since an attempt is compared",
+        ),
+        (lambda: data(anchors=Anchors(fraction=0.0)), r"data\.anchors\.fraction is 0\.0"),
+        (lambda: data(counterfactual=Counterfactual(attempts=0)), r"data\.counterfactual\.attempts is 0"),
+        (lambda: data(counterfactual=Counterfactual(fraction=1.5)), r"data\.counterfactual\.fraction is 1\.5"),
+        (lambda: data(passes_per_rollout=0), r"data\.passes_per_rollout is 0"),
+        (lambda: data(resample_packs=-1), r"data\.resample_packs is -1"),
+    ],
+)
+def test_numbers_without_meaning_are_refused_by_key(make, said):
+    with pytest.raises(ConfigError, match=said):
+        make()

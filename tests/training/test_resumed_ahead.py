@@ -1,0 +1,95 @@
+"""A rollout ahead that a checkpoint kept is the one that was played: its packs, and what contexts its source is shown."""
+
+import json
+
+import pytest
+
+from cod_lightning.contexts import CompactingContext, HintContext, NotebookContext, SkillsContext, StackedContext
+from cod_lightning.engines.scripted import ScriptedEngine
+from cod_lightning.envs.base import Reference
+from cod_lightning.envs.levers import Levers
+from cod_lightning.evaluation.provided_contexts import OraclePrompts
+from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.objective.baselines import GroupMean
+from cod_lightning.objective.credited import credited
+from cod_lightning.objective.returns import EpisodeCredit
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.runner import RolloutRunner
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.training.packs import TrainingPacks
+from cod_lightning.training.revisits import Revisits
+from cod_lightning.training.rollouts import TrainingRollouts
+
+SIZE = 3
+MECHANISMS = {
+    "hint": HintContext,
+    "notebook": NotebookContext,
+    "stacked": lambda: StackedContext([HintContext(), NotebookContext()]),
+    "stacked skills": lambda: StackedContext([HintContext(), SkillsContext()]),
+    "compacting": lambda: CompactingContext(NotebookContext()),
+}
+
+
+class Story:
+    """Rollouts of a world's own player, one of them ahead."""
+
+    def __init__(self, mechanism, resample=0):
+        self.env, self.mechanism, self.begun = Levers(max_turns=2), mechanism, 0
+        self.runner = RolloutRunner(ScriptedEngine(lambda *_: "", lambda _: (), 0))
+        self.rollouts = TrainingRollouts(
+            packs=TrainingPacks(Revisits(by="failure", back="continued", solved_min=-1.0), self.env, SIZE, 7),
+            play=lambda packs: [self.played(pack) for pack in packs],
+            runner=self.runner,
+            advantages=lambda table: credited(table, EpisodeCredit(), GroupMean()),
+            score=lambda batch, groups: self.seen(batch, groups),
+            pad_id=lambda: 0,
+            dump=mechanism.dump,
+            another_follows=lambda: True,
+            packs_per_rollout=4,
+            updates_per_rollout=1,
+            resample_packs=resample,
+            seed=7,
+        )
+
+    def setting(self, pack):
+        sampler = scripted_sampler(self.env.reference(Reference.SCRIPTED, pack), self.mechanism)
+        return Setting(env=self.env, mechanism=self.mechanism, sampler=sampler)
+
+    def played(self, pack):
+        return run_groups([pack], 2, self.setting(pack))[0]
+
+    def seen(self, batch, groups):
+        """Asks for the prompts that a teacher with the oracle's context has."""
+        prompts = OraclePrompts(groups, self.setting(groups[0].pack))
+        ids = [row[:length] for row, length in zip(batch.token_ids.tolist(), batch.lengths.tolist(), strict=True)]
+        self.prompts = [prompts(*place, row) for place, row in zip(batch.episode_index.tolist(), ids, strict=True)]
+        return batch
+
+    def next(self, number):
+        self.rollouts.next(number, 4 * number)
+        return self.prompts, self.rollouts.packs.state_dict()
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_it_goes_on_as_if_it_had_not_been_kept(name):
+    story, other = Story(MECHANISMS[name]()), Story(MECHANISMS[name]())
+    story.next(0)
+    other.rollouts.load_state_dict(json.loads(json.dumps(story.rollouts.state_dict())))
+    again = Story(MECHANISMS[name]())
+    again.rollouts.load_state_dict(json.loads(json.dumps(other.rollouts.state_dict())))
+    expected = story.next(1)
+    assert any(prompt is not None for prompt in expected[0])
+    assert any(choice["context"] for _, choice in expected[1]["state"]["kept"])
+    assert other.next(1) == again.next(1) == expected
+    assert other.next(2) == story.next(2)
+    for one in (story, other, again):
+        one.runner.ahead.drop()
+
+
+def test_its_packs_are_those_that_the_environment_drew():
+    story, other = Story(HintContext()), Story(HintContext())
+    story.next(0)
+    other.rollouts.load_state_dict(story.rollouts.state_dict())
+    kept, played = other.runner.ahead.take(), story.runner.ahead.take()
+    assert [one.pack for one in kept.packs] == [one.pack for one in played.packs]
+    assert [group.pack for part in kept.parts for group in part.groups] == [one.pack for one in kept.packs]

@@ -1,0 +1,92 @@
+"""Replay for packs without signal, where a source brings packs back: they are the same packs under other ids."""
+
+import pytest
+
+from cod_lightning.envs.levers import Levers
+from cod_lightning.training.packs import PackChoice, TrainingPacks, without_visit
+from cod_lightning.training.revisits import Revisits
+from cod_lightning.training.scorers import ScorerByWorld
+from cod_lightning.training.signal_replay import SignalReplay
+from tests.training.test_replay import Everything, Story, of_rollout, recorded, row_key, updates
+from tests.training.test_revisits import played
+from tests.training.test_scorers import Says
+
+
+class Named(Revisits):
+    """Choices that a test names."""
+
+    chosen = ()
+
+    def next(self, first, count):
+        return self.chosen
+
+
+def ids(*choices):
+    source = Named()
+    packs = TrainingPacks(source, Levers(), 3, 7)
+    source.chosen = choices
+    return [pack.id for _, pack in packs.draw(0, len(choices))]
+
+
+def test_a_pack_that_comes_back_as_it_was_is_joined_by_what_was_better_before():
+    before, now = ids(PackChoice(4), PackChoice(4, visit=33))
+    replay = SignalReplay(same_pack_only=True)
+    replay.start(1)
+    stored = [recorded(pack_id=before, sibling=k, episode_return=r, advantage=r - 0.5) for k, r in ((0, 0.9), (1, 0.1))]
+    rollout = of_rollout([recorded(pack_id=now, group_return=0.2, rollout=3)], without=(0,), packs={0: now}, number=3)
+    ((joined,),) = replay.choose(stored, rollout)
+    assert joined.episode == stored[0]
+
+
+def test_two_visits_of_one_pack_in_an_update_are_joined_once():
+    before, one, other = ids(PackChoice(4), PackChoice(4, visit=33), PackChoice(4, visit=34))
+    replay = SignalReplay(same_pack_only=True)
+    replay.start(1)
+    rollout = of_rollout(
+        [recorded(pack_id=name, group_return=0.2, rollout=3) for name in (one, other)],
+        without=(0, 1),
+        updates=((0, 1),),
+        packs={0: one, 1: other},
+        number=3,
+    )
+    (joined,) = replay.choose([recorded(pack_id=before, episode_return=0.9)], rollout)
+    assert len(joined) == 1
+
+
+@pytest.mark.parametrize("choice", [PackChoice(5, visit=33), PackChoice(4, visit=33, begin=1, context="x")])
+def test_another_pack_and_one_that_begins_at_another_task_are_not_the_same(choice):
+    before, now = ids(PackChoice(4), choice)
+    replay = SignalReplay(same_pack_only=True)
+    replay.start(1)
+    rollout = of_rollout([recorded(pack_id=now, group_return=0.2)], without=(0,), packs={0: now})
+    assert replay.choose([recorded(pack_id=before, episode_return=0.9)], rollout) == [[]]
+
+
+@pytest.mark.parametrize("back", ["same", "near", "continued"])
+def test_packs_of_one_name_without_the_visit_have_the_same_tasks_in_their_order(back):
+    tasks = {}
+    for rollout in played(TrainingPacks(Revisits(back=back), Levers(), 3, 7), 4):
+        for _, pack in rollout:
+            assert tasks.setdefault(without_visit(pack.id), [task.spec for task in pack.tasks]) == [
+                task.spec for task in pack.tasks
+            ]
+    assert len(tasks) > 8
+
+
+def test_replayed_rows_have_the_teacher_of_their_own_world():
+    seen = []
+    for batch in updates(Story(Everything()).stream):
+        names = [batch.pack_ids[g] for g in batch.episode_index[:, 0].tolist()]
+        scorer = ScorerByWorld({name: Says(float(-int(name[1:]) - 1)) for name in dict.fromkeys(names)})
+        scores = scorer.score(batch, lambda model, rows: None)
+        played_by = {row_key(batch, r): names[r] for r in range(len(batch)) if not batch.is_replayed[r]}
+        seen.append((batch, names, scores, played_by))
+    known = {key: name for *_, played_by in seen for key, name in played_by.items()}
+    num_replayed = 0
+    for batch, names, scores, _ in seen:
+        for r in range(len(batch)):
+            assert known[row_key(batch, r)] == names[r]
+            found = set(scores[r][batch.action_mask[r]].tolist())
+            assert found == {float(-int(names[r][1:]) - 1)}
+            num_replayed += int(batch.is_replayed[r])
+    assert num_replayed > 0
