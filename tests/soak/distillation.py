@@ -111,11 +111,12 @@ def exported(root: Path, arm: str, seed: int) -> str:
 def trained(root: Path, arm: str, arguments: tuple[str, ...], seed: int) -> None:
     """Train an arm, and the teacher where it needs that of the levers; specialists have to be there."""
     if arm == STUDENT:
-        paths = []
-        for key, name in (("frozen_lake", "lake"), ("alchemy", "alchemy")):
-            path = exported(root, SPECIALISTS[name], seed)
-            paths += [f"--model.scorers.teacher.init_args.teachers.{key}.init_args.path", path]
-        arguments += tuple(paths)
+        scorer = "cod_lightning.training.scorers.CheckpointScorer"
+        teachers = {
+            key: {"class_path": scorer, "init_args": {"path": exported(root, SPECIALISTS[name], seed)}}
+            for key, name in (("frozen_lake", "lake"), ("alchemy", "alchemy"))
+        }
+        arguments += ("--model.scorers.teacher.init_args.teachers", json.dumps(teachers))
     if arm in STUDIES["Which divergence"].arms:
         train(root, TEACHER, TEACHER_SEED, "--config", "smoke", budget=3 * BUDGET)
         arguments += ("--model.scorers.teacher.init_args.path", exported(root, TEACHER, TEACHER_SEED))
