@@ -160,7 +160,9 @@ class LogprobWriter:
         """The rows of a micro-batch. Rows of one episode come together, in the order of their turns."""
         own = rows.attempt.lt(0).nonzero().flatten().tolist() if self.followed else []
         packs = rows.episode_index[:, 0].tolist()
-        if places := [place for place in own if rows.pack_ids.get(packs[place]) in self.followed]:
+        there = len(rows.credit.action_counts)  # replayed rows count on from here
+        places = [p for p in own if packs[p] < there and rows.pack_ids.get(packs[p]) in self.followed]
+        if places:
             self._append(map(policy_logprobs.dump, self._records(rows, logprobs, places)))
 
     def _records(self, rows: Batch, logprobs: Tensor, places: list[int]) -> Iterator[PolicyLogprobs]:
