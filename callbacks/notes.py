@@ -1,13 +1,11 @@
 """What a training rollout shows and a user should know before hours pass."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import lightning as L
-
 from callbacks.runner import RolloutCallback
-from cod_lightning.types import Episode, Group, StopReason
+from cod_lightning.types import Group, StopReason
 
 _CUT = 0.5
 _PATIENCE = 3
@@ -24,24 +22,22 @@ class Notes(RolloutCallback):
         self.num_equal = 0
         self.noted: list[str] = []
 
-    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        data: Any = getattr(trainer, "datamodule", None)
-        self._max_new_tokens = data.max_new_tokens
-        self._by_reward = not getattr(pl_module, "scorers", {})
-
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         if label != "train" or not self._trainer.is_global_zero:
             return
-        stops = [turn.stop for one in _episodes(groups) for turn in one.turns]
+        trainer: Any = self._trainer
+        bound = trainer.datamodule.max_new_tokens
+        lives = [life for group in groups for life in group.lifecycles]
+        stops = [turn.stop for life in lives for episode in life.episodes for turn in episode.turns]
         num_cut = sum(stop is StopReason.LENGTH for stop in stops)
         if num_cut and num_cut >= _CUT * len(stops):
             self._note(
                 "cut",
-                f"{num_cut / len(stops):.0%} of {len(stops):,} turns end at data.max_new_tokens={self._max_new_tokens}, in the "
-                "middle of an answer. Raise it, or look at lifecycles/train.jsonl for what the policy says.",
+                f"{num_cut / len(stops):.0%} of {len(stops):,} turns end at data.max_new_tokens={bound}, in the middle "
+                "of an answer. Raise it, or look at lifecycles/train.jsonl for what the policy says.",
             )
         self.num_equal = 0 if any(map(_differ, groups)) else self.num_equal + 1
-        if self._by_reward and self.num_equal >= _PATIENCE:
+        if self.num_equal >= _PATIENCE and not trainer.lightning_module.scorers:
             self._note(
                 "equal",
                 f"in {self.num_equal} rollouts in a row siblings had equal rewards in every task, so that nothing is "
@@ -59,10 +55,6 @@ class Notes(RolloutCallback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.num_equal, self.noted = state_dict["num_equal"], state_dict["noted"]
-
-
-def _episodes(groups: Sequence[Group]) -> Iterator[Episode]:
-    return (episode for group in groups for life in group.lifecycles for episode in life.episodes)
 
 
 def _differ(group: Group) -> bool:

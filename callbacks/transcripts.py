@@ -133,7 +133,7 @@ class LogprobWriter:
 
     It listens to the module's own forward passes and copies the rows of followed packs only: no pass is added, and nothing is
     kept. Episodes whose rows an update leaves out, those of zero advantage, have no line, nor have attempts beside a
-    lifecycle.
+    lifecycle or replayed episodes.
     """
 
     def __init__(self, trainer: L.Trainer) -> None:
@@ -158,11 +158,9 @@ class LogprobWriter:
 
     def __call__(self, rows: Batch, logprobs: Tensor) -> None:
         """The rows of a micro-batch. Rows of one episode come together, in the order of their turns."""
-        own = rows.attempt.lt(0).nonzero().flatten().tolist() if self.followed else []
+        own = (rows.attempt.lt(0) & ~rows.is_replayed).nonzero().flatten().tolist() if self.followed else []
         packs = rows.episode_index[:, 0].tolist()
-        there = len(rows.credit.action_counts)  # replayed rows count on from here
-        places = [p for p in own if packs[p] < there and rows.pack_ids.get(packs[p]) in self.followed]
-        if places:
+        if places := [place for place in own if rows.pack_ids.get(packs[place]) in self.followed]:
             self._append(map(policy_logprobs.dump, self._records(rows, logprobs, places)))
 
     def _records(self, rows: Batch, logprobs: Tensor, places: list[int]) -> Iterator[PolicyLogprobs]:

@@ -10,11 +10,8 @@ from msgspec import structs
 from callbacks import MismatchGuard, WeightSync
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import ConfigError, EngineMismatch
-from cod_lightning.models import TinyPolicy
 from cod_lightning.objective.mismatch import TokenMask, TokenTruncate
-from datamodules import RolloutDataModule
-from modules import GRPOModule
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import small_fit
 
 
 class BentEngine(TransformersEngine):
@@ -39,24 +36,9 @@ class Recorder(L.Callback):
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("train/")})
 
 
-def fit(folder, engine, guard, lr=1e-2, mismatch=None):
-    torch.manual_seed(0)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "rollouts_per_epoch": 2}
-    data = RolloutDataModule(WordWorld(), PlainContext(), engine, **sizes, val_packs=2, max_new_tokens=3)
+def fit(folder, engine, guard, **options):
     recorder = Recorder()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        callbacks=[WeightSync(self_test=None), guard, recorder],
-        default_root_dir=folder,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
-    trainer.fit(GRPOModule(policy, lr=lr, mismatch=mismatch), data)
+    small_fit(folder, WeightSync(self_test=None), guard, recorder, engine=engine, **options)
     return recorder
 
 

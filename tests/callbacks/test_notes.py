@@ -1,17 +1,12 @@
 """A user hears of answers that are cut off and of rewards that never differ, once, and only where it is so."""
 
-import lightning as L
 import pytest
-import torch
 
 from callbacks import Notes, WeightSync
 from callbacks.notes import _differ
-from cod_lightning.engines.transformers import TransformersEngine
-from cod_lightning.models import TinyPolicy
-from datamodules import RolloutDataModule
-from modules import GRPOModule
 from tests.records import group
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import small_fit
+from tests.stubs import WordWorld
 
 
 class Equal(WordWorld):
@@ -23,24 +18,8 @@ class Equal(WordWorld):
 
 
 def fit(folder, world, max_new_tokens):
-    torch.manual_seed(0)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 1, "rollouts_per_epoch": 4}
-    data = RolloutDataModule(
-        world, PlainContext(), TransformersEngine(), **sizes, val_packs=2, max_new_tokens=max_new_tokens
-    )
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        callbacks=[WeightSync(self_test=None), Notes()],
-        default_root_dir=folder,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
-    trainer.fit(GRPOModule(policy, lr=1e-4), data)
+    sizes = {"updates_per_rollout": 1, "rollouts_per_epoch": 4, "max_new_tokens": max_new_tokens}
+    small_fit(folder, WeightSync(self_test=None), Notes(), world=world, lr=1e-4, **sizes)
 
 
 def notes(capsys):

@@ -11,11 +11,8 @@ from callbacks import WeightSync
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.errors import EngineMismatch
-from cod_lightning.models import TinyPolicy
 from cod_lightning.rollout.runner import RolloutRunner
-from datamodules import RolloutDataModule
-from modules import GRPOModule
-from tests.stubs import PlainContext, WordWorld
+from tests.small_fit import small_fit
 
 
 class ForgetfulEngine(TransformersEngine):
@@ -67,23 +64,8 @@ class Logged(L.Callback):
 
 
 def fit(folder, engine, sync):
-    torch.manual_seed(0)
-    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
-    sizes = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "rollouts_per_epoch": 3}
-    data = RolloutDataModule(WordWorld(), PlainContext(), engine, **sizes, val_packs=2, max_new_tokens=3)
     logged = Logged()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        callbacks=[sync, logged],
-        default_root_dir=folder,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
-    trainer.fit(GRPOModule(policy, lr=1e-1), data)
+    small_fit(folder, sync, logged, engine=engine, lr=1e-1, rollouts_per_epoch=3)
     return logged.values
 
 

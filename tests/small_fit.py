@@ -1,0 +1,31 @@
+"""A training that takes a second: words, a policy of one layer, one epoch of small rollouts, each made into updates."""
+
+import lightning as L
+import torch
+
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.models import TinyPolicy
+from datamodules import RolloutDataModule
+from modules import GRPOModule
+from tests.stubs import PlainContext, WordWorld
+
+
+def small_fit(folder, *callbacks, engine=None, world=None, lr=1e-2, mismatch=None, **sizes):
+    """`Trainer.fit` with these callbacks; `sizes` are options of the DataModule."""
+    torch.manual_seed(0)
+    policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
+    options = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
+    options |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
+    data = RolloutDataModule(world or WordWorld(), PlainContext(), engine or TransformersEngine(), **(options | sizes))
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        callbacks=list(callbacks),
+        default_root_dir=folder,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    trainer.fit(GRPOModule(policy, lr=lr, mismatch=mismatch), data)
