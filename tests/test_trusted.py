@@ -51,8 +51,17 @@ def test_a_report_still_knows_our_own_credit(foreign):
 
 
 @pytest.mark.parametrize("command", ["export", pytest.param("deploy", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("shorthand", [True, False], ids=["shorthand", "class_path"])
-@pytest.mark.parametrize("key", ["data.env", "model.loss", "trainer.logger", "trainer.callbacks"])
+@pytest.mark.parametrize(
+    "shorthand", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["shorthand", "class_path"]
+)
+@pytest.mark.parametrize(
+    "key",
+    [
+        "data.env",
+        "trainer.callbacks",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("model.loss", "trainer.logger")),
+    ],
+)
 def test_a_policy_of_a_foreign_run_imports_no_foreign_module(foreign, capsys, command, shorthand, key):
     import torch
 
@@ -113,7 +122,9 @@ def served(**options):
     return {"engine": SERVER | {"init_args": options}}
 
 
-@pytest.mark.parametrize("as_text", [False, True], ids=["plain", "YAML in a text"])
+@pytest.mark.parametrize(
+    "as_text", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["plain", "YAML in a text"]
+)
 @pytest.mark.parametrize(
     ("data", "key", "expected"),
     [

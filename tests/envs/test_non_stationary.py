@@ -7,11 +7,11 @@ from cod_lightning.envs.levers import Levers
 from cod_lightning.envs.non_stationary import NonStationary
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import Split
-from tests.envs.cases import WORLDS
+from tests.envs.cases import WORLDS, every_world
 from tests.envs.scripted_life import live
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@every_world
 def test_the_rule_changes_at_the_chosen_task_and_only_the_rule(name):
     inner = WORLDS[name].make()
     env = NonStationary(inner, change_at=2)

@@ -1,15 +1,13 @@
 """The Ralph loop."""
 
-import pytest
-
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.types import Split
-from tests.envs.cases import WORLDS
+from tests.envs.cases import WORLDS, every_world
 from tests.envs.scripted_life import live
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@every_world
 def test_a_pack_is_one_task_again_and_again(name):
     inner = WORLDS[name].make()
     env = RalphLoop(inner)

@@ -1,7 +1,5 @@
 """Worlds without their memory: the same packs, and nothing else is carried over."""
 
-import pytest
-
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.grid import GridNavigation
@@ -12,10 +10,10 @@ from cod_lightning.envs.ralph_loop import RalphLoop
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.references import play_reference
 from cod_lightning.types import Split
-from tests.envs.cases import WORLDS
+from tests.envs.cases import WORLDS, every_world
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@every_world
 def test_packs_and_identity_stay_and_a_second_call_changes_nothing(name: str) -> None:
     world = WORLDS[name].make()
     twin = world.without_world_memory()
@@ -26,7 +24,7 @@ def test_packs_and_identity_stay_and_a_second_call_changes_nothing(name: str) ->
     assert twin.words() == world.words()
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@every_world
 def test_what_a_task_shows_does_not_depend_on_the_task_before(name: str) -> None:
     twin, mechanism = (
         WORLDS[name].make().without_world_memory(),

@@ -24,14 +24,14 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import ContextSource, Setting
 from cod_lightning.types import EpisodeKind, Lifecycle, Split
-from tests.envs.cases import WORLDS
+from tests.envs.cases import WORLDS, every_world
 from tests.evaluation.echoes import Echo
 from tests.real_templates import CHATML, QWEN3_TOOLS, bpe_tokenizer
 from tests.records import lifecycle, solve, update
 from tests.stubs import FunctionEngine
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@every_world
 def test_the_oracle_of_every_world_writes_a_context_that_can_be_read(name: str) -> None:
     world, mechanism = WORLDS[name].make(), HintContext(WORLDS[name].protocol, response_limit=None)
     packs = [world.sample_pack(split=Split.TEST, index=i, num_tasks=3) for i in range(2)]

@@ -213,6 +213,7 @@ def test_the_token_budget_does_not_change_the_gradient_of_any_loss(trained, name
     torch.testing.assert_close(split, whole, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_trains(tmp_path, name):
     *_, recorder, _ = fit(tmp_path, max_steps=2, loss=LOSSES[name][0], reweight=None)

@@ -25,7 +25,7 @@ from modules import GRPOModule, WarmStartModule
 from tests.stubs import Following, PlainContext, WordWorld
 
 TINY: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
-HALF = pytest.mark.parametrize("precision", ["bf16-true", "bf16-mixed"])
+HALF = pytest.mark.parametrize("precision", ["bf16-true", pytest.param("bf16-mixed", marks=pytest.mark.slow)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -351,8 +352,14 @@ def test_a_person_s_interrupt_still_ends_a_rollout():
     """
     root = Path(__file__).parents[2]
     env = os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells have what runs in the background ignore it
     child = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True, cwd=root, env=env
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=root,
+        env=env,
+        preexec_fn=heeds,
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "playing\n"
