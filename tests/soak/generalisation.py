@@ -71,24 +71,23 @@ Cells = dict[str, dict[str, dict[str, dict[str, Float[np.ndarray, "P N"]]]]]
 """Number of kinds -> seed -> suite -> condition -> success by pack and position."""
 
 
-def cell(count: int, seed: int, runs: Path) -> None:
-    """Test one warm start, at T=0.3 and T=1, and what reinforcement learning makes of it; each from where it was stopped."""
+def cell(count: int, seed: int, runs: Path, experiment: str = "invented", demonstrated: int | None = None) -> None:
+    """Test one warm start, at T=0.3 and T=1, and what reinforcement learning makes of it; each from where it was stopped.
+
+    `count` kinds are trained on, and `demonstrated` by the warm start before (default: the same).
+    """
     folder = runs / f"{count}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    env = {"env": {"init_args": {"kinds": KINDS[:count]}}}
+    env, shown = ({"env": {"init_args": {"kinds": KINDS[:n]}}} for n in (count, demonstrated or count))
     warm = folder / "warm_start.yaml"
-    warm.write_text(yaml.safe_dump({"defaults": ["/warm_start/invented@_global_", "_self_"], "data": env}))
+    warm.write_text(yaml.safe_dump({"defaults": [f"/warm_start/{experiment}@_global_", "_self_"], "data": shown}))
     suites = [one | {"temperature": 0.3, "warm_start_temperatures": [1.0]} for one in SHIPPED["data"]["suites"]]
     for name, command, data in (("warm", "test", env | {"suites": suites}), ("run", "fit", env)):
         if (folder / name / "evaluation.json").is_file():
             continue
         config = folder / f"{name}.yaml"
-        content = {
-            "defaults": ["/experiment/invented@_global_", "_self_"],
-            "warm_start": str(warm),
-            "data": data,
-        }
-        config.write_text(yaml.safe_dump(content))
+        defaults = [f"/experiment/{experiment}@_global_", "_self_"]
+        config.write_text(yaml.safe_dump({"defaults": defaults, "warm_start": str(warm), "data": data}))
         argv = [sys.executable, "-m", "cod_lightning", command, "--config", str(config), "--seed_everything", str(seed)]
         argv += ["--torch_threads", "1", "--trainer.default_root_dir", str(folder / name)]
         if (folder / name / "checkpoints" / "last.ckpt").is_file():
