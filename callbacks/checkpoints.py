@@ -194,7 +194,7 @@ class RunConfig(Callback):
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
-        vocabulary = derive_seed("vocabulary", *data.words)
+        vocabulary = derive_seed("vocabulary", *data.words_for(pl_module.policy))
         kept = {"config": yaml.safe_load(self.text), "num_processes": trainer.world_size, "vocabulary": vocabulary}
         checkpoint["run_config"] = kept
 

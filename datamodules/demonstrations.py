@@ -78,7 +78,7 @@ class DemonstrationDataModule(ItemDataModule):
     def setup(self, stage: str) -> None:
         if self._chat is None:
             policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
-            self._chat = Chat(policy.tokenizer(self.words))
+            self._chat = Chat(policy.tokenizer(self.words_for(policy)))
 
     def train_dataloader(self) -> SizedItems:
         """One item = one optimizer update."""

@@ -8,9 +8,11 @@ import torch
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError
+from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch
 from cod_lightning.rollout.chat import Chat
 from cod_lightning.training.stream import Sealed
+from datamodules.sentences import sentences
 
 
 class ItemDataModule(L.LightningDataModule):
@@ -19,6 +21,7 @@ class ItemDataModule(L.LightningDataModule):
     env: TextEnv
     context: ContextMechanism
     _chat: Chat | None = None
+    _sentences: tuple[str, ...] | None = None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -28,6 +31,18 @@ class ItemDataModule(L.LightningDataModule):
                 expected = f"one whose words() gives a tuple, in the same order in every process, and no {type(words).__name__}"
                 raise ConfigError(key, type(part).__name__, expected, "Make it one; sort what comes from a set.")
         return self.env.words() + self.context.words()
+
+    def words_for(self, policy: Policy) -> tuple[str, ...]:
+        """What the policy's tokenizer is made of: the closed vocabulary, or the sentences where the policy reads those."""
+        words = self.words
+        if not policy.reads_sentences:
+            return words
+        if words:
+            expected = "one whose words() is empty, since the policy reads sentences"
+            raise ConfigError("data.env", type(self.env).__name__, expected, "Set protocol=natural, or choose model=tiny.")
+        if self._sentences is None:
+            self._sentences = sentences(self.env, self.context)
+        return self._sentences
 
     @property
     def chat(self) -> Chat:

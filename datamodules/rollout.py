@@ -213,7 +213,7 @@ class RolloutDataModule(ItemDataModule):
             if not elsewhere:
                 dtype = str(policy.dtype).removeprefix("torch.")
                 self.engine.check(Served(adapter_rank=policy.adapter_rank, four_bit=policy.four_bit, dtype=dtype))
-            tokenizer = policy.tokenizer(self.words)
+            tokenizer = policy.tokenizer(self.words_for(policy))
             more = (self.chat_template_kwargs, self.system_prompt)
             chat = Chat(tokenizer, self.enable_thinking, self.rewrite_history, *more)
             check_turns(self.stop_strings, self.thinking_budget, self.max_new_tokens, chat, self.engine)

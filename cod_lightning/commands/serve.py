@@ -100,7 +100,7 @@ def _model(policy: Any, engine: VLLMServerEngine, cli: Any) -> tuple[WeightFolde
     if isinstance(policy, PretrainedPolicy) and not policy.four_bit:
         return None, policy.path
     data = cli.datamodule
-    model = policy.model(policy.tokenizer(data.words))
+    model = policy.model(policy.tokenizer(data.words_for(policy)))
     folder = WeightFolder()
     if isinstance(policy, LoRAPolicy):
         return folder, folder.write_base(model, four_bit=not engine.dequantise)

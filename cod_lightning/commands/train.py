@@ -132,7 +132,7 @@ class TrainCLI(CodCLI):
             raise ConfigError(
                 "warm_start", self._own().warm_start, expected, f"Set model.policy.{key}, or write another."
             )
-        words = [list(dict.fromkeys(of.words)) for of in (ours, theirs)]
+        words = [list(dict.fromkeys(of.datamodule.words_for(of.model.policy))) for of in (self, made)]
         if isinstance(made.model.policy, TinyPolicy) and words[0] != words[1]:
             names = [f"{type(of.env).__name__} with {type(of.context).__name__}" for of in (ours, theirs)]
             expected = f"a warm start in the words of {names[0]}; its own are others ({names[1]})"
@@ -150,8 +150,9 @@ class TrainCLI(CodCLI):
             return
         config = self._own()
         asked = yaml.safe_load(self._parser(self.subcommand).dump(config, skip_none=False))
+        words = self.datamodule.words_for(self.model.policy)
         for one in checkpoints:
-            check_same_policy(one, asked, self.datamodule.words, accepted=config.accept_changes)
+            check_same_policy(one, asked, words, accepted=config.accept_changes)
 
     def _note_untrained(self) -> None:
         """Say what `test` and its siblings play without a checkpoint, and keep it out of the folder of a trained policy."""

@@ -5,4 +5,5 @@ from cod_lightning.models.endpoint import EndpointPolicy as EndpointPolicy
 from cod_lightning.models.lora import LoRAPolicy as LoRAPolicy
 from cod_lightning.models.pretrained import PretrainedPolicy as PretrainedPolicy
 from cod_lightning.models.qlora import QLoRAPolicy as QLoRAPolicy
+from cod_lightning.models.sentences import SentencePolicy as SentencePolicy
 from cod_lightning.models.tiny import TinyPolicy as TinyPolicy

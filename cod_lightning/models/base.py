@@ -25,12 +25,15 @@ class Policy(ABC):
     """Whether the frozen base is kept in 4 bits."""
     dtype: torch.dtype = torch.float32
     """Of the model's weights, those of 4 bits and an adapter's apart."""
+    reads_sentences: bool = False
+    """Whether its tokenizer is made of the sentences of world and context."""
     waits_for_warm_start: bool = False
     """Whether there is no tokenizer before the warm start has run."""
 
     @abstractmethod
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """The tokenizer; `words` are those of the world's and the context's compact protocol, if they speak it."""
+        """The tokenizer; `words` are those of the world's and the context's compact protocol, if they speak it, or their sentences for
+        a policy that reads those."""
 
     @abstractmethod
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
