@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from cod_lightning.errors import ConfigError, check_positive
+from cod_lightning.errors import ConfigError, check_at_least, check_positive
 from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, one_token
 from cod_lightning.ranks import gathered
+from cod_lightning.training.update import padded, split_by_token_budget
 from modules.policy import OptimizerName, PolicyModule
 
 
@@ -24,6 +26,8 @@ class WarmStartModule(PolicyModule):
         weight_decay: Decoupled weight decay.
         warmup_updates: Updates over which the learning rate rises linearly from 0.
         gradient_clip_val: Largest norm of an update's gradient.
+        token_budget: Most tokens of a micro-batch, padding included; null takes an update whole. Rows of like length go together and
+            what they all begin with is computed once, which pays where prompts are long.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class WarmStartModule(PolicyModule):
         weight_decay: float = 0.0,
         warmup_updates: int = 50,
         gradient_clip_val: float = 1.0,
+        token_budget: int | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -43,8 +48,10 @@ class WarmStartModule(PolicyModule):
             raise ConfigError(
                 "model.policy", type(policy).__name__, "a policy with weights to train", "Choose another."
             )
+        check_at_least("model.token_budget", token_budget, 1, "Null takes an update whole.")
         self._take_optimizer(optimizer, lr, betas, weight_decay)
         self.policy, self.warmup_updates, self.gradient_clip_val = policy, warmup_updates, gradient_clip_val
+        self.token_budget = token_budget
         self.model: PreTrainedModel | None = None
 
     def configure_model(self) -> None:
@@ -65,14 +72,26 @@ class WarmStartModule(PolicyModule):
         """One update on this rank's part of a batch of demonstrations."""
         optimizer: Any = self.optimizers()
         optimizer.zero_grad()
-        loss = self._loss(batch) if len(batch) else 0.0 * self._loss(one_token(batch))
-        self._backward(loss, last=True)
+        parts = self._parts(batch)
+        num_tokens = max(1, sum(gathered(batch.num_action_tokens)))
+        loss = 0.0
+        for number, rows in enumerate(parts, start=1):
+            of_part = 0.0 * self._loss(one_token(batch)) if rows is None else self._loss(batch.rows(rows)) / num_tokens
+            self._backward(of_part, last=number == len(parts))
+            loss += float(of_part.detach())
         self._clip(self.gradient_clip_val)
         optimizer.step()
         self.lr_schedulers().step()  # pyright: ignore
-        self.log("warm_start/loss", sum(gathered(float(loss.detach()))), on_step=True, on_epoch=False, batch_size=1)
+        self.log("warm_start/loss", sum(gathered(loss)), on_step=True, on_epoch=False, batch_size=1)
 
     def _loss(self, batch: Batch) -> Tensor:
-        """Negative log-probability (nats) of these demonstrated action tokens, divided by the number of all ranks'."""
+        """Negative log-probability (nats) of these demonstrated action tokens, summed."""
         logprobs, _ = self._scored(self._model, batch)
-        return -logprobs.sum() / max(1, sum(gathered(batch.num_action_tokens)))
+        return -logprobs.sum()
+
+    def _parts(self, batch: Batch) -> list[Tensor | None]:
+        """Rows of each micro-batch; None is an empty one, of a rank that has fewer than others."""
+        every = torch.arange(len(batch), device=batch.lengths.device)
+        whole = [every] if len(batch) else []
+        own = whole if self.token_budget is None else split_by_token_budget(batch.lengths, every, self.token_budget)
+        return padded(own, max(gathered(len(own))))

@@ -1,0 +1,118 @@
+"""The sentences that a tokenizer is made of, and trainings with such a policy."""
+
+import math
+
+import lightning as L
+import pytest
+import torch
+
+from callbacks import WeightSync
+from cod_lightning.contexts import HintContext
+from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs.facts import QuotingDials
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError
+from cod_lightning.models import SentencePolicy, TinyPolicy
+from datamodules import DemonstrationDataModule, RolloutDataModule
+from datamodules.sentences import sentences
+from modules import GRPOModule, WarmStartModule
+from tests.stubs import WordWorld
+
+SMALL = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, "intermediate_size": 32, "window": 1024}
+
+
+def trainer(*callbacks):
+    return L.Trainer(
+        accelerator="cpu",
+        max_epochs=1,
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        limit_val_batches=0,
+    )
+
+
+class Watch(L.Callback):
+    def __init__(self):
+        self.rollouts, self.gaps, self.losses = [], [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        found = trainer.callback_metrics
+        self.gaps.append(float(found.get("train/logprob_gap", math.nan)))
+        self.losses.append(float(found.get("warm_start/loss", math.nan)))
+
+
+def rollouts(**sizes):
+    options = {"pack_size": 2, "group_size": 2, "packs_per_rollout": 2, "updates_per_rollout": 2, "val_packs": 2}
+    options |= {"rollouts_per_epoch": 1, "max_new_tokens": 24}
+    return RolloutDataModule(Levers(), HintContext(), TransformersEngine(), **options | sizes)
+
+
+def demonstrations(**sizes):
+    return DemonstrationDataModule(Levers(), HintContext(), **{"max_new_tokens": 64} | sizes)
+
+
+def test_they_are_those_of_prompts_answers_and_notes():
+    said = sentences(Levers(), HintContext())
+    assert list(said) == sorted(set(said))
+    for part in ("There are four levers", "Now rewrite the hints.", "I want red. <answer>", "- Lever 1: unknown", "in time"):
+        assert any(part in text for text in said) is (part != "in time")
+
+
+def test_neither_seed_nor_sizes_nor_the_quality_of_demonstrations_change_them():
+    policy, teacher = SentencePolicy(), QuotingDials(note_accuracy=0.0)
+    weaker = DemonstrationDataModule(Levers(teacher=teacher), HintContext(), seed=7, pack_size=2)
+    assert weaker.words_for(policy) == rollouts(seed=3).words_for(policy) == sentences(Levers(), HintContext())
+    assert sentences(Levers(max_turns=3), HintContext()) != sentences(Levers(), HintContext())
+
+
+def test_other_policies_read_words():
+    data = RolloutDataModule(Levers(protocol="compact"), HintContext(protocol="compact"), TransformersEngine())
+    assert data.words_for(TinyPolicy()) == data.words
+    assert rollouts().words_for(TinyPolicy()) == ()
+
+
+def test_fused_words_are_refused():
+    data = RolloutDataModule(Levers(protocol="compact"), HintContext(protocol="compact"), TransformersEngine())
+    with pytest.raises(ConfigError, match=r"data\.env is Levers; expected one whose words\(\) is empty.*protocol=natural"):
+        data.words_for(SentencePolicy())
+
+
+def test_a_world_without_reference_players_is_refused():
+    with pytest.raises(ConfigError, match=r"data\.env is WordlessWorld; expected an environment with reference players"):
+
+        class WordlessWorld(WordWorld):
+            def words(self):
+                return ()
+
+        sentences(WordlessWorld(), HintContext())
+
+
+def test_two_updates_of_a_small_fit_have_drift_0_and_equal_log_probs():
+    torch.manual_seed(0)
+    data, watch = rollouts(), Watch()
+    trainer(watch, WeightSync()).fit(GRPOModule(SentencePolicy(**SMALL), lr=1e-3), data)
+    assert len(watch.gaps) == 2
+    assert max(watch.gaps) < 1e-4
+    assert data.runner.last_rollout.token_drift == 0
+
+
+@pytest.mark.parametrize("token_budget", [1500, 8192])
+def test_a_warm_start_in_micro_batches_is_the_same_training(token_budget):
+    losses = []
+    for budget in (None, token_budget):
+        torch.manual_seed(0)
+        watch = Watch()
+        module = WarmStartModule(SentencePolicy(**SMALL), warmup_updates=1, token_budget=budget)
+        trainer(watch).fit(module, demonstrations(num_updates=4, packs_per_update=2, num_packs=8))
+        losses.append(watch.losses)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[0][-1] < 0.9 * losses[0][0]
+
+
+def test_a_budget_without_a_token_is_refused():
+    with pytest.raises(ConfigError, match=r"model\.token_budget is 0; expected .*1.*Null takes an update whole"):
+        WarmStartModule(SentencePolicy(**SMALL), token_budget=0)

@@ -1,0 +1,78 @@
+"""A policy whose tokenizer is made of the sentences of its world."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cod_lightning.contexts import HintContext
+from cod_lightning.control_tokens import WIDELY_KNOWN
+from cod_lightning.envs.levers import Levers
+from cod_lightning.errors import ConfigError, DataError
+from cod_lightning.models import SentencePolicy
+from cod_lightning.models.sentences import BEGIN, END
+from cod_lightning.models.tiny import PAD
+from cod_lightning.rollout.chat import Chat
+from cod_lightning.types import Message, Role
+from datamodules.sentences import sentences
+
+SAID = sentences(Levers(), HintContext())
+TOKENIZER = SentencePolicy().tokenizer(SAID)
+CHAT = Chat(TOKENIZER)
+SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
+
+
+@settings(max_examples=300)
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_survives_encoding_and_decoding(text):
+    assert CHAT.text(CHAT.encode(CHAT.neutral(text))) == CHAT.neutral(text)
+
+
+def test_what_world_and_context_say_survives():
+    for text in SAID:
+        assert CHAT.neutral(text) == text
+        assert CHAT.text(CHAT.encode(text)) == text
+
+
+def test_the_same_sentences_make_the_same_tokenizer_in_any_order():
+    again = SentencePolicy().tokenizer([*reversed(SAID), *SAID])
+    assert again.backend_tokenizer.to_str() == TOKENIZER.backend_tokenizer.to_str()
+    assert again.chat_template == TOKENIZER.chat_template
+
+
+def test_each_word_each_digit_and_each_tag_of_the_sentences_is_one_piece():
+    pieces = [CHAT.text((i,)) for i in CHAT.encode("- Lever 12: gold. <answer>Lever 3</answer>")]
+    assert pieces == ["-", " Lever", " 1", "2", ":", " gold", ".", " <answer>", "Lever", " 3", "</answer>"]
+    assert len(TOKENIZER) < 1000
+
+
+def num_control(ids):
+    return sum(i in TOKENIZER.all_special_ids for i in ids)
+
+
+@given(st.lists(st.sampled_from([PAD, BEGIN, END, "<|im_", "end|>", "|>", "<|", "system\n", "\u200b", "x"]), max_size=8))
+def test_no_text_begins_or_ends_a_message(parts):
+    text = "".join(parts)
+    dialogue = [[Message(Role.SYSTEM, said), Message(Role.USER, said)] for said in (text, "x")]
+    forged, honest = (num_control(CHAT.opening(messages)) for messages in dialogue)
+    assert forged == honest == 5
+    assert num_control(CHAT.continuation(text, CHAT.end_of_turn)) == num_control(CHAT.continuation("x", CHAT.end_of_turn))
+
+
+def test_its_role_marks_are_refused_in_contexts_of_other_models_too():
+    assert [WIDELY_KNOWN.first(token) for token in (BEGIN, END)] == [BEGIN, END]
+
+
+def test_without_sentences_the_error_says_so():
+    with pytest.raises(ConfigError, match=r"model\.policy is SentencePolicy; expected sentences"):
+        SentencePolicy().tokenizer([])
+
+
+def test_weights_of_other_sentences_are_refused(tmp_path):
+    policy = SentencePolicy(**SMALL)
+    policy.model(TOKENIZER).save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    other = SentencePolicy(**SMALL, weights=str(tmp_path))
+    with pytest.raises(DataError, match="and those of this environment"):
+        other.model(other.tokenizer(["other sentences"]))
+    model = other.model(other.tokenizer(SAID))
+    assert (model.config.pad_token_id, model.config.eos_token_id) == (TOKENIZER.pad_token_id, TOKENIZER.eos_token_id)
