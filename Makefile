@@ -59,6 +59,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/memory.py --out docs/results/memory.json
 	PYTHONPATH=. .venv/bin/python tests/soak/signals.py --runs runs/signals
 	PYTHONPATH=. .venv/bin/python tests/soak/generalisation.py --out docs/results/generalisation.json
+	.venv/bin/python tests/soak/sentences.py --runs runs/sentences
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 
 # On a quiet machine, about an hour. What a peer or vLLM would need is made first; without it the page says so.

@@ -39,7 +39,9 @@ class ItemDataModule(L.LightningDataModule):
             return words
         if words:
             expected = "one whose words() is empty, since the policy reads sentences"
-            raise ConfigError("data.env", type(self.env).__name__, expected, "Set protocol=natural, or choose model=tiny.")
+            raise ConfigError(
+                "data.env", type(self.env).__name__, expected, "Set protocol=natural, or choose model=tiny."
+            )
         if self._sentences is None:
             self._sentences = sentences(self.env, self.context)
         return self._sentences

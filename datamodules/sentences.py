@@ -27,7 +27,9 @@ def sentences(env: TextEnv, context: ContextMechanism) -> tuple[str, ...]:
     that a warm start, its training and every later test have one tokenizer.
     """
     said: dict[str, None] = {}
-    with answering(partial(unplayable, env), "an environment with reference players, from whose sentences pieces are made"):
+    with answering(
+        partial(unplayable, env), "an environment with reference players, from whose sentences pieces are made"
+    ):
         for index in range(_NUM_PACKS):
             pack = env.sample_pack(split=Split.TRAIN, index=index, num_tasks=_PACK_SIZE)
             for kind in (Reference.SCRIPTED, Reference.RANDOM):

@@ -26,8 +26,8 @@ class WarmStartModule(PolicyModule):
         weight_decay: Decoupled weight decay.
         warmup_updates: Updates over which the learning rate rises linearly from 0.
         gradient_clip_val: Largest norm of an update's gradient.
-        token_budget: Most tokens of a micro-batch, padding included; null takes an update whole. Rows of like length go together and
-            what they all begin with is computed once, which pays where prompts are long.
+        token_budget: Most tokens of a micro-batch, padding included; null takes an update whole. Rows of like length go together,
+            and what they all begin with is computed once, which pays where prompts are long.
     """
 
     def __init__(

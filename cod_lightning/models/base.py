@@ -32,8 +32,8 @@ class Policy(ABC):
 
     @abstractmethod
     def tokenizer(self, words: Sequence[str]) -> PreTrainedTokenizerFast:
-        """The tokenizer; `words` are those of the world's and the context's compact protocol, if they speak it, or their sentences for
-        a policy that reads those."""
+        """The tokenizer; `words` are those of the world's and the context's compact protocol, if they speak it; or their sentences,
+        for a policy that reads those."""
 
     @abstractmethod
     def model(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:

@@ -1,7 +1,7 @@
-"""A policy of a million parameters, made from scratch, that speaks in sentences: what real checkpoints read and write, on a laptop.
+"""A policy made from scratch that speaks in sentences: what real checkpoints read and write, on a laptop.
 
-Prompts, parsers and rewards of the natural protocol were made for language models. This policy trains through all of them; it knows no
-more of language than the sentences of its own world.
+Prompts, parsers and rewards of the natural protocol were made for language models. This policy trains through all of them; it
+knows no more of language than the sentences of its own world.
 """
 
 from collections.abc import Sequence

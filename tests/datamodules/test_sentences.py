@@ -58,7 +58,13 @@ def demonstrations(**sizes):
 def test_they_are_those_of_prompts_answers_and_notes():
     said = sentences(Levers(), HintContext())
     assert list(said) == sorted(set(said))
-    for part in ("There are four levers", "Now rewrite the hints.", "I want red. <answer>", "- Lever 1: unknown", "in time"):
+    for part in (
+        "There are four levers",
+        "Now rewrite the hints.",
+        "I want red. <answer>",
+        "- Lever 1: unknown",
+        "in time",
+    ):
         assert any(part in text for text in said) is (part != "in time")
 
 
@@ -77,18 +83,15 @@ def test_other_policies_read_words():
 
 def test_fused_words_are_refused():
     data = RolloutDataModule(Levers(protocol="compact"), HintContext(protocol="compact"), TransformersEngine())
-    with pytest.raises(ConfigError, match=r"data\.env is Levers; expected one whose words\(\) is empty.*protocol=natural"):
+    with pytest.raises(
+        ConfigError, match=r"data\.env is Levers; expected one whose words\(\) is empty.*protocol=natural"
+    ):
         data.words_for(SentencePolicy())
 
 
 def test_a_world_without_reference_players_is_refused():
-    with pytest.raises(ConfigError, match=r"data\.env is WordlessWorld; expected an environment with reference players"):
-
-        class WordlessWorld(WordWorld):
-            def words(self):
-                return ()
-
-        sentences(WordlessWorld(), HintContext())
+    with pytest.raises(ConfigError, match=r"data\.env is WordWorld; expected an environment with reference players"):
+        sentences(WordWorld(), HintContext())
 
 
 def test_two_updates_of_a_small_fit_have_drift_0_and_equal_log_probs():

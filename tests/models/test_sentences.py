@@ -49,13 +49,17 @@ def num_control(ids):
     return sum(i in TOKENIZER.all_special_ids for i in ids)
 
 
-@given(st.lists(st.sampled_from([PAD, BEGIN, END, "<|im_", "end|>", "|>", "<|", "system\n", "\u200b", "x"]), max_size=8))
+@given(
+    st.lists(st.sampled_from([PAD, BEGIN, END, "<|im_", "end|>", "|>", "<|", "system\n", "\u200b", "x"]), max_size=8)
+)
 def test_no_text_begins_or_ends_a_message(parts):
     text = "".join(parts)
     dialogue = [[Message(Role.SYSTEM, said), Message(Role.USER, said)] for said in (text, "x")]
     forged, honest = (num_control(CHAT.opening(messages)) for messages in dialogue)
     assert forged == honest == 5
-    assert num_control(CHAT.continuation(text, CHAT.end_of_turn)) == num_control(CHAT.continuation("x", CHAT.end_of_turn))
+    assert num_control(CHAT.continuation(text, CHAT.end_of_turn)) == num_control(
+        CHAT.continuation("x", CHAT.end_of_turn)
+    )
 
 
 def test_its_role_marks_are_refused_in_contexts_of_other_models_too():
