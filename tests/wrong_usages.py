@@ -476,6 +476,7 @@ SMOKE engine=nosuch
 SMOKE source=nosuch
 SMOKE env=
 SMOKE --env.max_turns x
+fit --config quickstart model=sentences ## data.env | FrozenLakeObscure | protocol=natural
 SMOKE context=notebook ## data.context | NotebookContext | words()
 SMOKE --data.env.protocol natural ## data.env | Levers | 'Pull' | words()
 SMOKE --warm_start

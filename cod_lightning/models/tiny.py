@@ -88,7 +88,7 @@ class TinyPolicy(Policy):
         if not words:
             expected, remedy = (
                 "a world and a context with protocol=compact",
-                "Set data.env.protocol and data.context.protocol.",
+                "Set data.env.protocol and data.context.protocol, or choose model=sentences.",
             )
             raise ConfigError("model.policy", "TinyPolicy", expected, remedy)
         vocabulary = [*_SPECIAL, *dict.fromkeys(words)]

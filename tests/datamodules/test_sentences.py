@@ -9,6 +9,7 @@ import torch
 from callbacks import WeightSync
 from cod_lightning.contexts import HintContext
 from cod_lightning.engines.transformers import TransformersEngine
+from cod_lightning.envs import code_labels
 from cod_lightning.envs.facts import QuotingDials
 from cod_lightning.envs.levers import Levers
 from cod_lightning.errors import ConfigError
@@ -94,9 +95,11 @@ def test_a_world_without_reference_players_is_refused():
         sentences(WordWorld(), HintContext())
 
 
-def test_two_updates_of_a_small_fit_have_drift_0_and_equal_log_probs():
+def test_two_updates_of_a_small_fit_have_drift_0_and_equal_log_probs(monkeypatch):
+    # a random model never answers in form: with the same reward for all there would be nothing to train
+    monkeypatch.setattr(code_labels, "code_of", lambda response, noun, num: (1 + len(response) % num, ""))
     torch.manual_seed(0)
-    data, watch = rollouts(), Watch()
+    data, watch = rollouts(group_size=4), Watch()
     trainer(watch, WeightSync()).fit(GRPOModule(SentencePolicy(**SMALL), lr=1e-3), data)
     assert len(watch.gaps) == 2
     assert max(watch.gaps) < 1e-4
