@@ -118,6 +118,7 @@ class TinyPolicy(Policy):
 
     def _random(self, tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
         rotary: Any = {"rope_type": "default", "rope_theta": ROPE_THETA if self.induction else 10_000.0}
+        special: dict[str, Any] = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
         config = Qwen3Config(
             vocab_size=len(tokenizer),
             hidden_size=self.hidden_size,
@@ -129,8 +130,7 @@ class TinyPolicy(Policy):
             max_position_embeddings=self.window,
             initializer_range=0.5 * self.hidden_size**-0.5,
             tie_word_embeddings=True,
-            pad_token_id=tokenizer.pad_token_id,
-            eos_token_id=tokenizer.eos_token_id,
+            **special,
             bos_token_id=None,
             attention_dropout=0.0,
             rope_parameters=rotary,
