@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import re
+import sys
 import textwrap
 import traceback
 import warnings
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from jsonargparse import set_parsing_settings
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import callbacks as callbacks_of_lightning
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
@@ -343,10 +345,18 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file():
         return folder.parent
     root = Path("runs") / name
-    if not fitting or config.overwrite or resuming:
-        return root
-    names = (name, *(f"{name}-{i}" for i in range(2, 1_000_000)))
-    return next(one for one in map(Path("runs").joinpath, names) if not (_holds_a_run(one) or held(one)))
+    numbered = [Path("runs") / f"{name}-{i}" for i in range(2, 1000)]
+    if fitting and not (config.overwrite or resuming):
+        free = next(one for one in (root, *numbered) if not (_holds_a_run(one) or held(one)))
+        if free != root and rank_zero_only.rank == 0:
+            print(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
+        return free
+    if (asked := config.get("ckpt_path")) in (LAST, AUTO):
+        found = [one for one in (root, *numbered) if any((one / "checkpoints").glob("*"))]
+        if len(found) > 1:
+            expected = f"a checkpoint of one run; {', '.join(map(str, found))} have some"
+            raise ConfigError("ckpt_path", asked, expected, f"Add --trainer.default_root_dir {found[-1]}, or another.")
+    return root
 
 
 def _holds_a_run(folder: Path) -> bool:
