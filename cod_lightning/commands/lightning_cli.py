@@ -33,9 +33,10 @@ from callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
-from cod_lightning.commands.config_files import CLASS_KEYS, config_names
 from cod_lightning.commands.parser import OneLine, check_seed, own_refusals, program, refuse_absurd, refuse_flat_groups
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
+from cod_lightning.commands.shipped import CLASS_KEYS, config_names
+from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.trainer_settings import (
     check_devices,
     check_intervals,
@@ -231,7 +232,7 @@ class CodCLI(LightningCLI):
         resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
         asked_for = (self._own()[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
         checkpoint = RunCheckpoint(self.root, *asked_for)
-        extra += [RunConfig(resolved, self.root), checkpoint, StopSignals(checkpoint)]
+        extra += [RunConfig(resolved, self.root, code_of_classes(resolved)), checkpoint, StopSignals(checkpoint)]
         trainer: Any = self._trainer(logger=logger, callbacks=own + extra, **kwargs)
         self._held.enter_context(ending_together(trainer))
         if path:
@@ -348,8 +349,8 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     numbered = [Path("runs") / f"{name}-{i}" for i in range(2, 1000)]
     if fitting and not (config.overwrite or resuming):
         free = next(one for one in (root, *numbered) if not (_holds_a_run(one) or held(one)))
-        if free != root and rank_zero_only.rank == 0:
-            print(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
+        if free != root:
+            rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
         return free
     if (asked := config.get("ckpt_path")) in (LAST, AUTO):
         found = [one for one in (root, *numbered) if any((one / "checkpoints").glob("*"))]

@@ -12,8 +12,10 @@ from typing import Any, Literal, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
-from cod_lightning.commands.config_files import config_names, line_of
+from cod_lightning.commands.config_files import line_of
+from cod_lightning.commands.shipped import config_names
 from cod_lightning.errors import CodLightningError, ConfigError
+from cod_lightning.trusted import OWN
 
 SplitName = Literal["train", "validation", "test"]
 """What `--split` takes."""
@@ -146,6 +148,8 @@ def _unfinished(message: str) -> str:
     for path in reversed(re.findall(r"[\w.]+\.\w+", message)):
         module, _, name = path.rpartition(".")
         if missing := getattr(getattr(sys.modules.get(module), name, None), "__abstractmethods__", None):
+            if module.partition(".")[0] in OWN:  # nobody names it: it is what stands where no class is named
+                return "No class is named: write class_path: MODULE.CLASS. "
             return f"{path} lacks {', '.join(sorted(missing))}. "
     return ""
 
