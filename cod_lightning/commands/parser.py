@@ -75,6 +75,8 @@ class OneLine(ArgumentParser):
             expected = "a class of this project, since the run's config.yaml may be anybody's"
             remedy = "Add --trust if you trust the run as you would a program."
             raise ConfigError("class_path", denied[1], expected, remedy)
+        if code := re.search(r'"?([\w.]+)"?: Invalid content in sub-config file (\S+\.py):', message):
+            raise ConfigError(code[1], code[2], f"a class path, such as {_class_in(Path(code[2]))}", "Name the class.")
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         self.exit(2, f"{parser.prog}: error: {one_line(message)} ({_remedy(parser, message)})\n")
 
@@ -91,6 +93,13 @@ def own_refusals() -> Iterator[None]:
         while seen is not None and not isinstance(seen, ConfigError):
             seen = seen.__cause__ or seen.__context__
         raise seen or error from error
+
+
+def _class_in(path: Path) -> str:
+    """The class path of the last class in a Python file, by its text."""
+    classes = re.findall(r"^class (\w+)", path.read_text(errors="replace"), re.MULTILINE)
+    folders = [] if path.is_absolute() else path.parent.parts
+    return ".".join([*folders, path.stem, *(classes[-1:] or ["CLASS"])])
 
 
 def _remedy(parser: ArgumentParser, message: str) -> str:
