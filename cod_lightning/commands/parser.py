@@ -75,7 +75,7 @@ class OneLine(ArgumentParser):
             expected = "a class of this project, since the run's config.yaml may be anybody's"
             remedy = "Add --trust if you trust the run as you would a program."
             raise ConfigError("class_path", denied[1], expected, remedy)
-        if code := re.search(r'"?([\w.]+)"?: Invalid content in sub-config file (\S+\.py):', message):
+        if code := re.search(r'key "([^"]*)":.*Invalid content in sub-config file (\S+\.py):', message, re.DOTALL):
             raise ConfigError(code[1], code[2], f"a class path, such as {_class_in(Path(code[2]))}", "Name the class.")
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         self.exit(2, f"{parser.prog}: error: {one_line(message)} ({_remedy(parser, message)})\n")

@@ -17,7 +17,7 @@ from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.evaluation.conformance_form import begun, drawn, first_steps, members, stepped
 from cod_lightning.evaluation.conformance_play import verdicts_on_play
-from cod_lightning.evaluation.conformance_turns import copied, ended, first_task, influenced
+from cod_lightning.evaluation.conformance_turns import copied, ended, first_task, influenced, out_of_turns
 from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
 from cod_lightning.types import Pack, Split
 
@@ -60,6 +60,7 @@ def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pac
         ("rules are the same for all tasks of a pack", lambda: _rules(world, few)),
         ("a deep copy is a snapshot: it steps alike and apart", lambda: copied(world, few)),
         ("any text is a legal action, and a task ends within max_turns", lambda: ended(world, mechanism, few[:5])),
+        ("a task that runs out of turns is TRUNCATED", lambda: out_of_turns(world, mechanism, few[:5])),
         ("a closed vocabulary lists every word that is shown", lambda: _words(world, mechanism, few)),
         ("draws leave Python's global generator alone", lambda: _global_draws(world)),
     ):
@@ -107,24 +108,24 @@ def _splits(world: TextEnv, num_packs: int) -> Verdict:
             if (other := seen.setdefault(repr([task.spec for task in one.tasks]), split)) != split:
                 yield f"a pack of {split} has the tasks of one of {other}; decide by split_of_text(what is hidden)"
                 return
-        names = set[str].intersection(*(_constant(pack) for of_split in packs.values() for pack in of_split))
+        names = sorted(set[str].intersection(*(_constant(pack) for of_split in packs.values() for pack in of_split)))
         for what, key in (
             ("world_seed", lambda pack: pack.world_seed),
-            (
-                " and ".join(sorted(names)),
-                lambda pack: repr([getattr(pack.tasks[0].spec, one) for one in sorted(names)]),
-            ),
+            (" and ".join(names), lambda pack: repr([getattr(pack.tasks[0].spec, one) for one in names])),
         ):
             train = [key(pack) for pack in packs[Split.TRAIN]]
+            known = set(train)
             others = [key(pack) for split in (Split.VALIDATION, Split.TEST) for pack in packs[split]]
-            shared = sum(one in set(train) for one in others)
+            many, shared = 3 * len(known) > len(train), sum(one in known for one in others)
             if not what or shared < _MOST_SHARED * len(others):
                 continue
             found = f"{shared} of {len(others)} packs of validation and test have the {what} of a training pack"
-            if what == "world_seed" and 3 * len(set(train)) > len(train):
+            if what == "world_seed" and many:
                 yield f"{found}, so they hide the same; decide by split_of_text(what is hidden)"
-            else:
+            elif what == "world_seed":
                 remarks.append(f"{found}; a mistake, unless few rules exist and the tasks decide the split as well")
+            elif many:
+                remarks.append(f"{found}; a mistake, if that is what is hidden")
             return
 
     verdict = verdict_on("packs of different splits share no world", look)

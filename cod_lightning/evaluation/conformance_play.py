@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
-from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.evaluation.condition_kinds import ConditionKind
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
 from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
+from cod_lightning.types import EpisodeKind, Lifecycle, Pack
 
 _LEAST_GAIN = 0.05
 _LEAST_PACKS = 20
@@ -40,7 +39,6 @@ def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequenc
     if world.words():
         unknown = tuple(_unknown(lives, world, mechanism))
         yield Verdict("words() lists every word that is shown, answered or noted", unknown[:MOST_EXAMPLES])
-    yield from _out_of_turns(world, lives)
     leaks = list(_spelled_notes(world, packs, lives.get(ConditionKind.ORACLE, [])))
     oracle = rows.get(ConditionKind.ORACLE)
     if oracle and max(one.mean for row in rows.values() for one in row.success) == 0:
@@ -83,20 +81,6 @@ def _gained(
 def _gains(before: Estimate, after: Estimate, reward_before: Estimate, reward_after: Estimate, least: float) -> bool:
     """Whether success rises, or reward by at least so much."""
     return after.mean - before.mean >= _LEAST_GAIN or reward_after.mean - reward_before.mean >= least
-
-
-def _out_of_turns(world: TextEnv, lives: Mapping[ConditionKind, Sequence[Lifecycle]]) -> Iterator[Verdict]:
-    """Tasks of a `TaskWorld` that end unsolved at the last turn, where none is TRUNCATED."""
-    if not isinstance(world, TaskWorld) or world.late is None or world.max_turns == 1:
-        return
-    solves = [e for of_kind in lives.values() for life in of_kind for e in life.episodes if e.kind is EpisodeKind.SOLVE]
-    ended = [e for e in solves if len(e.turns) == world.max_turns and not e.success]
-    if ended and all(e.status is EpisodeStatus.COMPLETED for e in ended):
-        remark = (
-            f"{len(ended)} tasks ended unsolved at turn {world.max_turns}, the last, and none is TRUNCATED; "
-            "if they ran out of turns, `late` has to be their outcome"
-        )
-        yield Verdict("a task that runs out of turns is TRUNCATED", remark=remark, look=True)
 
 
 def _unknown(

@@ -91,6 +91,27 @@ def ended(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) ->
             yield from _to_the_end(own, _turns(own, task, mechanism, answer), f"random play of task {number}")
 
 
+def out_of_turns(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
+    """A task that would go on, had it another turn, and does not end as TRUNCATED."""
+    for pack in packs:
+        for task, answer in _random_play(world, pack):
+            own, longer = copy.deepcopy(world), copy.deepcopy(world)
+            turns = list(_turns(own, task, mechanism, answer))
+            if len(turns) < own.max_turns or own.success or own.status is not EpisodeStatus.COMPLETED:
+                continue
+            try:
+                longer.max_turns += 1
+            except AttributeError:  # a property
+                return
+            actions = iter([action for action, _ in turns])
+            if len(list(_turns(longer, task, mechanism, lambda _, actions=actions: next(actions, "?")))) > len(turns):
+                ended = (
+                    f"a task ends as completed at turn {own.max_turns}, and goes on with max_turns={longer.max_turns}"
+                )
+                yield f"{ended}; its status has to be TRUNCATED (a TaskWorld names the outcome of such a task in `late`)"
+                return
+
+
 def _turns(own: TextEnv, task: Task, mechanism: ContextMechanism, answer: _Answer) -> Iterator[tuple[str, Stepped]]:
     """Actions and what they lead to, to the end of the task or to `max_turns`."""
     shown = begun(own, task)
