@@ -25,7 +25,8 @@ def members(world: TextEnv) -> Broken:
         found = "missing" if name is None else f"{name!r:.60}"
         yield f"name is {found}; set it in __init__ to a line of text, which is part of every pack's id"
     if not isinstance(max_turns, int) or max_turns < 1:
-        yield f"max_turns is {'missing' if max_turns is None else max_turns!r:.60}; expected a whole number, at least 1"
+        found = "missing" if max_turns is None else f"{max_turns!r:.60}"
+        yield f"max_turns is {found}; expected a whole number, at least 1"
     for one in _PROPERTIES:
         if inspect.isfunction(inspect.getattr_static(world, one)):
             yield f"{one} is a method; put @property before it"
