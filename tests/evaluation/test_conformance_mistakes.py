@@ -131,9 +131,8 @@ class Lost(Machine):
     late = "late"
 
 
-def test_a_task_out_of_turns_that_counts_as_completed_is_found():
-    (found,) = broken(Lost())["a task that runs out of turns is TRUNCATED"]
-    assert "goes on with max_turns=3" in found
+def test_a_task_out_of_turns_that_counts_as_completed_is_shown_to_a_person():
+    assert "goes on with max_turns=3" in looks(Lost())["a task that runs out of turns is TRUNCATED"]
 
 
 class Nameless(Machine):
