@@ -77,7 +77,7 @@ WRITERS = (("warm", "warm"), ("warm", "warm_hot"), ("run", "trained"))
 
 def later(cells: dict[str, Any], suite: str, condition: str) -> Float[np.ndarray, "S P"]:
     """Success in the tasks after the first, of every seed and pack."""
-    return np.array([one[suite][condition][:, 1:].mean(1) for one in cells.values() if condition in one[suite]])
+    return np.array([one[suite][condition][:, 1:].mean(1) for one in cells.values()])
 
 
 def gained(cells: dict[str, Any], suite: str) -> Float[np.ndarray, "S P"]:
@@ -124,14 +124,46 @@ def page(results: Cells, facts: Noted, samples: Sequence[str]) -> str:
 
 
 ABOUT = """
+The question of the method: is what training strengthens in some environments there in others? A policy of 0.61 million
+parameters is warm-started on 10,000 packs of demonstrations of sixteen kinds of [invented
+domains](../guides/invented_domains.md), six families. Their writer notes two facts in five as they were and leaves out or
+garbles the others; their player trusts its context in nine turns of ten. Then it is trained by reinforcement learning on the
+first so many of the sixteen kinds, 60 rollouts of 512 lifecycles of four tasks. The first kind, which is also the one alone, is
+`lookup-4-4`: four states, four actions, and each action gives something else in each state.
+
+Every policy meets the same 96 packs of 4 of each suite, without further training. *Unseen* words, sizes and families occur in
+no demonstration and no rollout. *Transfer* is success in tasks 1 to 3 with the contexts that the policy writes, less the same
+with its contexts blanked. Intervals (95 %) are over seeds and packs.
 """
 SEEN = """
+## What it shows
+
+**The habit carries over.** Trained on one kind alone, the policy notes more than twice as many of the facts it is shown in each
+of three families that it never met, in words that it never met: .57 in order, .57 in threshold, .59 in offset, after .23, .23
+and .26 (warm start, T=0.3). In all three the interval lies above that of the warm start.
+
+**It pays where what is noted is asked for again.** In the unseen family offset the policy trained on one kind solves .10 [.07,
+.13] more than its warm start at the better temperature, and all of that through its contexts: with blanked ones it solves no
+more. In order and threshold, where a fact has to be combined with others to be of use, more notes gain nothing that shows; nor
+do they in unseen sizes.
+
+**More kinds do not help here.** Training on four or sixteen kinds raises the share of noted facts as well, but gains less in
+offset than one kind does, at equal rollouts. `lookup-4-4` is the kind in which a note pays most often: what is trained on it is
+the clearest.
+
+**A start that already notes everything gains nothing.** From demonstrations that note all facts rightly
+([generalisation.md](generalisation.md)) reinforcement learning had nothing to strengthen, and showed nothing.
+
+Not shown: inference from what is noted; other sizes of the policy; other dials of the writer than these; longer training.
 """
 NOTED = """
-Of the facts that feedback showed and the context lacked, the share that the next context has; means over seeds with Student's 95 %
-intervals.
+Of the facts that feedback showed and the context lacked, the share that the next context has; means over seeds with Student's
+95 % intervals.
 """
 SAMPLES = """
+The first three lifecycles of the suite *offset*, seed 1: the warm start, then the policy trained on one kind of another family.
+Names stand in a ring, and each gives the one a hidden number of places further. Greedy, the warm start notes nothing; the
+trained policy notes most facts, some under a wrong first name.
 """
 
 
@@ -147,10 +179,15 @@ def main() -> int:
     if not args.page_only:
         for seed, count in product(args.seeds, args.kinds):
             cell(count, seed, args.runs, EXPERIMENT, DEMONSTRATED)
-    results = kept(args.out, measured(args.runs, args.kinds, args.seeds))
+    whole = {
+        count: {seed: cells for seed, cells in seeds.items() if all("trained" in one for one in cells.values())}
+        for count, seeds in measured(args.runs, args.kinds, args.seeds).items()
+    }
+    results = kept(args.out, whole)
     old = json.loads(args.out.read_text()) if args.out.is_file() else {"noted": {}, "samples": []}
     found = all_noted(args.runs, args.kinds, args.seeds)
-    facts = {count: old["noted"].get(count, {}) | found.get(count, {}) for count in results}
+    both = {count: old["noted"].get(count, {}) | found.get(count, {}) for count in results}
+    facts = {count: {seed: both[count][seed] for seed in seeds} for count, seeds in results.items()}
     samples: list[str] = []
     for folder, title in (("warm", "Before, T=0.3"), ("run", "After, T=1")):
         file = args.runs / f"{args.kinds[0]}-{args.seeds[0]}" / folder / "lifecycles" / "test_offset_trained.jsonl"
