@@ -271,8 +271,8 @@ otherwise tries the first name on offer. In threshold and offset the policy has 
 player that infers solves every task from the second on.
 
 **Reinforcement learning adds nothing that shows.** After 12 rollouts no suite shows more transfer at T=1 than the warm start
-has at T=0.3. Its demonstrations note every fact, and leave nothing to strengthen; from demonstrations that note two facts in five it
-adds what [carries over](habit.md).
+has at T=0.3. Its demonstrations note every fact, and leave nothing to strengthen; from demonstrations that note two facts in five
+it adds what [carries over](habit.md).
 
 Not shown: a trained policy that is better than its warm start at its best temperature; further numbers of kinds and seeds (the
 last line says which ran); conjunctions; other sizes of the policy; a start without induction heads; credit by trajectory;
