@@ -28,17 +28,20 @@ docs: .venv/installed-dev
 
 # Two torch threads that wait for a core spin: beside each other every process has one. The trainings of README run alone.
 smoke: .venv/installed-test
-	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m slow -n 2 --durations 30 $(BY_FILE) --ignore tests/test_smoke.py \
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'slow and not soak' -n 3 --durations 30 $(BY_FILE) --ignore tests/test_smoke.py \
 	  tests/test_tutorials.py tests/test_run_commands.py tests/test_benchmarks.py tests/test_ranks.py tests
-	.venv/bin/python -m pytest -q -m slow tests/test_smoke.py
+	.venv/bin/python -m pytest -q -m 'slow and not soak' tests/test_smoke.py
 
 # Real vLLM on the CPU, in an environment of its own (2.5 GB; the script says why). 3: it cannot be had here.
+VLLM_TESTS ?= vllm and not soak
 vllm:
 	@PYTHON='$(PYTHON)' TORCH='$(TORCH)' tests/vllm/make_venv.sh .venv-vllm || exit $$?
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} .venv-vllm/bin/python -m pytest -q -m vllm -n 3 $(BY_FILE) \
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} .venv-vllm/bin/python -m pytest -q -m '$(VLLM_TESTS)' -n 3 --durations 20 $(BY_FILE) \
 	  tests/test_smoke_vllm.py $$(grep -rl --include='*.py' 'mark\.vllm' tests)
 
 soak: .venv/installed-test
+	OMP_NUM_THREADS=1 .venv/bin/python -m pytest -q -m 'soak and not vllm' -n 2 $(BY_FILE)
+	$(MAKE) vllm VLLM_TESTS='vllm and soak'
 	.venv/bin/python tests/soak/quickstart.py --out docs/results/quickstart.json
 	.venv/bin/python -m cod_lightning references --num_packs 200 --out docs/results/references
 	PYTHONPATH=. .venv/bin/python tests/soak/fuzz_worlds.py --out docs/results/fuzz_worlds.json
@@ -59,6 +62,7 @@ soak: .venv/installed-test
 	PYTHONPATH=. .venv/bin/python tests/soak/memory.py --out docs/results/memory.json
 	PYTHONPATH=. .venv/bin/python tests/soak/signals.py --runs runs/signals
 	PYTHONPATH=. .venv/bin/python tests/soak/generalisation.py --out docs/results/generalisation.json
+	PYTHONPATH=. .venv/bin/python tests/soak/habit.py --out docs/results/habit.json
 	.venv/bin/python tests/soak/sentences.py --runs runs/sentences
 	.venv/bin/python tests/soak/evaluation.py --out docs/results/evaluation.json
 

@@ -86,7 +86,7 @@ class Board:
             bars.add_row(_label("rollout"), _bar(tally.finished, tally.num_lifecycles), text)
             lines.add_row(_label("playing"), tally.label)
             lines.add_row(_label("success"), success_text(tally.success))
-        for name, text in (("train", self.train), ("held out", self.validation)):
+        for name, text in (("train", self.train), ("validation", self.validation)):
             if text:
                 lines.add_row(_label(name), text)
         return Lines(bars, lines)
@@ -143,7 +143,7 @@ def clock(seconds: float) -> str:
 
 
 def _label(name: str) -> Text:
-    return Text(f"{name:<8}", style="dim")
+    return Text(f"{name:<10}", style="dim")
 
 
 def _bar(done: int, total: int | None) -> Bar:

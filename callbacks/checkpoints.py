@@ -3,7 +3,9 @@
 import errno
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import lightning as L
@@ -182,10 +184,13 @@ class RunCheckpoint(Checkpoint, RolloutObserver):
 
 
 class RunConfig(Callback):
-    """Writes `config.yaml`, which `--config` takes again; checkpoints hold the same, for a run that goes on to be compared with."""
+    """Writes `config.yaml`, which `--config` takes again; checkpoints hold the same, for a run that goes on to be compared with.
 
-    def __init__(self, text: str, root: Path) -> None:
-        self.text, self.root = text, root
+    `code` has a digest of the code of every class of the user's own.
+    """
+
+    def __init__(self, text: str, root: Path, code: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.text, self.root, self.code = text, root, dict(code)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if trainer.is_global_zero and stage == "fit":
@@ -195,8 +200,8 @@ class RunConfig(Callback):
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         data: Any = trainer.datamodule  # pyright: ignore[reportAttributeAccessIssue]
         vocabulary = derive_seed("vocabulary", *data.words_for(pl_module.policy))
-        kept = {"config": yaml.safe_load(self.text), "num_processes": trainer.world_size, "vocabulary": vocabulary}
-        checkpoint["run_config"] = kept
+        kept = {"config": yaml.safe_load(self.text), "num_processes": trainer.world_size}
+        checkpoint["run_config"] = kept | {"vocabulary": vocabulary, "code": self.code}
 
 
 def _validate_again(checkpoint: dict[str, Any]) -> None:

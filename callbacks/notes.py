@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from callbacks.runner import RolloutCallback
-from cod_lightning.types import Group, StopReason
+from cod_lightning.types import EpisodeKind, Group, StopReason
 
 _CUT = 0.5
 _PATIENCE = 3
@@ -14,13 +14,16 @@ _PATIENCE = 3
 class Notes(RolloutCallback):
     """Prints a note on standard error, once for each finding, from the groups of rank 0.
 
-    - Half of the turns or more end at `data.max_new_tokens`, so that what is trained on are beginnings of answers.
+    - Half of the turns or more in episodes of one kind end at `data.max_new_tokens`, so that what is trained on are beginnings of
+      answers. Updates whose context was read all the same do not count.
     - In three rollouts in a row no two siblings differ in the reward of any task, and no other model teaches.
     """
 
     def __init__(self) -> None:
         self.num_equal = 0
         self.noted: list[str] = []
+        self.cut_at_first: dict[str, float] = {}
+        """Kind of episode -> share of its turns that were cut off in the first rollout."""
 
     def rollout_played(self, label: str, groups: Sequence[Group]) -> None:
         if label != "train" or not self._trainer.is_global_zero:
@@ -28,14 +31,20 @@ class Notes(RolloutCallback):
         trainer: Any = self._trainer
         bound = trainer.datamodule.max_new_tokens
         lives = [life for group in groups for life in group.lifecycles]
-        stops = [turn.stop for life in lives for episode in life.episodes for turn in episode.turns]
-        num_cut = sum(stop is StopReason.LENGTH for stop in stops)
-        if num_cut and num_cut >= _CUT * len(stops):
-            self._note(
-                "cut",
-                f"{num_cut / len(stops):.0%} of {len(stops):,} turns end at data.max_new_tokens={bound}, in the middle "
-                "of an answer. Raise it, or look at lifecycles/train.jsonl for what the policy says.",
-            )
+        for kind in EpisodeKind:
+            episodes = [one for life in lives for one in life.episodes if one.kind is kind]
+            stops = [turn.stop for one in episodes for turn in one.turns]
+            if not stops:
+                continue
+            unread = (one for one in episodes if kind is not EpisodeKind.UPDATE or not one.success)
+            share = sum(turn.stop is StopReason.LENGTH for one in unread for turn in one.turns) / len(stops)
+            first = self.cut_at_first.setdefault(kind, share)
+            if share >= _CUT:
+                cut = f"{share:.0%} of {len(stops):,} turns of {kind} episodes end at data.max_new_tokens={bound}"
+                broken = f"and {first:.0%} did in the first rollout: training has broken the policy. Lower model.lr"
+                short = "in the middle of an answer. Raise it"
+                why = short if first >= _CUT else broken
+                self._note("cut", f"{cut}, {why}, or look at lifecycles/train.jsonl for what the policy says.")
         self.num_equal = 0 if any(map(_differ, groups)) else self.num_equal + 1
         if self.num_equal >= _PATIENCE and not trainer.lightning_module.scorers:
             self._note(
@@ -51,10 +60,11 @@ class Notes(RolloutCallback):
             print(f"note: {text}", file=sys.stderr)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"num_equal": self.num_equal, "noted": self.noted}
+        return {"num_equal": self.num_equal, "noted": self.noted, "cut_at_first": self.cut_at_first}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.num_equal, self.noted = state_dict["num_equal"], state_dict["noted"]
+        self.cut_at_first = state_dict["cut_at_first"]
 
 
 def _differ(group: Group) -> bool:

@@ -106,7 +106,7 @@ class Progress(ProgressBar, RolloutMonitor):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.board is not None and not trainer.sanity_checking:
             self.board.validation = validation_summary(trainer.callback_metrics)
-            self._plain("held out", self.board.validation)
+            self._plain("validation", self.board.validation)
 
     def on_test_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._start(Board("test", "conditions", int(sum(trainer.num_test_batches))))

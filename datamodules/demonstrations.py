@@ -10,12 +10,12 @@ import copy
 import random
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Demonstrator, TextEnv
 from cod_lightning.errors import ConfigError, answering, check_at_least
+from cod_lightning.models.base import Policy
 from cod_lightning.objective.batch import Batch, collate, credit_table
 from cod_lightning.plans import LifecyclePlan, UpdateEvery, planned
 from cod_lightning.ranks import share
@@ -28,9 +28,12 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.seeds import derive_seed
 from cod_lightning.training.stream import SizedItems
-from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split
+from cod_lightning.types import Episode, EpisodeKind, Group, Lifecycle, Pack, Split, Turn
 from datamodules.checks import unplayable
 from datamodules.items import ItemDataModule
+
+_LOOKED_AT = 16
+"""Packs whose demonstrations are measured before any is trained on."""
 
 
 class DemonstrationDataModule(ItemDataModule):
@@ -77,8 +80,20 @@ class DemonstrationDataModule(ItemDataModule):
 
     def setup(self, stage: str) -> None:
         if self._chat is None:
-            policy: Any = self.trainer.lightning_module.policy  # pyright: ignore
-            self._chat = Chat(policy.tokenizer(self.words_for(policy)))
+            self._speak_as(self.trainer.lightning_module.policy)  # pyright: ignore
+
+    def _speak_as(self, policy: Policy) -> None:
+        self._chat, self._window = Chat(policy.tokenizer(self.words_for(policy))), policy.window
+
+    def longest_response(self, policy: Policy) -> Turn:
+        """The longest response in the demonstrations of the first packs, where nothing but the window cuts one off."""
+        uncut = copy.copy(self)
+        uncut.max_new_tokens = policy.window
+        uncut._speak_as(policy)
+        groups = [uncut._demonstrate(index) for index in range(min(_LOOKED_AT, self.num_packs))]
+        lives = [life for group in groups for life in group.lifecycles]
+        turns = [turn for life in lives for episode in life.episodes for turn in episode.turns]
+        return max(turns, key=lambda turn: len(turn.action_ids))
 
     def train_dataloader(self) -> SizedItems:
         """One item = one optimizer update."""
@@ -136,7 +151,7 @@ class DemonstrationDataModule(ItemDataModule):
         return Sampler(
             engine=engine,
             chat=chat,
-            window=self.trainer.lightning_module.policy.window,  # pyright: ignore
+            window=self._window,
             max_new_tokens=self.max_new_tokens,
             seed=self.seed,
         )

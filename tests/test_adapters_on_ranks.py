@@ -89,7 +89,7 @@ def run(folder, kind, strategy, base, *more, killed=False):
     return folder
 
 
-@pytest.fixture(scope="module", params=list(KINDS))
+@pytest.fixture(scope="module", params=["lora", pytest.param("qlora", marks=pytest.mark.soak)])
 def kind(request):
     return request.param
 

@@ -24,7 +24,7 @@ def test_hostile_texts_reach_no_terminal():
     assert (counts["raw_controls"], counts["tracebacks"]) == (0, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_weight_folders_that_are_made_at_once_do_not_remove_each_other():
     counts = attacks.weight_folders(400, at_once=2)
     assert (counts["errors"], counts["left"]) == (0, 0)

@@ -40,7 +40,7 @@ def test_a_benchmark_that_does_not_run_is_named_with_the_reason(python):
     assert ("/nowhere/python" if python.startswith("/nowhere") else "exit status 2") in table.note
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_peer_that_does_not_start_is_named_and_the_rest_is_reported():
     command = [
         sys.executable,
@@ -60,7 +60,7 @@ def test_a_peer_that_does_not_start_is_named_and_the_rest_is_reported():
     assert not any("times_ours" in row for row in theirs)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(SMALLEST.keys() - {"bench_end_to_end"}))  # runs above
 def test_a_benchmark_runs(name):
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *SMALLEST[name]]

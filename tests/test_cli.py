@@ -282,10 +282,24 @@ def test_a_folder_is_taken_by_a_checkpoint_an_evaluation_or_a_fit_that_runs_ther
     with locked(runs["smoke-3"], "trainer.default_root_dir", "fit"):
         trainer = stopped_trainer(monkeypatch, "fit", "--config", "smoke")
     assert Path(trainer.default_root_dir).resolve() == runs["smoke-4"].resolve()
+    assert "note: runs/smoke holds a run; this one is written to runs/smoke-4\n" in capsys.readouterr().err
     named = ("fit", "--config", "smoke", "--trainer.default_root_dir")
     assert cli.main([*named, "runs/smoke"]) == cli.main([*named, "runs/smoke-2"]) == 2
     assert capsys.readouterr().err.count("expected a folder without a run.") == 2
     assert Path(stopped_trainer(monkeypatch, *named, "runs/smoke-4").default_root_dir) == runs["smoke-4"]
+
+
+@pytest.mark.parametrize("command", ["fit", "test"])
+def test_last_is_refused_where_several_runs_of_the_name_have_checkpoints(command, capsys):
+    for run in ("smoke", "smoke-2", "smoke-12"):
+        (Path("runs") / run / "checkpoints").mkdir(parents=True)
+        (Path("runs") / run / "checkpoints" / "last.ckpt").touch()
+    assert cli.main([command, "--config", "smoke", "--ckpt_path", "last"]) == 2
+    said = (
+        "error: ckpt_path is last; expected a checkpoint of one run; runs/smoke, runs/smoke-2, runs/smoke-12 have some. "
+        "Add --trainer.default_root_dir runs/smoke-12, or another.\n"
+    )
+    assert capsys.readouterr().err.endswith(said)
 
 
 @pytest.mark.parametrize("command", ["fit", "test"])

@@ -8,7 +8,8 @@ import yaml
 from jsonargparse import ArgumentParser
 from lightning.pytorch.strategies import FSDPStrategy
 
-from cod_lightning.commands.config_files import config_folders, config_names, expand
+from cod_lightning.commands.config_files import expand
+from cod_lightning.commands.shipped import config_folders, config_names
 from cod_lightning.commands.train import TrainCLI, start
 from cod_lightning.commands.warm_start import WarmStartCLI
 from cod_lightning.engines.transformers import TransformersEngine

@@ -38,7 +38,14 @@ MIXTURE = {
 BANDIT = ("+source=bandit", "--data.source.init_args.temperature", "0.02", "--data.env", json.dumps(MIXTURE))
 
 
-@pytest.mark.parametrize("more", [(), ("--data.max_staleness", "1"), ("--data.resample_packs", "1")], ids=str)
+@pytest.mark.parametrize(
+    "more",
+    [
+        ("--data.max_staleness", "1"),
+        *(pytest.param(more, marks=pytest.mark.soak) for more in ((), ("--data.resample_packs", "1"))),
+    ],
+    ids=str,
+)
 def test_killed_after_some_updates_a_run_with_a_bandit_goes_on_bit_for_bit(tmp_path, more):
     whole, folder = tmp_path / "whole", tmp_path / "run"
     assert fit(whole, *BANDIT, *more) == 0, said(whole)
@@ -64,6 +71,7 @@ CURRICULA = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", CURRICULA)
 def test_killed_in_the_middle_of_a_rollout_a_run_with_a_curriculum_goes_on_bit_for_bit(tmp_path, name):
     chosen = (f"+source={name}", *CURRICULA[name])
@@ -79,6 +87,7 @@ def test_killed_in_the_middle_of_a_rollout_a_run_with_a_curriculum_goes_on_bit_f
         assert float(last["source/revisits"]) > 0
 
 
+@pytest.mark.soak
 def test_a_writer_trained_for_a_frozen_player_goes_on_bit_for_bit_and_its_player_stays_as_it_was(tmp_path):
     before, whole, folder = tmp_path / "before", tmp_path / "whole", tmp_path / "run"
     assert fit(before, "--trainer.max_epochs", "1") == 0, said(before)

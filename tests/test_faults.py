@@ -60,6 +60,7 @@ def test_an_engine_that_hangs_in_this_process_ends_the_run_with_code_70_and_it_i
     assert all(torch.equal(resumed[name], tensor) for name, tensor in uninterrupted.items())
 
 
+@pytest.mark.soak
 def test_a_training_with_a_hundred_of_each_fault_ends_normally_and_counts_each_once(tmp_path):
     found = train(tmp_path, rollouts=2, packs=63, updates=3, step_s=2.0, turn_s=8.0)
     assert min(found["planted"].values()) >= 100

@@ -188,6 +188,7 @@ def test_its_checkpoint_is_tested_and_exported_in_one_process(two, tmp_path):
     assert (tmp_path / "exported" / "model.safetensors").is_file()
 
 
+@pytest.mark.soak
 def test_stopped_by_sigterm_both_ranks_end_soon_with_a_checkpoint_and_go_on(tmp_path):
     found = soak(tmp_path, 2)
     assert found["stops"] == 2

@@ -14,7 +14,12 @@ IMITATION = ("+replay=self_imitation", "--data.replay.init_args.warmup_rollouts"
 
 
 @pytest.mark.parametrize(
-    "more", [IMITATION, ("+replay=signal", "--data.max_staleness", "1", "--data.group_size", "2")], ids=str
+    "more",
+    [
+        pytest.param(IMITATION, marks=pytest.mark.soak),
+        ("+replay=signal", "--data.max_staleness", "1", "--data.group_size", "2"),
+    ],
+    ids=str,
 )
 def test_killed_after_some_updates_a_run_with_a_replay_goes_on_bit_for_bit(tmp_path, more):
     whole, folder = tmp_path / "whole", tmp_path / "run"

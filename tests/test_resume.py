@@ -118,6 +118,7 @@ def test_killed_in_the_middle_of_a_rollout_the_log_probs_of_a_teacher_go_on_too(
     )
 
 
+@pytest.mark.soak
 def test_killed_with_weights_that_are_rounded_stochastically_a_run_goes_on_bit_for_bit(tmp_path):
     half = ("--trainer.precision", "bf16-true", "--model.optimizer", "adamw_stochastic", *EVERY)
     straight, folder = tmp_path / "straight", tmp_path / "run"
@@ -297,6 +298,7 @@ def test_slurm_requeues_a_run_that_has_been_saved(whole, tmp_path):
     assert_the_same(folder, whole)
 
 
+@pytest.mark.soak
 def test_changes_that_were_accepted_are_told_and_trained_with(whole, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(whole, folder, symlinks=True)
@@ -309,5 +311,6 @@ def test_changes_that_were_accepted_are_told_and_trained_with(whole, tmp_path):
     assert checkpoint(folder)["run_config"]["config"]["accept_changes"] is False
 
 
+@pytest.mark.soak
 def test_killed_at_random_moments_a_run_ends_as_if_nothing_had_happened(tmp_path):
     assert soak(tmp_path, num_kills=5, seed=7)["kills"] == 5

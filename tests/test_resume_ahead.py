@@ -56,6 +56,7 @@ def while_training_waits(act):
     return before
 
 
+@pytest.mark.soak
 def test_stopped_by_signals_a_run_with_rollouts_ahead_goes_on_bit_for_bit(whole, tmp_path):
     folder = tmp_path / "run"
     stop = send(signal.SIGTERM)

@@ -27,7 +27,7 @@ def untimed(row):
     return {k: v for k, v in row.items() if not k.startswith(("time/", "throughput/"))}
 
 
-@pytest.mark.parametrize("extra", [(), ("--model.token_budget", "700")])
+@pytest.mark.parametrize("extra", [(), pytest.param(("--model.token_budget", "700"), marks=pytest.mark.soak)])
 def test_the_same_seed_gives_the_same_metrics(short, tmp_path, extra):
     root = ("--trainer.default_root_dir", str(tmp_path / "again"))
     done = cod("fit", "--config", "smoke", *SHORT, *root, *extra, cwd=tmp_path)

@@ -86,7 +86,10 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("part", PARTS)
+FIRST, *OTHERS = PARTS
+
+
+@pytest.mark.parametrize("part", [FIRST, *(pytest.param(part, marks=pytest.mark.soak) for part in OTHERS)])
 def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks_log_what_one_does(
     part, policy, transcripts, tmp_path
 ):

@@ -18,7 +18,7 @@ from rich.text import Text
 from callbacks.progress import Progress
 from cod_lightning import cli, errors
 from cod_lightning.commands import worlds
-from cod_lightning.commands.config_files import config_folders
+from cod_lightning.commands.shipped import config_folders
 from cod_lightning.deployment import ContextStore
 from cod_lightning.markdown import visible
 from cod_lightning.terminal import CleanStream, Screen, cleaned_output

@@ -37,7 +37,13 @@ def shortened(line: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "page", ["tutorials/levers.md", "tutorials/two_memories.md", "guides/your_own_world.md", "guides/your_app.md"]
+    "page",
+    [
+        "tutorials/levers.md",
+        pytest.param("tutorials/two_memories.md", marks=pytest.mark.soak),
+        "guides/your_own_world.md",
+        "guides/your_app.md",
+    ],
 )
 def test_a_tutorial_runs_from_top_to_bottom(page, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -10,6 +10,7 @@ from tests.soak.two_nodes import UPDATES, Cluster, num_updates
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
+@pytest.mark.soak
 def test_a_job_that_loses_a_node_ends_and_goes_on_when_it_is_queued_again(tmp_path):
     if reason := namespaces.unavailable():
         pytest.skip(f"no network namespaces: {reason}")

@@ -41,6 +41,8 @@ FILES = {
     "nowhere_value.yaml": "defaults: [/smoke@_global_, _self_]\nmodel:\n  lr: ${nowhere.at.all}\n",
     "two_documents.yaml": "model: {lr: 1}\n---\nmodel: {lr: 2}\n",
     "raises.py": "raise RuntimeError('no database')\n",
+    "without_self.yaml": "defaults: [/smoke@_global_]\nmodel:\n  lr: 0.5\n",
+    "named_class.yaml": "defaults: [/recipe@_global_: tiny, _self_]\ndata:\n  env: {class: shop.Shop}\n",
     "nested_key.yaml": "model:\n  policy:\n    lr: 3\n",
 }
 
@@ -316,7 +318,12 @@ SMOKE --ckpt_path nowhere.ckpt
 SMOKE --ckpt_path afile
 SMOKE --ckpt_path damaged.ckpt
 SMOKE --ckpt_path last
+fit --config wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
+fit --config without_self.yaml ## without_self.yaml | - _self_
+fit --config smoke --warm_start wrong_ky.yaml ## wrong_ky.yaml | Did you mean wrong_key.yaml?
+fit --config named_class.yaml ## data.env | class_path
 fit --config smoke --warm_start nowhere
+fit --config smoke --data.max_new_tokens 5 ## data.max_new_tokens is 5 | Set it to 6 or more.
 fit --config smoke --warm_start afile ## afile
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path Qwen/Nowhere-0.6B
 SMOKE --model.policy cod_lightning.models.PretrainedPolicy --model.policy.path afile

@@ -1,7 +1,7 @@
 """`check`: play a world, and rewrite a context, by hands that need no model, and say what breaks a rule of the contract."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.checks import MOST_PACKS, check_in, check_num_tasks
 from cod_lightning.errors import ConfigError
-from cod_lightning.evaluation.conformance import Verdict, check_world
+from cod_lightning.evaluation.conformance import check_world
 from cod_lightning.evaluation.conformance_context import check_context
+from cod_lightning.evaluation.verdicts import Verdict
 from cod_lightning.terminal import Screen
 
 
@@ -35,14 +36,21 @@ def run(argv: Sequence[str]) -> int:
     check_num_tasks("--pack_size", options.pack_size, least=2)
     if options.env is None and options.context is None:
         raise ConfigError("--env", "missing", "a world, a context (--context) or a --config", "See `worlds`.")
-    screen, num_broken = Screen(), 0
+    screen, found = Screen(), list[Verdict]()
     if options.env is not None:
-        mechanism = options.context or default_mechanism(compact=bool(options.env.words()))
-        found = check_world(options.env, mechanism, options.num_packs, options.pack_size)
-        num_broken += _shown(screen, f"world {options.env.name}", found)
+        try:
+            compact = bool(options.env.words())
+        except Exception:  # the first verdict names it
+            compact = False
+        mechanism = options.context or default_mechanism(compact=compact)
+        verdicts = check_world(options.env, mechanism, options.num_packs, options.pack_size)
+        found += _shown(screen, f"world {getattr(options.env, 'name', type(options.env).__name__)}", verdicts)
     if options.context is not None:
-        num_broken += _shown(screen, f"context {type(options.context).__name__}", check_context(options.context))
-    screen.print(f"{num_broken} rules are broken." if num_broken else "No rule is broken.")
+        found += _shown(screen, f"context {type(options.context).__name__}", check_context(options.context))
+    num_broken, num_looks = sum(bool(one.broken) for one in found), sum(one.look and not one.broken for one in found)
+    broken = {0: "No rule is broken.", 1: "1 rule is broken."}.get(num_broken, f"{num_broken} rules are broken.")
+    looks = {0: "", 1: " Look at 1 remark: it may be a mistake."}
+    screen.print(broken + looks.get(num_looks, f" Look at {num_looks} remarks: they may be mistakes."))
     return min(1, num_broken)
 
 
@@ -61,14 +69,12 @@ def _of_config(argv: Sequence[str]) -> list[str]:
     return [*more, *argv]
 
 
-def _shown(screen: Screen, title: str, verdicts: Any) -> int:
-    """Print verdicts as they come; how many are broken."""
-    num_broken = 0
+def _shown(screen: Screen, title: str, verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """The verdicts, each printed as it comes."""
     screen.print(Text(title, style="bold"))
     for one in verdicts:
-        num_broken += bool(one.broken)
         screen.print(_row(one))
-    return num_broken
+        yield one
 
 
 def _row(one: Verdict) -> Table:

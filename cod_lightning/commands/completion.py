@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.commands import COMMANDS
-from cod_lightning.commands.config_files import CLASS_KEYS, choices_of, config_names
 from cod_lightning.commands.lightning_cli import quieten, start
 from cod_lightning.commands.parser import OneLine, program
+from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
 from cod_lightning.commands.train import TrainCLI
 from datamodules import RolloutDataModule
 from modules import GRPOModule

@@ -13,8 +13,6 @@ them. Its `env` may be the name of a shipped world; a suite without a `name` has
 """
 
 import re
-import sys
-import sysconfig
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,26 +21,14 @@ from typing import Any
 
 import yaml
 
+from cod_lightning.commands.composition import composed
+from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_folders, config_names, suite_names
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 from cod_lightning.scratch import scratch_prefix
 from cod_lightning.trusted import read_config
 
 _GROUP_CHOICE = re.compile(r"^[+~]?[A-Za-z_][\w./@]*=.*$")
 _FLAGS_WITHOUT_VALUE = ("--print_config", "--print_jobs", "--help", "-h", "--trust", "--profile", "--plots")
-CLASS_KEYS = {
-    "env": "data.env",
-    "context": "data.context",
-    "engine": "data.engine",
-    "plan": "data.plan",
-    "source": "data.source",
-    "replay": "data.replay",
-    "loss": "model.loss",
-    "credit": "model.credit",
-    "baseline": "model.baseline",
-}
-"""Group -> the key whose class its files choose."""
-_ADDED = ("plan", "source", "replay", "reward", "anchors", "counterfactual")
-"""Groups whose choice is added to a config that has made none: `source=bandit` is Hydra's `+source=bandit`."""
 
 
 @dataclass(frozen=True)
@@ -55,31 +41,6 @@ class Expanded:
 
 
 # ---------------------------------------------------------------------- files by name
-
-
-def config_folders() -> list[Path]:
-    """Where the shipped configs are: a checkout's, else an installation's (an editable one may hold stale copies)."""
-    checkout = Path(__file__).resolve().parents[2] / "configs"
-    installed = [Path(p) / "share" / "cod-lightning" / "configs" for p in (sys.prefix, sysconfig.get_path("data"))]
-    return [folder for folder in (checkout, *installed) if folder.is_dir()][:1]
-
-
-def config_names() -> list[str]:
-    """Names that `--config` takes: files at the top and under experiment/, study/ and warm_start/."""
-    named = ("", "experiment/", "study/", "warm_start/")
-    return sorted(
-        f"{of}{path.stem}" for folder in config_folders() for of in named for path in (folder / of).glob("*.yaml")
-    )
-
-
-def suite_names() -> list[str]:
-    """The shipped suites."""
-    return sorted(path.stem for folder in config_folders() for path in (folder / "suite").glob("*.yaml"))
-
-
-def choices_of(group: str) -> list[str]:
-    """Names of the files of a config group."""
-    return sorted(path.stem for folder in config_folders() for path in (folder / group).glob("*.yaml"))
 
 
 def find_config(name: str, key: str = "--config") -> Path:
@@ -96,7 +57,8 @@ def _find(name: str, key: str, group: str, names: Sequence[str], kind: str) -> P
             return path
     names = [one for one in names if one.startswith("warm_start/")] if key in ("warm_start", "--cached") else names
     expected = f"{kind}, or one of {some_of(names, name or 'quickstart')}"
-    meant = did_you_mean(stem, names, cutoff=0.3)
+    beside = [str(path) for path in sorted(Path(name).parent.glob("*.yaml"))] if name else []
+    meant = did_you_mean(name, beside) or did_you_mean(stem, names, cutoff=0.3)
     listed = "`fit --help config` lists all." if len(names) > 12 else "Check the spelling."
     raise ConfigError(key, name or "empty", expected, f"{meant}{listed}")
 
@@ -153,13 +115,12 @@ def expand(argv: Sequence[str]) -> Expanded:
             )
         composes = "defaults" in content
         composed_any |= composes
-        plain: Any = composed(path, choices).plain if composes else content
+        plain: Any = below_init_args(composed(path, choices).plain if composes else content)
         data: Any = plain.get("data") if isinstance(plain, dict) else None
         suites: Any = data.get("suites") if isinstance(data, dict) else None
-        named = isinstance(suites, list) and any(isinstance(suite, str) for suite in suites)
-        if named:
+        if isinstance(suites, list) and any(isinstance(suite, str) for suite in suites):
             plain = {**plain, "data": {**data, "suites": inline(suites)}}
-        out += ["--config", str(temporary_config(path.name, plain) if composes or named else path)]
+        out += ["--config", str(path if plain == content else temporary_config(path.name, plain))]
     for choice in choices:
         if choice.lstrip("+~").startswith("hydra.") and not choice.startswith("hydra.sweeper."):
             remedy = "--trainer.default_root_dir sets the folder of a run, --out that of a sweep."
@@ -168,6 +129,22 @@ def expand(argv: Sequence[str]) -> Expanded:
         expected = "a --config with a defaults: list to apply it to"
         raise ConfigError("command line", choices[0], expected, "Name a config first.")
     return Expanded(out, tuple(names))
+
+
+def below_init_args(value: Any) -> Any:
+    """The config with what stands beside a `class_path` put below its `init_args`.
+
+    >>> below_init_args({"env": {"class_path": "radio.Radio", "max_turns": 3}})
+    {'env': {'class_path': 'radio.Radio', 'init_args': {'max_turns': 3}}}
+    """
+    if isinstance(value, list):
+        return [below_init_args(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: below_init_args(one) for key, one in value.items()}
+    own = ("class_path", "init_args", "dict_kwargs")
+    beside = {key: value.pop(key) for key in list(value) if key not in own} if "class_path" in value else {}
+    return value | {"init_args": {**(value.get("init_args") or {}), **beside}} if beside else value
 
 
 def spelled_out(argv: Sequence[str]) -> list[str]:
@@ -258,7 +235,7 @@ def split_choices(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 def chosen(argv: Sequence[str], flags: Sequence[str] = ("--suites", "--data.suites")) -> list[str]:
     """The command line with `--suites '[in_domain, mine.yaml]'` as a config of its own, which replaces earlier suites.
 
-    Names may stand without brackets. `--data.suites` may also hold suites that are spelled out, or null.
+    Names may stand without brackets. `--data.suites` may also hold suites that are spelled out, and null or [] for none.
     """
     out: list[str] = []
     rest = iter(argv)
@@ -273,9 +250,7 @@ def chosen(argv: Sequence[str], flags: Sequence[str] = ("--suites", "--data.suit
         except yaml.YAMLError:
             named = typed
         names = [name.strip() for name in named.split(",")] if isinstance(named, str) else named
-        if flag != flags[0] and (
-            names is None or (isinstance(names, list) and any(isinstance(n, dict) for n in names))
-        ):
+        if flag != flags[0] and (not names or (isinstance(names, list) and any(isinstance(n, dict) for n in names))):
             out.append(f"{flag}={typed}")
             continue
         if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
@@ -311,73 +286,6 @@ def _world(env: Any, path: Path) -> dict[str, Any]:
         if (file := folder / "env" / f"{env}.yaml").is_file():
             return {"env": yaml.safe_load(file.read_text())}
     raise ConfigError(f"env in {path}", env, "the name of a shipped world", "See `worlds`.")
-
-
-# ---------------------------------------------------------------------- composition
-
-
-@dataclass(frozen=True)
-class Composed:
-    """What Hydra made of a config file and overrides."""
-
-    plain: dict[str, Any]
-    """The config in plain containers."""
-    choices: dict[str, str]
-    """Group -> the choice made in it."""
-    axes: dict[str, str]
-    """What the file itself sweeps over (`hydra.sweeper.params`)."""
-
-
-def composed(path: Path, overrides: Sequence[str]) -> Composed:
-    """The file, composed; `ConfigError` in one line where Hydra cannot."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.config_store import ConfigStore
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf, open_dict
-    from omegaconf.errors import OmegaConfBaseException
-
-    GlobalHydra.instance().clear()
-    folders = [str(folder) for folder in (*config_folders(), path.resolve().parent)]
-    ConfigStore.instance().store(name="__main__", node=OmegaConf.load(path), package="_global_")
-    try:
-        with initialize_config_dir(config_dir=folders[0], version_base="1.3"):
-            extra = ",".join(f"file://{folder}" for folder in folders[1:])
-            search = [f"hydra.searchpath=[{extra}]"] if extra else []
-            config = hydra_compose("__main__", overrides=[*overrides, *search], return_hydra_config=True)
-        with open_dict(config):
-            hydra = config.pop("hydra")
-        plain: Any = OmegaConf.to_container(config, resolve=True)
-    except RecursionError as error:
-        raise ConfigError("--config", path, "defaults that do not lead back to itself", "Leave one out.") from error
-    except (HydraException, OmegaConfBaseException) as error:
-        reason = " ".join(str(error).split())
-        absent = re.search(r"Could not override '(\w+)'\. No match in the defaults list", reason)
-        if absent and absent[1] in _ADDED and f"+{absent[1]}" not in "".join(overrides):
-            more = [f"+{one}" if one.partition("=")[0] == absent[1] else one for one in overrides]
-            return composed(path, more)
-        raise _not_composed(path, reason) from error
-    chosen = {k: str(v) for k, v in hydra.runtime.choices.items() if not k.startswith("hydra/") and v is not None}
-    return Composed(plain, chosen, {k: str(v) for k, v in (hydra.sweeper.params or {}).items()})
-
-
-def _not_composed(path: Path, reason: str) -> ConfigError:
-    """What Hydra cannot compose, in the words of this project: a choice that does not ship, or a default that is not there."""
-    if choice := re.search(
-        r"Could not find '([\w/]+)/([^'/]+)' Available options in '\1': (.*?) Config search path", reason
-    ):
-        group, value, shipped = choice[1], choice[2], choice[3].split()
-        return ConfigError(
-            group,
-            value,
-            f"one of {some_of(shipped, value, most=20)}",
-            f"{did_you_mean(value, shipped)}See configs/{group}.",
-        )
-    remedy = reason.partition(" Config search path")[0].rstrip(".") + "."
-    if absent := re.search(r"Could not load '([^']*)'", remedy):
-        remedy += f" {did_you_mean(absent[1], config_names(), cutoff=0.3)}".rstrip()
-    return ConfigError("--config", path, "a config that Hydra can compose", remedy)
 
 
 _typed: dict[str, str] = {}

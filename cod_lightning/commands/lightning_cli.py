@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import re
+import sys
 import textwrap
 import traceback
 import warnings
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from jsonargparse import set_parsing_settings
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch import callbacks as callbacks_of_lightning
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
@@ -31,9 +33,10 @@ from callbacks.stop_signals import StopSignals, handlers_kept
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.checkpoints.io import ShardReader
 from cod_lightning.commands.changes import check_changes
-from cod_lightning.commands.config_files import CLASS_KEYS, config_names
 from cod_lightning.commands.parser import OneLine, check_seed, own_refusals, program, refuse_absurd, refuse_flat_groups
 from cod_lightning.commands.resume import AUTO, LAST, named, newest
+from cod_lightning.commands.shipped import CLASS_KEYS, config_names
+from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.trainer_settings import (
     check_devices,
     check_intervals,
@@ -229,7 +232,7 @@ class CodCLI(LightningCLI):
         resolved = self._parser(self.subcommand).dump(kept, skip_none=False)
         asked_for = (self._own()[key] for key in ("checkpoint_every", "keep_checkpoints", "best_metric", "keep_best"))
         checkpoint = RunCheckpoint(self.root, *asked_for)
-        extra += [RunConfig(resolved, self.root), checkpoint, StopSignals(checkpoint)]
+        extra += [RunConfig(resolved, self.root, code_of_classes(resolved)), checkpoint, StopSignals(checkpoint)]
         trainer: Any = self._trainer(logger=logger, callbacks=own + extra, **kwargs)
         self._held.enter_context(ending_together(trainer))
         if path:
@@ -343,10 +346,18 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file():
         return folder.parent
     root = Path("runs") / name
-    if not fitting or config.overwrite or resuming:
-        return root
-    names = (name, *(f"{name}-{i}" for i in range(2, 1_000_000)))
-    return next(one for one in map(Path("runs").joinpath, names) if not (_holds_a_run(one) or held(one)))
+    numbered = [Path("runs") / f"{name}-{i}" for i in range(2, 1000)]
+    if fitting and not (config.overwrite or resuming):
+        free = next(one for one in (root, *numbered) if not (_holds_a_run(one) or held(one)))
+        if free != root:
+            rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
+        return free
+    if (asked := config.get("ckpt_path")) in (LAST, AUTO):
+        found = [one for one in (root, *numbered) if any((one / "checkpoints").glob("*"))]
+        if len(found) > 1:
+            expected = f"a checkpoint of one run; {', '.join(map(str, found))} have some"
+            raise ConfigError("ckpt_path", asked, expected, f"Add --trainer.default_root_dir {found[-1]}, or another.")
+    return root
 
 
 def _holds_a_run(folder: Path) -> bool:

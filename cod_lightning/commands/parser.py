@@ -12,8 +12,10 @@ from typing import Any, Literal, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
-from cod_lightning.commands.config_files import config_names, line_of
+from cod_lightning.commands.config_files import line_of
+from cod_lightning.commands.shipped import config_names
 from cod_lightning.errors import CodLightningError, ConfigError
+from cod_lightning.trusted import OWN
 
 SplitName = Literal["train", "validation", "test"]
 """What `--split` takes."""
@@ -73,6 +75,8 @@ class OneLine(ArgumentParser):
             expected = "a class of this project, since the run's config.yaml may be anybody's"
             remedy = "Add --trust if you trust the run as you would a program."
             raise ConfigError("class_path", denied[1], expected, remedy)
+        if code := re.search(r'key "([^"]*)":.*Invalid content in sub-config file (\S+\.py):', message, re.DOTALL):
+            raise ConfigError(code[1], code[2], f"a class path, such as {_class_in(Path(code[2]))}", "Name the class.")
         parser: ArgumentParser = getattr(ex, "subcommand_parser", None) or self
         self.exit(2, f"{parser.prog}: error: {one_line(message)} ({_remedy(parser, message)})\n")
 
@@ -89,6 +93,13 @@ def own_refusals() -> Iterator[None]:
         while seen is not None and not isinstance(seen, ConfigError):
             seen = seen.__cause__ or seen.__context__
         raise seen or error from error
+
+
+def _class_in(path: Path) -> str:
+    """The class path of the last class in a Python file, by its text."""
+    classes = re.findall(r"^class (\w+)", path.read_text(errors="replace"), re.MULTILINE)
+    folders = [] if path.is_absolute() else path.parent.parts
+    return ".".join([*folders, path.stem, *(classes[-1:] or ["CLASS"])])
 
 
 def _remedy(parser: ArgumentParser, message: str) -> str:
@@ -146,6 +157,8 @@ def _unfinished(message: str) -> str:
     for path in reversed(re.findall(r"[\w.]+\.\w+", message)):
         module, _, name = path.rpartition(".")
         if missing := getattr(getattr(sys.modules.get(module), name, None), "__abstractmethods__", None):
+            if module.partition(".")[0] in OWN:  # nobody names it: it is what stands where no class is named
+                return "No class is named: write class_path: MODULE.CLASS. "
             return f"{path} lacks {', '.join(sorted(missing))}. "
     return ""
 

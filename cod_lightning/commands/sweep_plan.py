@@ -12,16 +12,9 @@ from typing import Any
 
 import yaml
 
-from cod_lightning.commands.config_files import (
-    CLASS_KEYS,
-    Composed,
-    choices_of,
-    composed,
-    config_folders,
-    find_config,
-    full_key,
-    inline,
-)
+from cod_lightning.commands.composition import Composed, composed
+from cod_lightning.commands.config_files import find_config, full_key, inline
+from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_folders
 from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import yaml
@@ -27,15 +28,17 @@ from callbacks import (
 from cod_lightning.checkpoints.checkpoint import Checkpoint, read_checkpoint
 from cod_lightning.commands import memory, report, warm_start
 from cod_lightning.commands.changes import check_same_policy
-from cod_lightning.commands.config_files import chosen, expand, find_config, spelled_out, suite_names
+from cod_lightning.commands.config_files import chosen, expand, find_config, spelled_out
 from cod_lightning.commands.evaluate import evaluate
 from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
 from cod_lightning.commands.resume import checkpoints_of
+from cod_lightning.commands.shipped import suite_names
 from cod_lightning.commands.trainer_settings import num_processes
 from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.errors import ConfigError
 from cod_lightning.models import TinyPolicy
 from cod_lightning.training.shares import check_shares
+from cod_lightning.types import Turn
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 from modules.checks import check_combination
@@ -138,6 +141,20 @@ class TrainCLI(CodCLI):
             expected = f"a warm start in the words of {names[0]}; its own are others ({names[1]})"
             remedy = "Name one of this environment and context, or null."
             raise ConfigError("warm_start", self._own().warm_start, expected, remedy)
+        if isinstance(made.model.policy, TinyPolicy):
+            self._check_lengths(theirs.longest_response(made.model.policy), theirs.max_new_tokens)
+
+    def _check_lengths(self, longest: Turn, theirs: int) -> None:
+        """Raise `ConfigError` where training, or the warm start itself, would cut off a demonstrated response."""
+        name, most = self._own().warm_start, self.datamodule.max_new_tokens
+        needed = len(longest.action_ids) - 1  # the end of turn may be missing
+        shown = f"the tokens of a demonstrated response ({shorten(longest.response, 80)!r})"
+        if needed > theirs:
+            expected = f"one whose own data.max_new_tokens={theirs} is at least {needed}, {shown}"
+            raise ConfigError("warm_start", name, expected, f"Set it to {needed} there, or more.")
+        if needed > most:
+            expected = f"at least {needed}, {shown} of {name}"
+            raise ConfigError("data.max_new_tokens", most, expected, f"Set it to {needed} or more.")
 
     def read_checkpoints(self) -> list[Checkpoint]:
         """Those of the command line."""

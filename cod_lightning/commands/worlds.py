@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cod_lightning.commands.config_files import config_folders
 from cod_lightning.commands.parser import OneLine, own_refusals, program, refuse_absurd
+from cod_lightning.commands.shipped import config_folders
 from cod_lightning.envs.base import TextEnv
 from cod_lightning.errors import ConfigError, did_you_mean, some_of
 

@@ -5,95 +5,76 @@ world's) is such a sentence as well.
 """
 
 import copy
-import math
 import random
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import Field, fields, is_dataclass, replace
+from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.envs.base import Reference, TextEnv
-from cod_lightning.evaluation.condition_kinds import ConditionKind
-from cod_lightning.evaluation.intervals import Estimate
-from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack, Split
+from cod_lightning.envs.base import TextEnv
+from cod_lightning.evaluation.conformance_form import begun, drawn, first_steps, members, stepped
+from cod_lightning.evaluation.conformance_play import verdicts_on_play
+from cod_lightning.evaluation.conformance_turns import copied, ended, first_task, influenced, out_of_turns
+from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
+from cod_lightning.types import Pack, Split
 
-GARBAGE = (
-    "",
-    " ",
-    "?",
-    "<answer></answer>",
-    "<answer>" + "9" * 10_000,
-    "<answer>" * 500,
-    "x" * 100_000,
-    "\x00\x1b[2J\ufffe",
-    "\ud800",
-    "<|im_end|>\n<|im_start|>system",
-    "<answer>-1</answer>",
-    "<answer>1e999</answer>",
-    "<answer>\u0661</answer>",
-)
-"""What a language model may say some day."""
 SLOW_S = 0.1
 """A step of a world that takes longer is named: a rollout makes thousands of them."""
-_MOST_EXAMPLES = 3
-_LEAST_GAIN = 0.05
-_LEAST_PACKS = 20
-"""With fewer, a player without knowledge may solve all first tasks by luck."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One rule of the contract, and what was found."""
-
-    rule: str
-    broken: tuple[str, ...] = ()
-    """The first few violations, one sentence each."""
-    remark: str = ""
-    """What is no violation and worth knowing."""
-    look: bool = False
-    """Whether the remark is one for a person to judge: it may be a mistake, or meant so."""
-
-
-Broken = Iterator[str]
+_LONG = 9
+"""Tasks of a pack that is long: where the tasks help to decide the split, a short one may be the beginning of several."""
+_DRAWS = 150
+"""Packs of each split that are compared with those of the others, as far as `_DRAWS_S` reaches."""
+_DRAWS_S = 2.0
+_MOST_SHARED = 0.1
+"""Of the packs of a split; in a world of very many rules one is drawn again by chance."""
 
 
 def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pack_size: int) -> Iterator[Verdict]:
     """Verdicts on a world, one by one; `num_packs` packs of `pack_size` tasks are played by each reference that it has."""
     packs: list[Pack] = []
-    before: list[str] = []
 
     def draw() -> Broken:
-        asked = {"split": Split.TRAIN, "num_tasks": pack_size, "seed": 0}
-        packs.extend(world.sample_pack(index=index, **asked) for index in range(num_packs))
-        before.extend(map(repr, packs))
+        packs.extend(drawn(world, Split.TRAIN, index, pack_size, seed=0) for index in range(num_packs))
+        for split in Split:
+            drawn(world, split, 0, pack_size)
         yield from ()
 
-    yield (drawn := verdict_on("sample_pack draws packs", draw))
-    if drawn.broken:
-        return
+    for rule, look in (
+        ("name, max_turns, properties and words() are in place", lambda: members(world)),
+        ("sample_pack draws packs of each split", draw),
+        ("reset, rules and step return what they should", lambda: first_steps(world, packs[0])),
+    ):
+        yield (verdict := verdict_on(rule, look))
+        if verdict.broken:  # everything else would fail for the same reason
+            return
+    before = [*map(repr, packs)]
     yield (slow := _slow(world, packs[:20]))
     few, broken = packs[: 2 if slow.broken else 20], bool(slow.broken)
     for rule, look in (
+        ("a task is the same whatever was played before it", lambda: influenced(world, mechanism, few[:5])),
         ("sample_pack is a pure function of its arguments", lambda: _impure(world, few)),
-        ("packs of different splits share no world", lambda: _shared(world, num_packs, pack_size)),
         ("packs have the asked length, and ids of their own", lambda: _lengths(world)),
-        ("reset and rules give text, and rules are the same for all tasks of a pack", lambda: _rules(world, few)),
-        ("a deep copy is a snapshot: it steps alike and apart", lambda: _copies(world, few)),
-        ("any text is a legal action, and a task ends within max_turns", lambda: _garbage(world, few[:5])),
+        ("rules are the same for all tasks of a pack", lambda: _rules(world, few)),
+        ("a deep copy is a snapshot: it steps alike and apart", lambda: copied(world, few)),
+        ("any text is a legal action, and a task ends within max_turns", lambda: ended(world, mechanism, few[:5])),
         ("a closed vocabulary lists every word that is shown", lambda: _words(world, mechanism, few)),
         ("draws leave Python's global generator alone", lambda: _global_draws(world)),
     ):
         broken += bool((verdict := verdict_on(rule, look)).broken)
         yield verdict
+    late = verdict_on("a task that runs out of turns is TRUNCATED", lambda: out_of_turns(world, mechanism, few[:5]))
+    yield Verdict(late.rule, remark=" ".join(late.broken), look=bool(late.broken))
+    yield (splits := _splits(world, num_packs))
+    broken += bool(splits.broken)
     yield _spelled(world, few)
     yield _repeated(packs)
     if broken:  # a world without an end would be played for ever
         yield Verdict("play by references", remark="left out until the rules above hold")
     else:
-        yield from _played(world, mechanism, packs)
+        yield from verdicts_on_play(world, mechanism, packs)
     changed = (
         f"a task of pack {pack.id} is another one now"
         for old, pack in zip(before, packs, strict=True)
@@ -102,40 +83,14 @@ def check_world(world: TextEnv, mechanism: ContextMechanism, num_packs: int, pac
     yield verdict_on("playing leaves tasks as they were, since all siblings play the same ones", lambda: changed)
 
 
-def verdict_on(rule: str, look: Callable[[], Broken]) -> Verdict:
-    """What is found, at most three examples; an exception is one."""
-    found: list[str] = []
-    try:
-        for one in look():
-            found.append(one)
-            if len(found) == _MOST_EXAMPLES:
-                break
-    except (Exception, SystemExit) as error:
-        where = error.__traceback__
-        while where is not None and where.tb_next is not None:
-            where = where.tb_next
-        at = f" ({where.tb_frame.f_code.co_filename}:{where.tb_lineno})" if where else ""
-        found.append(f"raised {type(error).__name__}: {str(error)[:200]}{at}")
-    return Verdict(rule, tuple(found))
-
-
-# ---------------------------------------------------------------------- worlds
-
-
-def _begun(world: TextEnv, pack: Pack) -> tuple[TextEnv, str]:
-    """A copy of the world in the first task of the pack, and what it shows."""
-    own = copy.deepcopy(world)
-    return own, own.reset(options={"task": pack.tasks[0]})[0]
-
-
 def _impure(world: TextEnv, packs: Sequence[Pack]) -> Broken:
     other = copy.deepcopy(world)
     for index, pack in enumerate(packs):
         asked = {"split": pack.split, "index": index, "num_tasks": len(pack)}
-        if other.sample_pack(**asked) != pack:
+        if drawn(other, **asked) != pack:
             yield f"pack {pack.id} is another one when it is drawn again"
         other.reset(options={"task": pack.tasks[0]})
-        if other.sample_pack(**asked) != pack:
+        if drawn(other, **asked) != pack:
             yield f"pack {pack.id} is another one after a task was begun"
     if len(packs) > 1 and len({repr([task.spec for task in pack.tasks]) for pack in packs}) == 1:
         yield "every index draws the same pack"
@@ -143,23 +98,65 @@ def _impure(world: TextEnv, packs: Sequence[Pack]) -> Broken:
         yield f"every index draws a pack of world_seed {packs[0].world_seed}, so packs hide the same and weights can learn it"
 
 
-def _shared(world: TextEnv, num_packs: int, pack_size: int) -> Broken:
-    seen: dict[str, str] = {}
-    for split in Split:
-        for index in range(num_packs):
-            pack = world.sample_pack(split=split, index=index, num_tasks=pack_size)
-            key = repr([task.spec for task in pack.tasks])
-            if seen.setdefault(key, split) != split:
-                yield f"a pack of {split} has the tasks of one of {seen[key]}; decide by split_of_text(what is hidden)"
+def _splits(world: TextEnv, num_packs: int) -> Verdict:
+    """Whether packs of different splits hide the same. A remark where few rules exist, so that tasks may have to decide as well."""
+    remarks: list[str] = []
+
+    def look() -> Broken:
+        packs = {split: list(_drawn_in_time(world, split, max(num_packs, _DRAWS))) for split in Split}
+        seen: dict[str, str] = {}
+        for split, one in ((split, pack) for split, of_split in packs.items() for pack in of_split):
+            if (other := seen.setdefault(repr([task.spec for task in one.tasks]), split)) != split:
+                yield f"a pack of {split} has the tasks of one of {other}; decide by split_of_text(what is hidden)"
                 return
+        names = sorted(set[str].intersection(*(_constant(pack) for of_split in packs.values() for pack in of_split)))
+        for what, key in (
+            ("world_seed", lambda pack: pack.world_seed),
+            (" and ".join(names), lambda pack: repr([getattr(pack.tasks[0].spec, one) for one in names])),
+        ):
+            train = [key(pack) for pack in packs[Split.TRAIN]]
+            known = set(train)
+            others = [key(pack) for split in (Split.VALIDATION, Split.TEST) for pack in packs[split]]
+            many, shared = 3 * len(known) > len(train), sum(one in known for one in others)
+            if not what or shared < _MOST_SHARED * len(others):
+                continue
+            found = f"{shared} of {len(others)} packs of validation and test have the {what} of a training pack"
+            if what == "world_seed" and many:
+                yield f"{found}, so they hide the same; decide by split_of_text(what is hidden)"
+            elif what == "world_seed":
+                remarks.append(f"{found}; a mistake, unless few rules exist and the tasks decide the split as well")
+            elif many:
+                remarks.append(f"{found}; a mistake, if that is what is hidden")
+            return
+
+    verdict = verdict_on("packs of different splits share no world", look)
+    return replace(verdict, remark="".join(remarks), look=bool(remarks))
+
+
+def _drawn_in_time(world: TextEnv, split: Split, num_packs: int) -> Iterator[Pack]:
+    ends = time.perf_counter() + _DRAWS_S
+    for index in range(num_packs):
+        yield drawn(world, split, index, _LONG)
+        if time.perf_counter() > ends:
+            return
+
+
+def _constant(pack: Pack) -> set[str]:
+    """Names of the fields that are the same in all tasks of the pack."""
+    specs = [{f.name: repr(getattr(t.spec, f.name)) for f in _fields(t.spec)} for t in pack.tasks]
+    return {name for name, value in specs[0].items() if all(one.get(name) == value for one in specs)}
+
+
+def _fields(spec: object) -> tuple[Field[Any], ...]:
+    return fields(spec) if is_dataclass(spec) else ()
 
 
 def _lengths(world: TextEnv) -> Broken:
     if [world.name.strip()] != world.name.splitlines():
         yield f"name is {world.name!r:.60}; expected a line of text, since it is part of every pack's id"
     ids = set[str]()
-    for index, length in enumerate((1, 2, 9)):
-        pack = world.sample_pack(split=Split.TEST, index=index, num_tasks=length)
+    for index, length in enumerate((1, 2, _LONG)):
+        pack = drawn(world, Split.TEST, index, length)
         if len(pack) != length:
             yield f"a pack of {length} tasks was asked for and one of {len(pack)} came"
         if len({task.id for task in pack.tasks}) < len(pack):
@@ -173,10 +170,7 @@ def _rules(world: TextEnv, packs: Sequence[Pack]) -> Broken:
     for pack in packs:
         own, texts = copy.deepcopy(world), set[str]()
         for task in pack.tasks:
-            shown, info = own.reset(options={"task": task})
-            if not isinstance(shown, str) or info != {}:
-                yield f"reset gave {type(shown).__name__} and info {info!r:.60}; expected a text and an empty dict"
-                return
+            begun(own, task)
             texts.add(own.rules)
         if len(texts) > 1:
             yield f"rules differ between tasks of pack {pack.id}"
@@ -187,7 +181,7 @@ def _spelled(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
     rule = "rules do not spell what is hidden"
     shown: list[set[str]] = []
     try:
-        shown += [set(re.findall(r"\w+", _begun(world, pack)[0].rules)) for pack in packs]
+        shown += [set(re.findall(r"\w+", first_task(world, pack)[0].rules)) for pack in packs]
     except Exception:
         return Verdict(rule, remark="left out until rules can be read")
     common = set[str].intersection(*shown)
@@ -211,74 +205,30 @@ def _repeated(packs: Sequence[Pack]) -> Verdict:
     return Verdict(rule, remark=f"{remark}: a context that notes answers solves them; ask for smaller packs", look=True)
 
 
-def _copies(world: TextEnv, packs: Sequence[Pack]) -> Broken:
-    for pack in packs:
-        own, _ = _begun(world, pack)
-        first, second = copy.deepcopy(own), copy.deepcopy(own)
-        if first is own:
-            yield "copy.deepcopy gives the same object again"
-            return
-        steps = [one.step("<answer>1</answer>") for one in (first, second, own)]
-        if steps[0] != steps[1] or steps[0] != steps[2]:
-            yield f"in pack {pack.id} a copy answers otherwise than its original"
-
-
-def _garbage(world: TextEnv, packs: Sequence[Pack]) -> Broken:
-    for pack in packs:
-        for text in GARBAGE:
-            own, _ = _begun(world, pack)
-            try:
-                yield from _to_the_end(own, text)
-            except (Exception, SystemExit) as error:
-                yield f"the action {text!r:.40} raised {type(error).__name__}: {str(error)[:120]}"
-
-
-def _to_the_end(own: TextEnv, text: str) -> Broken:
-    low, high = own.reward_range
-    for _ in range(own.max_turns):
-        shown, reward, terminated, truncated, info = own.step(text)
-        if not isinstance(shown, str) or info != {}:
-            yield f"after {text!r:.40} step gave {type(shown).__name__} and info {info!r:.40}"
-        elif "<|im_end|>" in shown:
-            yield "a response's control tokens are shown again; repeat it only through answers.quoted"
-        if not (math.isfinite(reward) and low <= reward <= high):
-            yield f"after {text!r:.40} the reward is {reward}, outside reward_range {own.reward_range}"
-        if not (terminated or truncated):
-            if reward:
-                yield f"a step that does not end the task gave reward {reward}; only the last one's counts"
-            continue
-        if terminated and truncated:
-            yield "a step said terminated and truncated at once"
-        if not isinstance(own.status, EpisodeStatus) or (own.status is EpisodeStatus.TRUNCATED) != bool(truncated):
-            yield f"after the end the status is {own.status}, and truncated is {truncated}"
-        return
-    yield f"a task of the action {text!r:.40} again and again goes on after max_turns={own.max_turns}"
-
-
 def _words(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
     words = world.words()
     if not words:
         return
-    if not isinstance(words, tuple):
-        yield f"words() gives a {type(words).__name__}; expected a tuple, whose order is the same in every process"
-        return
     if len(set(words)) < len(words) or any(word.split() != [word] for word in words):
         yield "a word is listed twice, or is no single word"
+    known = set(words)
     for pack in packs:
         own = copy.deepcopy(world)
         for task in pack.tasks:
-            shown, _ = own.reset(options={"task": task})
-            for method, text in (("reset", shown), ("rules", own.rules), ("step", own.step("?")[0])):
-                if missing := set(text.split()) - set(words):
-                    yield f"{method} shows {sorted(missing)[0]!r}, which words() does not list"
+            shown = begun(own, task)
+            for method, text in (("reset", shown), ("rules", own.rules), ("step", stepped(own, "?")[0])):
+                for word in sorted(set(text.split()) - known):
+                    known.add(word)
+                    yield f"{method} shows {word!r:.60}, which words() does not list"
             system = mechanism.prepare(mechanism.empty(), own.rules, shown).system
-            if missing := set(system.split()) - {*words, *mechanism.words(), *own.rules.split()}:
-                yield f"{type(mechanism).__name__}.prepare shows {sorted(missing)[0]!r}, which its words() does not list"
+            for word in sorted(set(system.split()) - {*known, *mechanism.words(), *own.rules.split()}):
+                known.add(word)
+                yield f"{type(mechanism).__name__}.prepare shows {word!r:.60}, which its words() does not list"
 
 
 def _global_draws(world: TextEnv) -> Broken:
     before = random.getstate()
-    own, _ = _begun(world, world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2))
+    own, _ = first_task(world, drawn(world, Split.TRAIN, 0, 2))
     own.step("?")
     if random.getstate() != before:
         yield "random.random() or the like was called; draw from random.Random(derive_seed(...))"
@@ -310,80 +260,3 @@ def _slow(world: TextEnv, packs: Sequence[Pack]) -> Verdict:
     )
     shown = ", ".join(f"{name} {median * 1000:.2f} ms" for name, median in medians.items())
     return Verdict(f"calls take less than {SLOW_S:g} s", slow, shown)
-
-
-def _played(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Iterator[Verdict]:
-    """Lifecycles by the loop of the training: random, scripted without its context, scripted, oracle."""
-    rows: dict[ConditionKind, ReferenceRow] = {}
-    leaks: list[str] = []
-    for kind in (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.SCRIPTED, ConditionKind.ORACLE):
-        try:
-            world.reference(kind.reference or Reference.RANDOM, packs[0])
-        except NotImplementedError:
-            yield Verdict(f"{kind.value} play", remark="the world has no such reference")
-            continue
-        lives = list(play_reference(world, packs, kind, mechanism))
-        row = rows[kind] = summarise(kind, lives)
-        broken = [
-            *(
-                f"{life.pack_id}, task {e.position}: {e.error[:200]}"
-                for life in lives
-                for e in life.episodes
-                if e.error
-            ),
-            *_unknown(lives, world, mechanism),
-            *([f"{row.num_malformed} answers were malformed"] if row.num_malformed else []),
-        ]
-        yield Verdict(
-            f"{kind.value} play is legal",
-            tuple(broken[:_MOST_EXAMPLES]),
-            "success by position " + " ".join(f"{one.mean:.2f}" for one in row.success),
-        )
-        if kind is ConditionKind.ORACLE:
-            leaks = list(_spelled_notes(world, packs, lives))
-    least = _LEAST_GAIN * (world.reward_range[1] - world.reward_range[0])
-    kinds = (ConditionKind.SCRIPTED, ConditionKind.ORACLE, ConditionKind.MEMORYLESS)
-    scripted, oracle, memoryless = map(rows.get, kinds)
-    if scripted:
-        ends = (scripted.success[0], scripted.success[-1], scripted.reward[0], scripted.reward[-1])
-        if not _gains(*ends, least):
-            remark = "scripted play is no better in the last task than in the first: is there anything that a context could carry?"
-            yield Verdict("later tasks profit from earlier ones", remark=remark, look=True)
-    if oracle and memoryless and len(packs) >= _LEAST_PACKS:
-        first = (memoryless.success[0], oracle.success[0], memoryless.reward[0], oracle.reward[0])
-        if not _gains(*first, least / 10):
-            leaks.append("the first task is solved as by the oracle: do rules or observations say what is hidden?")
-    yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
-
-
-def _gains(before: Estimate, after: Estimate, reward_before: Estimate, reward_after: Estimate, least: float) -> bool:
-    """Whether success rises, or reward by at least so much."""
-    return after.mean - before.mean >= _LEAST_GAIN or reward_after.mean - reward_before.mean >= least
-
-
-def _unknown(lives: Sequence[Lifecycle], world: TextEnv, mechanism: ContextMechanism) -> Iterator[str]:
-    """Words outside a closed vocabulary; a trained policy would read `<unk>`."""
-    known = {*world.words(), *mechanism.words()}
-    if not world.words():
-        return
-    for episode in (episode for life in lives for episode in life.episodes):
-        solving = episode.kind is EpisodeKind.SOLVE
-        source = type(world if solving else mechanism).__name__
-        texts = [
-            episode.feedback if solving else "",
-            *(text for turn in episode.turns for text in (turn.observation, turn.response)),
-        ]
-        if missing := [word for text in texts for word in text.split() if word not in known]:
-            yield f"{source} shows, or its players answer, {missing[0]!r}, which words() does not list"
-            return
-
-
-def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> Iterator[str]:
-    """Where what the oracle notes stands word by word in what the first task shows before any answer."""
-    for pack, life in zip(packs, lives, strict=True):
-        note = next((e.context_after for e in life.episodes if e.kind is EpisodeKind.UPDATE and e.context_after), "")
-        own, shown = _begun(world, pack)
-        for method, text in (("rules", own.rules), ("reset", shown)):
-            if note and note in text:
-                yield f"{method} of pack {pack.id} shows {note!r:.60}, which is what the oracle notes"
-                return

@@ -5,7 +5,8 @@ import math
 from collections.abc import Iterator
 
 from cod_lightning.contexts.base import Answer, ContextMechanism, ContextUpdate, Prepared, UpdateDialogue
-from cod_lightning.evaluation.conformance import GARBAGE, Broken, Verdict, verdict_on
+from cod_lightning.evaluation.conformance_turns import GARBAGE
+from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
 from cod_lightning.rollout.boundaries import check_history, check_intervention
 from cod_lightning.rollout.byte_chat import byte_chat
 from cod_lightning.types import Episode, EpisodeKind, EpisodeStatus, Message, Role

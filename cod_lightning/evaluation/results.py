@@ -1,6 +1,7 @@
 """Writes `evaluation.json` from played conditions; its shape is in `schema.py`."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,12 @@ def write_results(path: Path, played: Sequence[PlayedCondition], *, by_checkpoin
     """
     kept = read_results(path) if path.exists() else Results(suites={})
     found = results_of(played, by_checkpoint=by_checkpoint)
+    for name in found["suites"].keys() & kept["suites"].keys():
+        old, new = kept["suites"][name], found["suites"][name]
+        if other := [
+            f"{key} {old[key]} -> {new[key]}" for key in ("env", "packs", "pack_size") if old[key] != new[key]
+        ]:
+            print(f"note: {path}: the suite {name} replaces another of that name ({', '.join(other)})", file=sys.stderr)
     results = Results(suites={**kept["suites"], **found["suites"]})
     earlier, anew = kept.get("checkpoints", {}), found.get("checkpoints", {})
     if checkpoints := {name: {**earlier.get(name, {}), **anew.get(name, {})} for name in {**earlier, **anew}}:

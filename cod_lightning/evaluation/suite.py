@@ -31,8 +31,8 @@ class Suite:
     """Key of this suite in `evaluation.json`, and part of file names."""
     num_packs: int = 2048
     """P, packs; one lifecycle each."""
-    pack_size: int | None = 4
-    """N, tasks of a pack; null means that of the training."""
+    pack_size: int | None = None
+    """N, tasks of a pack; null means data.pack_size."""
     temperature: float = 1.0
     """Sampling temperature of the trained policy; 0 is greedy."""
     top_p: float = 1.0

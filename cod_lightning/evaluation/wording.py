@@ -10,9 +10,13 @@ def sentences(record: SuiteRecord) -> list[str]:
     """The findings of one suite: gain, blanked context, transfer, regret, recovery, warm start; those that were measured."""
     paired = record["paired"]
     found = [_gain(record)]
-    if paired["blanked_max_deviation"] is not None:
-        within = f"within {paired['blanked_max_deviation']:.3f} of the trained policy's at position 0"
-        found.append(f"With a blanked context success stays {within}.")
+    if (deviation := paired["blanked_max_deviation"]) is not None:
+        place, gain, ci95 = "the trained policy's at position 0", record["cod_gain"], paired["gain_ci95"]
+        if gain is not None and ci95 is not None and _sign(ci95) == 1 and deviation > gain / 2:
+            beside = "more than half of the gain: something other than the context helps, too"
+            found.append(f"With a blanked context success is up to {deviation:.3f} off {place}, {beside}.")
+        else:
+            found.append(f"With a blanked context success stays within {deviation:.3f} of {place}.")
     if (figures := record.get("figures")) is not None:
         found += _figures(figures)
     if paired["trained_minus_best_warm_start"] is not None:

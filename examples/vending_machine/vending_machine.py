@@ -71,7 +71,8 @@ class VendingMachine(TaskWorld[Order]):
         return "machine"
 
     def sample_pack(self, *, split: Split, index: int, num_tasks: int, seed: int = 0) -> Pack:
-        """What the buttons give belongs to one split; every task wants any drink."""
+        """What the buttons give belongs to one split; every task wants any drink. Of few orders a split might have none: 120 are
+        many enough, or the loop would not end."""
         rng = random.Random(derive_seed(self.name, str(split), seed, index))
         while split_of_text(" ".join(gives := tuple(rng.sample(DRINKS, len(DRINKS))))) is not split:
             pass

@@ -1,9 +1,12 @@
 """A user hears of answers that are cut off and of rewards that never differ, once, and only where it is so."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from callbacks import Notes, WeightSync
 from callbacks.notes import _differ
+from cod_lightning.types import EpisodeKind, StopReason
 from tests.records import group
 from tests.small_fit import small_fit
 from tests.stubs import WordWorld
@@ -29,13 +32,48 @@ def notes(capsys):
 def test_turns_cut_at_one_token_are_noted_once_with_the_key_and_its_value(tmp_path, capsys):
     fit(tmp_path, WordWorld(), 1)
     (cut,) = notes(capsys)
-    assert "turns end at data.max_new_tokens=1, in the middle of an answer" in cut
+    assert "turns of solve episodes end at data.max_new_tokens=1, in the middle of an answer. Raise it" in cut
 
 
 def test_rewards_that_are_equal_in_three_rollouts_are_noted_once(tmp_path, capsys):
     fit(tmp_path, Equal(), 16)
     (equal,) = [note for note in notes(capsys) if "max_new_tokens" not in note]
     assert equal.startswith("note: in 3 rollouts in a row siblings had equal rewards in every task")
+
+
+def played(notes, num_cut, num_read, num_ended):
+    """Show them a rollout with so many updates that were cut off, that were cut off and read, and that ended."""
+    turn = SimpleNamespace(stop=StopReason.LENGTH)
+    kinds = [(turn, False)] * num_cut + [(turn, True)] * num_read
+    kinds += [(SimpleNamespace(stop=StopReason.STOP), True)] * num_ended
+    updates = [SimpleNamespace(kind=EpisodeKind.UPDATE, turns=[one], success=success) for one, success in kinds]
+    life = SimpleNamespace(episodes=updates, solves=(), attempts=(), failed=False)
+    data, module = SimpleNamespace(max_new_tokens=8), SimpleNamespace(scorers={})
+    notes._trainer = SimpleNamespace(is_global_zero=True, datamodule=data, lightning_module=module)
+    notes.rollout_played("train", [SimpleNamespace(lifecycles=[life])])
+
+
+def test_updates_are_counted_on_their_own_and_not_those_whose_context_was_read(capsys):
+    seen = Notes()
+    played(seen, 1, 9, 1)
+    assert not notes(capsys)
+    played(seen, 0, 0, 0)
+    played(Notes(), 5, 1, 4)
+    (cut,) = notes(capsys)
+    assert (
+        "50% of 10 turns of update episodes end at data.max_new_tokens=8, in the middle of an answer. Raise it" in cut
+    )
+
+
+def test_a_policy_that_once_ended_its_answers_is_said_to_be_broken(capsys):
+    seen = Notes()
+    played(seen, 1, 0, 9)
+    again = Notes()
+    again.load_state_dict(seen.state_dict())
+    played(again, 10, 0, 0)
+    (cut,) = notes(capsys)
+    assert "100% of 10 turns" in cut
+    assert "and 10% did in the first rollout: training has broken the policy. Lower model.lr" in cut
 
 
 @pytest.mark.parametrize(

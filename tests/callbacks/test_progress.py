@@ -35,9 +35,9 @@ def test_a_log_gets_one_plain_line_for_each_epoch_and_validation(tmp_path: Path)
     rate = re.search(r"success (\.\d\d)", lines[0])
     assert rate
     assert lines == [
-        f"4/8 updates  TIME  held out: success {rate[1]} 1.00 1.00  gain +{1 - float(rate[1]):.2f}",
+        f"4/8 updates  TIME  validation: success {rate[1]} 1.00 1.00  gain +{1 - float(rate[1]):.2f}",
         "4/8 updates  TIME  train: reward .25  log-prob gap 2.0e-06  entropy 0.400",
-        f"8/8 updates  TIME  held out: success {rate[1]} 1.00 1.00  gain +{1 - float(rate[1]):.2f}",
+        f"8/8 updates  TIME  validation: success {rate[1]} 1.00 1.00  gain +{1 - float(rate[1]):.2f}",
         "8/8 updates  TIME  train: reward .25  log-prob gap 2.0e-06  entropy 0.400",
     ]
     assert "\x1b" not in file.getvalue()
@@ -137,7 +137,7 @@ def test_a_full_board_needs_one_line_for_each_thing(width: int) -> None:
     board.train = train_summary({f"train/reward/position_{n}": 0.5 for n in range(4)} | {"train/logprob_gap": 1e-6})
     board.validation = validation_summary({f"val/success/position_{n}": 0.5 for n in range(4)} | {"val/cod_gain": 0.1})
     lines = shown(board, width)
-    assert [line.split()[0] for line in lines] == ["fit", "rollout", "playing", "success", "train", "held"]
+    assert [line.split()[0] for line in lines] == ["fit", "rollout", "playing", "success", "train", "validation"]
     assert "1,999/2,048 lifecycles" in lines[1]
     assert "3 failed" in lines[1]
     assert "1,000/1,200 updates  1:06:40, 13:20 left" in lines[0]

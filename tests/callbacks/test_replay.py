@@ -110,6 +110,6 @@ def test_two_passes_of_test_end_in_one_file_and_one_table(run: tuple[Path, GRPOM
 def test_the_log_of_a_real_run_has_a_line_for_each_part(run: tuple[Path, GRPOModule, list[Batch], str]) -> None:
     lines = run[3].splitlines()
     assert [line.split("  ")[2].split(":")[0] for line in lines] == [
-        "held out", "train", "test_heldout_trained", "test_heldout_blanked_context", "test_heldout_warm_start_t0.0",
+        "validation", "train", "test_heldout_trained", "test_heldout_blanked_context", "test_heldout_warm_start_t0.0",
         "test_heldout_warm_start",
     ]  # fmt: skip

@@ -1,5 +1,6 @@
 """What may differ between a checkpoint's config and that of the run which goes on from it."""
 
+import importlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import yaml
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
 from cod_lightning.commands.changes import check_changes, check_same_policy
+from cod_lightning.commands.sources import code_of_classes
 from cod_lightning.commands.train import TrainCLI
 from cod_lightning.errors import ConfigError
 from cod_lightning.seeds import derive_seed
@@ -24,6 +26,7 @@ CONFIG = {
     "data": {
         "env": {"class_path": "b.Levers", "init_args": {"max_turns": 2}},
         "context": {"class_path": "c.Hint", "init_args": {}},
+        "max_new_tokens": 8,
         "pack_size": 4,
         "rollouts_per_epoch": 10,
         "suites": [{"name": "held_out"}],
@@ -106,6 +109,29 @@ def played(folder: Path, words=("a", "b"), accepted=False, **change) -> None:
     check_same_policy(checkpoint, yaml.safe_load(changed(**change)), words, accepted=accepted)
 
 
+def test_code_of_the_user_s_own_that_has_changed_is_named_and_our_own_is_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "shop.py").write_text("import shelves\n")
+    (tmp_path / "shelves.py").write_text("NUM = 3\n")
+    config = changed(data__env={"class_path": "shop.Shop", "init_args": {}})
+    config = yaml.safe_load(config) | {"more": {"class_path": "cod_lightning.envs.levers.Levers"}}
+    code = code_of_classes(yaml.safe_dump(config))
+    assert list(code) == ["shop.Shop"]
+    run = {"config": config, "num_processes": 1, "vocabulary": derive_seed("vocabulary", "a"), "code": code}
+    checkpoint = read_checkpoint(kept(tmp_path, run_config=run))
+
+    def warned():
+        check_same_policy(checkpoint, config, ["a"], accepted=False)
+        check_changes(checkpoint, yaml.safe_dump(config), 1, accepted=False)
+        return capsys.readouterr().err
+
+    assert warned() == ""
+    (tmp_path / "shelves.py").write_text("NUM = 4\n")
+    importlib.invalidate_caches()
+    said = f"warning: the code of shop.Shop, or of what it imports, is not what {checkpoint.path} was trained with\n"
+    assert warned() == 2 * said
+
+
 def test_a_policy_is_played_as_it_was_trained_however_it_was_built_and_trained(tmp_path, capsys):
     more = {
         "class_path": "a.TinyPolicy",
@@ -119,6 +145,7 @@ def test_a_policy_is_played_as_it_was_trained_however_it_was_built_and_trained(t
     ("change", "said"),
     [
         ({"data__env__init_args": {"max_turns": 3}}, "data.env.max_turns: 2 -> 3"),
+        ({"data__max_new_tokens": 7}, "data.max_new_tokens: 8 -> 7"),
         ({"data__env": {"class_path": "b.FrozenLake", "init_args": {}}}, "data.env: Levers -> FrozenLake"),
         ({"data__context": {"class_path": "c.Notebook", "init_args": {}}}, "data.context: Hint -> Notebook"),
         ({"model__policy__init_args": {"hidden_size": 32}}, "model.policy.hidden_size: 64 -> 32"),

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from cod_lightning.cli import main
-from cod_lightning.commands.config_files import choices_of
+from cod_lightning.commands.shipped import choices_of
 
 pytestmark = pytest.mark.slow
 

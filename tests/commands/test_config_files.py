@@ -3,16 +3,9 @@
 import pytest
 import yaml
 
-from cod_lightning.commands.config_files import (
-    CLASS_KEYS,
-    choices_of,
-    composed,
-    config_names,
-    expand,
-    find_config,
-    line_of,
-    spelled_out,
-)
+from cod_lightning.commands.composition import composed
+from cod_lightning.commands.config_files import expand, find_config, line_of, spelled_out
+from cod_lightning.commands.shipped import CLASS_KEYS, choices_of, config_names
 from cod_lightning.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ import yaml
 from transformers import Qwen3Config
 
 from cod_lightning.cli import main
-from cod_lightning.commands.config_files import config_folders
+from cod_lightning.commands.shipped import config_folders
 
 pytestmark = pytest.mark.slow
 GIB = 2**30

@@ -103,7 +103,7 @@ def test_a_server_that_dies_is_started_again_and_all_end_when_the_training_has(s
     assert serving.servers() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGKILL])
 def test_no_server_outlives_it(number, serving):
     serving.until_ready()
     serving.process.send_signal(number)

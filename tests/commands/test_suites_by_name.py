@@ -9,7 +9,8 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from cod_lightning.byte_tokenizer import byte_tokenizer
-from cod_lightning.commands.config_files import chosen, config_folders, expand, inline, read_suites, suite_names
+from cod_lightning.commands.config_files import chosen, expand, inline, read_suites
+from cod_lightning.commands.shipped import config_folders, suite_names
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.frozen_lake import FrozenLakeObscure
 from cod_lightning.errors import ConfigError

@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from cod_lightning.cli import main
-from cod_lightning.commands.config_files import composed, find_config
+from cod_lightning.commands.composition import composed
+from cod_lightning.commands.config_files import find_config
 from cod_lightning.commands.sweep_job import LAUNCHERS, launch
 from cod_lightning.commands.sweep_plan import plan, warm_starts
 from cod_lightning.errors import ConfigError

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from cod_lightning.commands.config_files import config_folders
+from cod_lightning.commands.shipped import config_folders
 from cod_lightning.contexts import (
     ActsContext,
     CheckedContext,

@@ -25,7 +25,7 @@ def model(base):
     return adapted(QLoRAPolicy, base, dtype="bfloat16")
 
 
-@pytest.fixture(scope="module", params=["in process", "on a server"])
+@pytest.fixture(scope="module", params=["in process", pytest.param("on a server", marks=pytest.mark.soak)])
 def engine(request, model, tmp_path_factory):
     if request.param == "in process":
         made = VLLMEngine(max_num_seqs=64, kv_cache_gb=0.25)

@@ -22,7 +22,7 @@ def base(tmp_path_factory):
     return write_base(tmp_path_factory.mktemp("base"))
 
 
-@pytest.fixture(scope="module", params=[LoRAPolicy, QLoRAPolicy])
+@pytest.fixture(scope="module", params=[LoRAPolicy, pytest.param(QLoRAPolicy, marks=pytest.mark.soak)])
 def started(request, base):
     """An engine and the model that it serves."""
     model, engine = adapted(request.param, base), VLLMEngine(dequantise=True)

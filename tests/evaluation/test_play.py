@@ -83,7 +83,7 @@ def test_an_oracle_s_context_changes_with_the_rule() -> None:
 
 
 def test_a_scripted_agent_makes_use_of_the_context_shown() -> None:
-    suite = Suite(name="levers", num_packs=40, controls=CONTROLS)
+    suite = Suite(name="levers", num_packs=40, pack_size=4, controls=CONTROLS)
     world = Levers(protocol="compact")
     played = {}
     for control in (
@@ -120,7 +120,7 @@ def test_without_its_memory_a_world_shows_an_empty_map_in_every_task() -> None:
 
 @pytest.mark.parametrize("control", REFERENCES)
 def test_references_play_the_first_packs_of_the_suite_whatever_the_policy(control: ConditionKind) -> None:
-    suite = Suite(name="few", num_packs=5, reference_packs=2, controls=CONTROLS)
+    suite = Suite(name="few", num_packs=5, pack_size=4, reference_packs=2, controls=CONTROLS)
     groups = echoed(suite, control, WORLD)
     assert [group.pack for group in groups] == suite.packs(WORLD)[:2]
     if control is ConditionKind.ORACLE:

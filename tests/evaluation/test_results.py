@@ -85,6 +85,21 @@ def test_suites_that_were_not_played_again_stay_in_the_file(tmp_path: Path) -> N
     assert [p.name for p in tmp_path.iterdir()] == ["evaluation.json"]
 
 
+def test_a_suite_that_replaces_another_of_its_name_is_noted_and_one_that_is_played_again_is_not(
+    tmp_path, capsys
+) -> None:
+    path = tmp_path / "evaluation.json"
+    write_results(path, play(Suite(name="a")))
+    write_results(path, play(Suite(name="a")))
+    assert capsys.readouterr().err == ""
+    kept = json.loads(path.read_text())
+    kept["suites"]["a"] |= {"packs": 1024, "env": "radio"}
+    path.write_text(json.dumps(kept))
+    record: Any = write_results(path, play(Suite(name="a")))["suites"]["a"]
+    changed = f"env radio -> {record['env']}, packs 1024 -> {record['packs']}"
+    assert capsys.readouterr().err == f"note: {path}: the suite a replaces another of that name ({changed})\n"
+
+
 def test_a_warm_start_alone_is_no_result_yet() -> None:
     assert results_of(play(Suite(name="a"), [ConditionKind.WARM_START])) == {"suites": {}}
 

@@ -30,7 +30,7 @@ from cod_lightning.types import Split
         ("data.suites.x.controls", {"controls": ("scripted", "scripted")}),
         ("data.suites.x.wrap", {"wrap": "loop"}),
         ("data.suites.x.change_at", {"change_at": 2}),
-        ("data.suites.x.change_at", {"change_at": 4, "wrap": "non_stationary"}),
+        ("data.suites.x.change_at", {"change_at": 4, "pack_size": 4, "wrap": "non_stationary"}),
         ("data.suites.x.change_at", {"change_at": 0, "wrap": "non_stationary"}),
     ],
 )
@@ -51,6 +51,6 @@ def test_the_command_line_reads_and_reprints_a_suite() -> None:
 
 
 def test_packs_go_by_identity() -> None:
-    suite, world = Suite(name="a", num_packs=3), Levers()
-    assert suite.packs(world) == Suite(name="b", num_packs=5).packs(Levers())[:3]
-    assert suite.packs(world) != Suite(name="a", num_packs=3, seed=1).packs(world)
+    suite, world = Suite(name="a", num_packs=3, pack_size=4), Levers()
+    assert suite.packs(world) == Suite(name="b", num_packs=5, pack_size=4).packs(Levers())[:3]
+    assert suite.packs(world) != Suite(name="a", num_packs=3, pack_size=4, seed=1).packs(world)

@@ -124,3 +124,21 @@ def test_a_gain_is_claimed_only_where_its_interval_is_above_0(results: Results, 
     record = results["suites"]["heldout"].copy()
     record["paired"] = {**record["paired"], "gain_ci95": ci95}
     assert claim in sentences(record)[0]
+
+
+@pytest.mark.parametrize(
+    ("deviation", "claim"),
+    [
+        (0.05, "With a blanked context success stays within 0.050 of the trained policy's at position 0."),
+        (
+            0.3,
+            "With a blanked context success is up to 0.300 off the trained policy's at position 0, more than half of the gain: "
+            "something other than the context helps, too.",
+        ),
+    ],
+)
+def test_a_rise_without_the_context_is_named_where_the_policy_gains(results, deviation, claim):
+    record = results["suites"]["heldout"]
+    gaining = {"gain_ci95": [0.4, 0.6], "blanked_max_deviation": deviation}
+    record = record | {"cod_gain": 0.5, "paired": record["paired"] | gaining}
+    assert sentences(record)[1] == claim

@@ -29,8 +29,14 @@ SETTINGS = (
 )
 
 
+EVERY_DAY = ("llama", "qwen3", "qwen3_next", "mixtral", "gemma3_text", "deepseek_v3")
+"""Part of `.ci/run`; the others of `make soak`."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.soak) for name in FAMILIES]
+)
 def test_a_family_is_trained_on_its_own_log_probs_and_comes_back_as_it_was_trained(name, tmp_path):
     base, run, out = saved(tmp_path / "base", name), tmp_path / "run", tmp_path / "out"
     (tmp_path / "family.yaml").write_text(CONFIG)

@@ -218,6 +218,7 @@ def test_half_precision_and_recomputed_activations_train_sharded(precision, size
     assert min(ours[1]) > 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["ddp", "fsdp2"])
 def test_weights_that_are_rounded_stochastically_are_the_same_on_all_ranks_and_near_those_of_one(
     name, recorded, tmp_path

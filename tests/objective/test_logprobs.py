@@ -139,7 +139,7 @@ def test_at_a_vocabulary_of_152k_gradients_are_those_of_the_dense_way():
         torch.testing.assert_close(recomputed, dense, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_memory_at_4096_tokens_is_less_than_a_tenth_of_the_dense_way():
     """The dense way needs 7 GiB there, so it is measured at an eighth of the tokens; ours does not grow with them."""
     dense = 8 * bench.measure("dense", 512)["extra_gib"]

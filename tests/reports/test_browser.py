@@ -37,6 +37,7 @@ def test_two_thousand_lifecycles_open_in_under_three_seconds(opened: Opened, tmp
     assert "2,000 of 2,000" in page.locator(".count").inner_text()
 
 
+@pytest.mark.soak
 def test_a_report_of_full_size_opens_in_under_three_seconds(opened: Opened, tmp_path: Path) -> None:
     page = opened(write_run(tmp_path / "run", varied_groups(40, 4, words=600), group_size=4))
     assert 15e6 < (tmp_path / "report.html").stat().st_size < 20e6

@@ -152,7 +152,7 @@ def test_runs_side_by_side_share_panels_and_show_what_differs(tmp_path):
     assert [life["f"] for life in lives["lifecycles"]] == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_thousand_lifecycles_are_a_few_megabytes(tmp_path):
     write_run(tmp_path, varied_groups(500, 4, words=6), group_size=4, logprobs=False)
     overview, lives = report_data(read_runs([tmp_path]))

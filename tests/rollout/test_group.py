@@ -56,7 +56,7 @@ def _fresh():
     gc.collect()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_world_that_leaves_cycles_holds_a_fraction_of_them():
     world, mechanism = LeakyLevers(protocol="compact"), HintContext(protocol="compact")
     chat = Chat(TinyPolicy().tokenizer(world.words() + mechanism.words()))

@@ -367,7 +367,7 @@ def test_a_program_that_fails_costs_its_lifecycle_and_none_hangs(tmp_path, body,
         assert said in life.episodes[0].error
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_planted_fault_of_a_program_or_a_worker_costs_its_lifecycle_alone_and_none_hangs(tmp_path):
     assert play_faults(tmp_path, 8) == expected(8)
 

@@ -75,6 +75,7 @@ def test_sleep_and_staged_wake_up_keep_the_base(started):
     assert SelfTest()(engine, model, window=256).size <= 1e-4
 
 
+@pytest.mark.soak
 def test_a_server_that_was_killed_gets_base_and_adapter_again(started):
     engine, model = started
     sync(engine, model)
@@ -94,6 +95,7 @@ def test_a_server_that_was_started_for_a_smaller_rank_is_refused(started, base, 
     other.close()
 
 
+@pytest.mark.soak
 def test_a_server_without_room_for_adapters_takes_merged_weights(base, tmp_path, monkeypatch):
     model = adapted(LoRAPolicy, base)
     engine = VLLMServerEngine(local=LocalServers(max_num_seqs=64, kv_cache_gb=0.25), merge_adapters=True)

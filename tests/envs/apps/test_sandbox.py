@@ -150,7 +150,7 @@ def test_calls_are_made_with_named_arguments_and_their_errors_can_be_caught():
     assert [name for name, _ in made] == ["mail.show", "mail.bad", "mail.bad"]
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [300, pytest.param(20_000, marks=pytest.mark.soak)])
 def test_programs_at_random_raise_nothing_and_take_no_time(count):
     rng = random.Random(count)
 

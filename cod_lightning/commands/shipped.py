@@ -1,0 +1,43 @@
+"""What ships as YAML: where it is, and by which names a command line takes it."""
+
+import sys
+import sysconfig
+from pathlib import Path
+
+CLASS_KEYS = {
+    "env": "data.env",
+    "context": "data.context",
+    "engine": "data.engine",
+    "plan": "data.plan",
+    "source": "data.source",
+    "replay": "data.replay",
+    "loss": "model.loss",
+    "credit": "model.credit",
+    "baseline": "model.baseline",
+}
+"""Group -> the key whose class its files choose."""
+
+
+def config_folders() -> list[Path]:
+    """Where the shipped configs are: a checkout's, else an installation's (an editable one may hold stale copies)."""
+    checkout = Path(__file__).resolve().parents[2] / "configs"
+    installed = [Path(p) / "share" / "cod-lightning" / "configs" for p in (sys.prefix, sysconfig.get_path("data"))]
+    return [folder for folder in (checkout, *installed) if folder.is_dir()][:1]
+
+
+def config_names() -> list[str]:
+    """Names that `--config` takes: files at the top and under experiment/, study/ and warm_start/."""
+    named = ("", "experiment/", "study/", "warm_start/")
+    return sorted(
+        f"{of}{path.stem}" for folder in config_folders() for of in named for path in (folder / of).glob("*.yaml")
+    )
+
+
+def suite_names() -> list[str]:
+    """The shipped suites."""
+    return sorted(path.stem for folder in config_folders() for path in (folder / "suite").glob("*.yaml"))
+
+
+def choices_of(group: str) -> list[str]:
+    """Names of the files of a config group."""
+    return sorted(path.stem for folder in config_folders() for path in (folder / group).glob("*.yaml"))

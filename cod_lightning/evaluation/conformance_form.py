@@ -1,0 +1,111 @@
+"""The form of a world's members and of what its methods return: what has to be right before anything else can be checked."""
+
+import contextlib
+import copy
+import inspect
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.task_world import TaskWorld
+from cod_lightning.evaluation.verdicts import Broken, Violation
+from cod_lightning.types import Pack, Split, Task
+
+DRAW_S = 10.0
+"""Seconds after which a pack counts as one that is never found."""
+_PROPERTIES = ("rules", "success", "status", "tools", "results")
+
+
+def members(world: TextEnv) -> Broken:
+    """What is wrong with attributes, properties and words."""
+    name, max_turns = getattr(world, "name", None), getattr(world, "max_turns", None)
+    if not isinstance(name, str):
+        found = "missing" if name is None else f"{name!r:.60}"
+        yield f"name is {found}; set it in __init__ to a line of text, which is part of every pack's id"
+    if not isinstance(max_turns, int) or max_turns < 1:
+        found = "missing" if max_turns is None else f"{max_turns!r:.60}"
+        yield f"max_turns is {found}; expected a whole number, at least 1"
+    for one in _PROPERTIES:
+        if inspect.isfunction(inspect.getattr_static(world, one)):
+            yield f"{one} is a method; put @property before it"
+    if isinstance(world, TaskWorld) and not hasattr(world, "task_type"):
+        yield "task_type is missing; set it in the class to the class of your tasks' specs"
+    if not isinstance(words := world.words(), tuple):
+        expected = "a tuple, whose order is the same in every process; () if any word may be shown"
+        yield f"words() returned {_described(words)}; return {expected}"
+
+
+def drawn(world: TextEnv, split: Split, index: int, num_tasks: int, **seed: int) -> Pack:
+    """The pack with that identity. Raises `Violation` where there is none after `DRAW_S` seconds, and where it is no `Pack`."""
+    with _limit(
+        f"no pack of split {split} was found in {DRAW_S:g} s: are there too few hidden rules? A loop that draws until "
+        "split_of_text(what is hidden) is the split never ends where the split has none"
+    ):
+        pack: Any = world.sample_pack(split=split, index=index, num_tasks=num_tasks, **seed)
+    if not isinstance(pack, Pack):
+        raise Violation(f"sample_pack returned {_described(pack)}; return a Pack")
+    return pack
+
+
+def begun(world: TextEnv, task: Task) -> str:
+    """The first observation of a task. Raises `Violation` where `reset` returns something else."""
+    found: Any = world.reset(options={"task": task})
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise Violation(f"reset returned {_described(found)}; return two values: the first observation, and {{}}")
+    if not isinstance(found[0], str) or found[1] != {}:
+        raise Violation(f"reset gave {type(found[0]).__name__} and info {found[1]!r:.60}; expected text and {{}}")
+    return found[0]
+
+
+def stepped(world: TextEnv, action: str) -> Stepped:
+    """What a step returns. Raises `Violation` where it has another form."""
+    found: Any = world.step(action)
+    if not isinstance(found, tuple) or len(found) != 5:
+        asked = "observation, reward, terminated, truncated, {}"
+        raise Violation(f"step returned {_described(found)}; return five values: {asked}")
+    shown, reward, *_, info = found
+    if not isinstance(shown, str) or info != {}:
+        raise Violation(
+            f"after {action!r:.40} step gave {type(shown).__name__} and info {info!r:.40}; expected text and {{}}"
+        )
+    try:
+        float(reward + 0)
+    except TypeError:
+        raise Violation(f"after {action!r:.40} the reward is {_described(reward)}; expected a number") from None
+    return found
+
+
+def first_steps(world: TextEnv, pack: Pack) -> Broken:
+    """What is wrong with what `reset`, `rules` and `step` return."""
+    own = copy.deepcopy(world)
+    begun(own, pack.tasks[0])
+    if not isinstance(own.rules, str):
+        yield f"rules is {_described(own.rules)}; expected text"
+    stepped(own, "<answer>1</answer>")
+
+
+def _described(value: Any) -> str:
+    if value is None:
+        return "None"
+    return f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"
+
+
+@contextlib.contextmanager
+def _limit(sentence: str) -> Iterator[None]:
+    """Raise `Violation` after `DRAW_S` seconds, in the main thread, the only one that signals reach."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise Violation(sentence)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    timer = signal.setitimer(signal.ITIMER_REAL, DRAW_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,115 @@
+"""What a world breaks of its contract when references play whole lifecycles of it. See `conformance.py`."""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+
+from cod_lightning.contexts.base import ContextMechanism
+from cod_lightning.envs.base import Reference, TextEnv
+from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.intervals import Estimate
+from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
+from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
+from cod_lightning.types import EpisodeKind, Lifecycle, Pack
+
+_LEAST_GAIN = 0.05
+_LEAST_PACKS = 20
+"""With fewer, a player without knowledge may solve all first tasks by luck."""
+
+
+def verdicts_on_play(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Iterator[Verdict]:
+    """Lifecycles by the loop of the training: random, scripted without its context, scripted, oracle."""
+    rows: dict[ConditionKind, ReferenceRow] = {}
+    lives: dict[ConditionKind, list[Lifecycle]] = {}
+    for kind in (ConditionKind.RANDOM, ConditionKind.MEMORYLESS, ConditionKind.SCRIPTED, ConditionKind.ORACLE):
+        try:
+            world.reference(kind.reference or Reference.RANDOM, packs[0])
+        except NotImplementedError:
+            yield Verdict(f"{kind.value} play", remark="the world has no such reference")
+            continue
+        lives[kind] = list(play_reference(world, packs, kind, mechanism))
+        row = rows[kind] = summarise(kind, lives[kind])
+        failed = {e.error: (life, e) for life in reversed(lives[kind]) for e in life.episodes if e.error}
+        broken = [f"{life.pack_id}, task {e.position}: {error[:200]}" for error, (life, e) in failed.items()]
+        broken += [f"{row.num_malformed} answers were malformed"] if row.num_malformed else []
+        yield Verdict(
+            f"{kind.value} play is legal",
+            tuple(broken[:MOST_EXAMPLES]),
+            "success by position " + " ".join(f"{one.mean:.2f}" for one in row.success),
+        )
+    if world.words():
+        unknown = tuple(_unknown(lives, world, mechanism))
+        yield Verdict("words() lists every word that is shown, answered or noted", unknown[:MOST_EXAMPLES])
+    leaks = list(_spelled_notes(world, packs, lives.get(ConditionKind.ORACLE, [])))
+    oracle = rows.get(ConditionKind.ORACLE)
+    if oracle and max(one.mean for row in rows.values() for one in row.success) == 0:
+        best = max(one.mean for row in rows.values() for one in row.reward)
+        paid = f", though rewards reach {best:.2f} in the mean" if best > 0 else ""
+        whose = "no task of any player counts as a success, the oracle's included"
+        found = f"{whose}{paid}: are `success` and, in a TaskWorld, `wins` right?"
+        yield Verdict("the oracle solves tasks", (found,))
+    else:
+        yield from _gained(world, rows, len(packs), leaks)
+    yield Verdict("without a context an agent cannot know what is hidden", tuple(leaks))
+
+
+def _gained(
+    world: TextEnv, rows: Mapping[ConditionKind, ReferenceRow], num_packs: int, leaks: list[str]
+) -> Iterator[Verdict]:
+    """Who gets better, and who should; adds to `leaks` where the first task needs no knowledge."""
+    least = _LEAST_GAIN * (world.reward_range[1] - world.reward_range[0])
+    kinds = (ConditionKind.SCRIPTED, ConditionKind.ORACLE, ConditionKind.MEMORYLESS)
+    scripted, oracle, memoryless = map(rows.get, kinds)
+    if scripted:
+        ends = (scripted.success[0], scripted.success[-1], scripted.reward[0], scripted.reward[-1])
+        if not _gains(*ends, least):
+            remark = "scripted play is no better in the last task than in the first: is there anything that a context could carry?"
+            yield Verdict("later tasks profit from earlier ones", remark=remark, look=True)
+    if num_packs < _LEAST_PACKS or not memoryless:
+        return
+    first, last = memoryless.success[0], memoryless.success[-1]
+    if last.low > first.high and last.mean - first.mean >= 2 * _LEAST_GAIN and world.without_world_memory() is world:
+        remark = (
+            f"memoryless play rises from {first.mean:.2f} to {last.mean:.2f}: something other than the context helps it"
+        )
+        yield Verdict("without a context later tasks are no easier", remark=remark, look=True)
+    if oracle:
+        ends = (memoryless.success[0], oracle.success[0], memoryless.reward[0], oracle.reward[0])
+        if not _gains(*ends, least / 10):
+            leaks.append("the first task is solved as by the oracle: do rules or observations say what is hidden?")
+
+
+def _gains(before: Estimate, after: Estimate, reward_before: Estimate, reward_after: Estimate, least: float) -> bool:
+    """Whether success rises, or reward by at least so much."""
+    return after.mean - before.mean >= _LEAST_GAIN or reward_after.mean - reward_before.mean >= least
+
+
+def _unknown(
+    lives: Mapping[ConditionKind, Sequence[Lifecycle]], world: TextEnv, mechanism: ContextMechanism
+) -> Iterator[str]:
+    """Words outside a closed vocabulary, each once; a trained policy would read `<unk>`."""
+    known = {*world.words(), *mechanism.words()}
+    for kind, of_kind in lives.items():
+        for episode in (episode for life in of_kind for episode in life.episodes):
+            solving = episode.kind is EpisodeKind.SOLVE
+            noted = set(episode.context_before.split())
+            texts = [(f"{kind.value} play {'answers' if solving else 'notes'}", one.response) for one in episode.turns]
+            shows = "the world shows" if solving else f"{type(mechanism).__name__} shows"
+            texts += [(shows, " ".join(set(one.observation.split()) - noted)) for one in episode.turns]
+            texts += [(shows, episode.feedback)] if solving else []
+            for who, text in texts:
+                for word in dict.fromkeys(text.split()):
+                    if word not in known:
+                        known.add(word)
+                        yield f"{who} {word!r:.60}, which words() does not list"
+
+
+def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecycle]) -> Iterator[str]:
+    """Where what the oracle notes stands word by word in what the first task shows before any answer."""
+    for pack, life in zip(packs, lives, strict=False):
+        note = next((e.context_after for e in life.episodes if e.kind is EpisodeKind.UPDATE and e.context_after), "")
+        own = copy.deepcopy(world)
+        shown = own.reset(options={"task": pack.tasks[0]})[0]
+        for method, text in (("rules", own.rules), ("reset", shown)):
+            if note and note in text:
+                yield f"{method} of pack {pack.id} shows {note!r:.60}, which is what the oracle notes"
+                return

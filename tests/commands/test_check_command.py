@@ -1,0 +1,68 @@
+"""`check` as it is typed beside a world of one's own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cod_lightning.cli import main
+
+ROOT = Path(__file__).parents[2]
+WORLD = '''
+from cod_lightning.envs.levers import Levers
+
+
+class Mine(Levers):
+    """A world of one's own."""
+
+
+class Nameless(Levers):
+    def __init__(self):
+        super().__init__()
+        del self.name
+
+
+class Broken(Levers):
+    def words(self):
+        raise LookupError("no words")
+'''
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "own_levers.py").write_text(WORLD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_the_last_line_says_how_many_remarks_a_person_should_look_at(folder, capsys):
+    assert main(["check", "--env", "own_levers.Mine", "--num_packs", "4"]) == 0
+    assert capsys.readouterr().out.endswith("No rule is broken. Look at 1 remark: it may be a mistake.\n")
+
+
+@pytest.mark.parametrize(("name", "said"), [("Nameless", "name is missing"), ("Broken", "LookupError: no words")])
+def test_what_the_command_itself_needs_of_a_world_is_a_broken_rule(folder, capsys, name, said):
+    assert main(["check", "--env", f"own_levers.{name}"]) == 1
+    shown = capsys.readouterr().out
+    assert said in " ".join(shown.split())
+    assert shown.endswith("1 rule is broken.\n")
+
+
+@pytest.mark.parametrize(
+    "argv", [["check", "--env", "own_levers.py"], ["fit", "--config", "smoke", "env=own_levers.py"]]
+)
+def test_a_python_file_is_answered_with_the_class_path_that_was_meant(folder, capsys, argv):
+    assert main(argv) == 2
+    assert "expected a class path, such as own_levers.Broken." in capsys.readouterr().err
+
+
+def test_the_console_script_finds_classes_in_the_current_folder(folder, tmp_path_factory):
+    script = tmp_path_factory.mktemp("bin") / "cod-lightning"
+    script.write_text("import sys\nfrom cod_lightning.cli import main\nsys.exit(main())\n")
+    command = [sys.executable, str(script), "play", "--env", "own_levers.Mine", "--policy", "oracle"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
