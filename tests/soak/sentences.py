@@ -79,8 +79,8 @@ def page(results: dict[str, Any]) -> str:
 LIMITS = (
     "## What limits it",
     "",
-    "Demonstrated tokens of 20 packs that the warm start of seed 1 (1,158 s on a busy core) was not shown, nats per token, by a script "
-    "that is not kept:",
+    "Demonstrated tokens of 20 packs that the warm start of seed 1 (1,158 s on a busy core) was not shown, nats per token, by a "
+    "script that is not kept:",
     "",
     "| token | warm start | best possible | knowing nothing of the context |",
     "| --- | --- | --- | --- |",
