@@ -38,7 +38,7 @@ class Notes(RolloutCallback):
                 continue
             unread = (one for one in episodes if kind is not EpisodeKind.UPDATE or not one.success)
             share = sum(turn.stop is StopReason.LENGTH for one in unread for turn in one.turns) / len(stops)
-            first = self.cut_at_first.setdefault(kind, share)
+            first = self.cut_at_first.setdefault(kind.value, share)
             if share >= _CUT:
                 cut = f"{share:.0%} of {len(stops):,} turns of {kind} episodes end at data.max_new_tokens={bound}"
                 broken = f"and {first:.0%} did in the first rollout: training has broken the policy. Lower model.lr"
