@@ -32,6 +32,7 @@ from cod_lightning.types import Episode, EpisodeStatus, Group, Lifecycle
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 from tests.faulty_worlds import FaultyLevers
+from tests.small_fit import quiet_trainer
 
 SIBLINGS, TASKS = 8, 4
 EPISODES = 2 * TASKS - 1
@@ -146,7 +147,8 @@ def train(folder: Path, *, rollouts: int, packs: int, updates: int, step_s: floa
     data.runner.follow(books)
     policy = TinyPolicy(hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=64)
     module, begun = GRPOModule(policy, lr=1e-3), time.perf_counter()
-    trainer = _trainer(folder, [WeightSync(), Throughput(), valid], CSVLogger(str(folder), name="", version=""))
+    logger = CSVLogger(str(folder), name="", version="")
+    trainer = quiet_trainer(folder, WeightSync(), Throughput(), valid, logger=logger, log_every_n_steps=1)
     trainer.fit(module, data)
     assert trainer.state.finished
     assert trainer.global_step == rollouts * updates
@@ -248,7 +250,8 @@ def play_through_an_outage(folder: Path, num_lifecycles: int, max_retries: int) 
     data.runner.follow(books)
     begun = time.perf_counter()
     try:
-        _trainer(folder, [WeightSync()], False).predict(GRPOModule(EndpointPolicy()), data, return_predictions=False)
+        trainer = quiet_trainer(folder, WeightSync())
+        trainer.predict(GRPOModule(EndpointPolicy()), data, return_predictions=False)
     finally:
         server.kill()
     counted = books.check(num_lifecycles)
@@ -257,18 +260,3 @@ def play_through_an_outage(folder: Path, num_lifecycles: int, max_retries: int) 
     assert num_lifecycles * 3 // 10 <= counted["EndpointFailure"] < num_lifecycles
     assert outage.finished_after >= chunk, "who came after the outage was served"
     return {"lifecycles": num_lifecycles, "counted": counted, "seconds": round(time.perf_counter() - begun, 1)}
-
-
-def _trainer(folder: Path, callbacks: list[L.Callback], logger: Any) -> L.Trainer:
-    return L.Trainer(
-        max_epochs=1,
-        accelerator="cpu",
-        logger=logger,
-        callbacks=callbacks,
-        default_root_dir=folder,
-        log_every_n_steps=1,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )

@@ -10,6 +10,19 @@ from modules import GRPOModule
 from tests.stubs import PlainContext, WordWorld
 
 
+def quiet_trainer(folder, *callbacks, **options):
+    """A Trainer on the CPU that writes, checks and shows nothing of its own; for one epoch unless `options` say otherwise."""
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    own = {"accelerator": "cpu", "num_sanity_val_steps": 0, "default_root_dir": folder, "callbacks": list(callbacks)}
+    length = {} if "max_steps" in options else {"max_epochs": 1}
+    return L.Trainer(**(quiet | own | length | options))
+
+
 def small_fit(folder, *callbacks, engine=None, world=None, lr=1e-2, mismatch=None, **sizes):
     """`Trainer.fit` with these callbacks; `sizes` are options of the DataModule."""
     torch.manual_seed(0)
@@ -17,15 +30,4 @@ def small_fit(folder, *callbacks, engine=None, world=None, lr=1e-2, mismatch=Non
     options = {"pack_size": 2, "group_size": 4, "packs_per_rollout": 4, "updates_per_rollout": 2, "val_packs": 2}
     options |= {"rollouts_per_epoch": 2, "max_new_tokens": 3}
     data = RolloutDataModule(world or WordWorld(), PlainContext(), engine or TransformersEngine(), **(options | sizes))
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        callbacks=list(callbacks),
-        default_root_dir=folder,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
-    trainer.fit(GRPOModule(policy, lr=lr, mismatch=mismatch), data)
+    quiet_trainer(folder, *callbacks).fit(GRPOModule(policy, lr=lr, mismatch=mismatch), data)

@@ -14,6 +14,7 @@ from cod_lightning.models import PretrainedPolicy
 from datamodules import RolloutDataModule
 from modules import GRPOModule
 from tests.real_templates import QWEN3, bpe_tokenizer
+from tests.small_fit import quiet_trainer
 from tests.stubs import Following
 
 
@@ -68,18 +69,7 @@ def test_a_natural_language_step_has_no_drift_one_row_an_episode_and_equal_log_p
     module = GRPOModule(PretrainedPolicy(str(checkpoint), dtype="float32", window=4000), lr=1e-3)
     keep, groups = Keep(), []
     data.runner.follow(Following(rollout_played=lambda label, found: groups.extend(found)))
-    L.Trainer(
-        max_steps=1,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[WeightSync(), keep],
-        default_root_dir=tmp_path,
-        num_sanity_val_steps=0,
-        limit_val_batches=0,
-    ).fit(module, data)
+    quiet_trainer(tmp_path, WeightSync(), keep, max_steps=1, limit_val_batches=0).fit(module, data)
     (batch,) = keep.batches
     episodes = [e for group in groups for x in group.lifecycles for e in x.episodes]
     assert data.runner.last_rollout.token_drift == 0

@@ -19,6 +19,7 @@ from cod_lightning.rollout.policy_logprobs import PolicyLogprobs, action_digest,
 from cod_lightning.rollout.transcript import read
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
+from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
 NUM_UPDATES = 4
@@ -54,17 +55,7 @@ def fit(
         max_new_tokens=3,
         seed=3,
     )
-    trainer = L.Trainer(
-        max_steps=max_steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[WeightSync(), Transcripts(train_per_rollout=kept), updates],
-        default_root_dir=folder,
-        num_sanity_val_steps=0,
-    )
+    trainer = quiet_trainer(folder, WeightSync(), Transcripts(train_per_rollout=kept), updates, max_steps=max_steps)
     trainer.fit(grpo, data, ckpt_path=resume)
     return grpo, updates, trainer
 

@@ -13,6 +13,7 @@ from cod_lightning.engines.transformers import TransformersEngine
 from cod_lightning.models import TinyPolicy
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
+from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
 
@@ -32,17 +33,7 @@ def fit(folder: Path, rollouts: int, rollouts_per_epoch: int, *extra: L.Callback
         val_packs=2,
         max_new_tokens=3,
     )
-    trainer = L.Trainer(
-        max_steps=2 * rollouts,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[Throughput(), WeightSync(), *extra],
-        default_root_dir=folder,
-        num_sanity_val_steps=0,
-    )
+    trainer = quiet_trainer(folder, Throughput(), WeightSync(), *extra, max_steps=2 * rollouts)
     module = GRPOModule(policy, lr=1e-3)
     trainer.fit(module, data)
     assert module.model is not None

@@ -17,23 +17,14 @@ from cod_lightning.models import SentencePolicy, TinyPolicy
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from datamodules.sentences import sentences
 from modules import GRPOModule, WarmStartModule
+from tests.small_fit import quiet_trainer
 from tests.stubs import WordWorld
 
 SMALL = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "num_kv_heads": 2, "intermediate_size": 32, "window": 1024}
 
 
 def trainer(*callbacks):
-    return L.Trainer(
-        accelerator="cpu",
-        max_epochs=1,
-        callbacks=list(callbacks),
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        limit_val_batches=0,
-    )
+    return quiet_trainer(None, *callbacks, limit_val_batches=0)
 
 
 class Watch(L.Callback):

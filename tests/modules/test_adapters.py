@@ -17,6 +17,7 @@ from cod_lightning.objective.terms import KL
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
 from tests.adapted import TINY, write_base
+from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
 pytestmark = pytest.mark.slow
@@ -37,20 +38,6 @@ class Watch(L.Callback):
         self.values.append({k: float(v) for k, v in trainer.callback_metrics.items()})
         if self.path is not None and trainer.global_step == 2:
             trainer.save_checkpoint(self.path)
-
-
-def trainer(folder, *callbacks, **options):
-    return L.Trainer(
-        accelerator="cpu",
-        default_root_dir=folder,
-        callbacks=list(callbacks),
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        **{"max_epochs": 1} | options,
-    )
 
 
 def online(base, kind: type[PretrainedPolicy] = LoRAPolicy, **options):
@@ -78,7 +65,7 @@ def test_the_loss_of_a_4_bit_training_falls(tmp_path):
     watch = Watch()
     four_bit = QLoRAPolicy(str(tmp_path), rank=16, alpha=32, dtype="float32", window=256)
     module = WarmStartModule(four_bit, optimizer="adamw_8bit", lr=2e-2, warmup_updates=1)
-    trainer(tmp_path, watch).fit(module, data)
+    quiet_trainer(tmp_path, watch).fit(module, data)
     losses = [values["warm_start/loss"] for values in watch.values]
     assert sum(losses[-4:]) < 0.75 * sum(losses[:4])
 
@@ -88,7 +75,7 @@ def test_the_loss_of_a_4_bit_training_falls(tmp_path):
 def test_only_the_adapter_reaches_optimizer_and_checkpoint_and_a_resumed_run_is_the_same_run(optimizer, tmp_path, base):
     path, watch = tmp_path / "two.ckpt", Watch(tmp_path / "two.ckpt")
     module, data = online(base, QLoRAPolicy, optimizer=optimizer)
-    trainer(tmp_path, WeightSync(), watch).fit(module, data)
+    quiet_trainer(tmp_path, WeightSync(), watch).fit(module, data)
     kept = torch.load(path, weights_only=True)
     names = {name.removeprefix("model.") for name in kept["state_dict"]}
     assert names == set(adapter_weights(module.model))
@@ -102,7 +89,7 @@ def test_only_the_adapter_reaches_optimizer_and_checkpoint_and_a_resumed_run_is_
 
     resumed, again = online(base, QLoRAPolicy, optimizer=optimizer)
     rest = Watch()
-    trainer(tmp_path, WeightSync(), rest).fit(resumed, again, ckpt_path=str(path), weights_only=True)
+    quiet_trainer(tmp_path, WeightSync(), rest).fit(resumed, again, ckpt_path=str(path), weights_only=True)
     for name, weight in adapter_weights(module.model).items():
         assert torch.equal(weight, adapter_weights(resumed.model)[name]), name
     same = ("train/gradient_norm", "train/logprob_gap", "train/entropy")
@@ -114,7 +101,7 @@ def test_the_reference_of_an_adapter_is_its_base_and_takes_no_copy(tmp_path, bas
     for kind in (LoRAPolicy, PretrainedPolicy):
         module, data = online(base, kind, terms=[KL(coefficient=0.1)])
         watch = Watch()
-        trainer(tmp_path, WeightSync(), watch).fit(module, data)
+        quiet_trainer(tmp_path, WeightSync(), watch).fit(module, data)
         assert (module.reference is None) == (kind is LoRAPolicy)
         logged[kind] = [values["train/divergence"] for values in watch.values]
     assert logged[LoRAPolicy][0] == pytest.approx(0.0, abs=1e-9)
@@ -125,7 +112,7 @@ def test_the_reference_of_an_adapter_is_its_base_and_takes_no_copy(tmp_path, bas
 def test_a_checkpoint_of_another_adapter_is_refused_in_one_line(other, tmp_path, base):
     path = tmp_path / "two.ckpt"
     module, data = online(base, PretrainedPolicy if other == "all weights" else LoRAPolicy)
-    trainer(tmp_path, WeightSync(), Watch(path)).fit(module, data)
+    quiet_trainer(tmp_path, WeightSync(), Watch(path)).fit(module, data)
     if other == "another base":
         base = write_base(tmp_path / "other", seed=3)
     resumed, again = online(base)
@@ -133,7 +120,7 @@ def test_a_checkpoint_of_another_adapter_is_refused_in_one_line(other, tmp_path,
         resumed.policy.targets = ["q_proj"]  # pyright: ignore
     said = {"another base": "has other weights", "all weights": "of a whole model", "other layers": "of other layers"}
     with pytest.raises(DataError, match=said[other]):
-        trainer(tmp_path, WeightSync()).fit(resumed, again, ckpt_path=str(path), weights_only=True)
+        quiet_trainer(tmp_path, WeightSync()).fit(resumed, again, ckpt_path=str(path), weights_only=True)
 
 
 def test_names_of_an_adapter_are_told_from_others():

@@ -14,6 +14,7 @@ from cod_lightning.objective.returns import TrajectoryCredit
 from cod_lightning.rollout.attempts import Anchors, Counterfactual
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
+from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
 
@@ -45,17 +46,7 @@ def fit(tmp_path, max_epochs=1, world=None, of_data=None, **module):
         seed=3,
     )
     recorder = Recorder()
-    trainer = L.Trainer(
-        max_epochs=max_epochs,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[WeightSync(), Throughput(), recorder],
-        default_root_dir=tmp_path,
-        num_sanity_val_steps=0,
-    )
+    trainer = quiet_trainer(tmp_path, WeightSync(), Throughput(), recorder, max_epochs=max_epochs)
     trainer.fit(grpo, data)
     return grpo, data, recorder
 

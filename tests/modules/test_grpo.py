@@ -20,6 +20,7 @@ from cod_lightning.training.update import plan_update, split_by_token_budget
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
 from tests.loss_inputs import LOSSES
+from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
 
@@ -52,17 +53,7 @@ def fit(tmp_path, max_steps=4, seed=3, world=None, **module):
         seed=seed,
     )
     recorder = Recorder()
-    trainer = L.Trainer(
-        max_steps=max_steps,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[WeightSync(), recorder],
-        default_root_dir=tmp_path,
-        num_sanity_val_steps=0,
-    )
+    trainer = quiet_trainer(tmp_path, WeightSync(), recorder, max_steps=max_steps)
     trainer.fit(grpo, data)
     return grpo, data, recorder, trainer
 

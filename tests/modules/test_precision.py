@@ -22,6 +22,7 @@ from cod_lightning.rollout.segments import segments_of
 from cod_lightning.training.update import Totals
 from datamodules import DemonstrationDataModule, RolloutDataModule
 from modules import GRPOModule, WarmStartModule
+from tests.small_fit import quiet_trainer
 from tests.stubs import Following, PlainContext, WordWorld
 
 TINY: dict[str, Any] = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 32}
@@ -55,18 +56,7 @@ class Watch(L.Callback):
 
 
 def trainer(folder, precision, *callbacks, **options):
-    return L.Trainer(
-        precision=precision,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=list(callbacks),
-        default_root_dir=folder,
-        num_sanity_val_steps=0,
-        **options,
-    )
+    return quiet_trainer(folder, *callbacks, precision=precision, **options)
 
 
 def online(folder, precision, **module) -> tuple[Any, Any, L.Trainer, "Watch"]:

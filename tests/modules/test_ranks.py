@@ -22,6 +22,7 @@ from modules.grpo import GRPOModule
 from tests.adapted import write_base
 from tests.forked import on_ranks
 from tests.recorded_rollouts import RecordedRollouts
+from tests.small_fit import quiet_trainer
 from tests.stubs import PlainContext, WordWorld
 
 pytestmark = [
@@ -86,19 +87,15 @@ def fit(name, number, folder, recorded=None, max_steps=NUM_UPDATES, precision="3
     data = RecordedRollouts(WordWorld(), PlainContext(), TransformersEngine(), **sizes, val_packs=5, max_new_tokens=3)
     data.recorded = recorded
     recorder = Recorder()
-    trainer = L.Trainer(
+    trainer = quiet_trainer(
+        folder,
+        WeightSync(),
+        Throughput(),
+        recorder,
         strategy=strategy(name, number),
         devices=number,
         max_steps=max_steps,
         precision=precision,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[WeightSync(), Throughput(), recorder],
-        default_root_dir=folder,
-        num_sanity_val_steps=0,
     )
     trainer.fit(GRPOModule(policy, **({"lr": 1e-3, "token_budget": 100, "gradient_clip_val": None} | module)), data)
     kept = ("gradients", "values", "packs", "rows", "weights")

@@ -25,6 +25,7 @@ from datamodules.checks import check_staleness
 from datamodules.rollout import RolloutDataModule
 from modules.checks import check_combination
 from modules.grpo import GRPOModule
+from tests.small_fit import quiet_trainer
 from tests.stubs import Following, PlainContext, WordWorld
 
 UPDATES = 2
@@ -80,16 +81,8 @@ def fit(tmp_path, data, *, more=(), limits=None, **module):
     policy = TinyPolicy(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=32)
     grpo, recorder = GRPOModule(policy, **({"lr": 1e-2} | module)), Recorder()
     data.runner.follow(recorder)
-    trainer = L.Trainer(
-        **({"max_epochs": 2} | (limits or {})),
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=[*more, Throughput(), WeightSync(), Staleness(), recorder],
-        default_root_dir=tmp_path,
-        num_sanity_val_steps=0,
+    trainer = quiet_trainer(
+        tmp_path, *more, Throughput(), WeightSync(), Staleness(), recorder, **({"max_epochs": 2} | (limits or {}))
     )
     recorder.trainer = trainer
     trainer.fit(grpo, data)
