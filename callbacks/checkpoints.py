@@ -5,7 +5,6 @@ import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import lightning as L
@@ -189,7 +188,7 @@ class RunConfig(Callback):
     `code` has a digest of the code of every class of the user's own.
     """
 
-    def __init__(self, text: str, root: Path, code: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, text: str, root: Path, code: Mapping[str, str]) -> None:
         self.text, self.root, self.code = text, root, dict(code)
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:

@@ -41,9 +41,10 @@ class Notes(RolloutCallback):
             first = self.cut_at_first.setdefault(kind.value, share)
             if share >= _CUT:
                 cut = f"{share:.0%} of {len(stops):,} turns of {kind} episodes end at data.max_new_tokens={bound}"
-                broken = f"and {first:.0%} did in the first rollout: training has broken the policy. Lower model.lr"
-                short = "in the middle of an answer. Raise it"
-                why = short if first >= _CUT else broken
+                if first >= _CUT:
+                    why = "in the middle of an answer. Raise it"
+                else:
+                    why = f"and {first:.0%} did in the first rollout: training has broken the policy. Lower model.lr"
                 self._note("cut", f"{cut}, {why}, or look at lifecycles/train.jsonl for what the policy says.")
         self.num_equal = 0 if any(map(_differ, groups)) else self.num_equal + 1
         if self.num_equal >= _PATIENCE and not trainer.lightning_module.scorers:

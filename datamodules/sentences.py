@@ -1,15 +1,13 @@
-"""What world and context say and are told, as the sentences that a policy's tokenizer is made of."""
+"""What environment and context show, and what players answer: the sentences that a policy's tokenizer is made of."""
 
 import random
 from collections.abc import Sequence
 from functools import partial
 
 from cod_lightning.contexts.base import ContextMechanism
-from cod_lightning.engines.scripted import ScriptedEngine
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.errors import answering
-from cod_lightning.rollout.byte_chat import byte_chat
-from cod_lightning.rollout.dialogue import Sampler
+from cod_lightning.evaluation.references import replying_sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.setting import Setting
@@ -39,13 +37,10 @@ def sentences(env: TextEnv, context: ContextMechanism) -> tuple[str, ...]:
 
 def _play(env: TextEnv, context: ContextMechanism, pack: Pack, player: Player, said: dict[str, None]) -> None:
     """Play one lifecycle and add what is said in it."""
-    chat = byte_chat()
 
     def reply(messages: Sequence[Message], rng: random.Random) -> str:
         response = player.reply(messages, rng)
         said.update(dict.fromkeys((*(message.content for message in messages), response)))
         return response
 
-    engine = ScriptedEngine(reply, chat.encode, chat.stop_id)
-    sampler = Sampler(engine=engine, chat=chat, window=10_000_000, max_new_tokens=100_000)
-    run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=sampler))
+    run_groups([pack], 1, Setting(env=env, mechanism=context, sampler=replying_sampler(reply)))

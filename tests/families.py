@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
@@ -58,6 +59,11 @@ FAMILIES = {
     "gpt_oss": SIZES | SLIDING | {"num_local_experts": 4, "num_experts_per_tok": 2},
     "opt": SIZES | {"ffn_dim": 48, "word_embed_proj_dim": 32},
 }
+
+
+def every_day(names, chosen):
+    """Parameters of a test: the chosen names are part of `.ci/run`, the others of `make soak`."""
+    return [pytest.param(name, marks=() if name in chosen else pytest.mark.soak) for name in names]
 
 
 def made(name, std=0.2, **more):

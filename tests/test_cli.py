@@ -291,7 +291,7 @@ def test_a_folder_is_taken_by_a_checkpoint_an_evaluation_or_a_fit_that_runs_ther
 
 @pytest.mark.parametrize("command", ["fit", "test"])
 def test_last_is_refused_where_several_runs_of_the_name_have_checkpoints(command, capsys):
-    for run in ("smoke", "smoke-2", "smoke-12"):
+    for run in ("smoke", "smoke-2", "smoke-12", "smoke-old"):
         (Path("runs") / run / "checkpoints").mkdir(parents=True)
         (Path("runs") / run / "checkpoints" / "last.ckpt").touch()
     assert cli.main([command, "--config", "smoke", "--ckpt_path", "last"]) == 2

@@ -12,6 +12,7 @@ from argparse import SUPPRESS, Action
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -346,14 +347,16 @@ def _run_folder(config: Any, name: str, *, fitting: bool) -> Path:
     if folder.name == "checkpoints" and (folder.parent / "config.yaml").is_file():
         return folder.parent
     root = Path("runs") / name
-    numbered = [Path("runs") / f"{name}-{i}" for i in range(2, 1000)]
     if fitting and not (config.overwrite or resuming):
-        free = next(one for one in (root, *numbered) if not (_holds_a_run(one) or held(one)))
+        numbered = (Path("runs") / f"{name}-{i}" for i in count(2))
+        free = next(one for one in chain([root], numbered) if not (_holds_a_run(one) or held(one)))
         if free != root:
             rank_zero_only(print)(f"note: {root} holds a run; this one is written to {free}", file=sys.stderr)
         return free
     if (asked := config.get("ckpt_path")) in (LAST, AUTO):
-        found = [one for one in (root, *numbered) if any((one / "checkpoints").glob("*"))]
+        others = (one for one in Path("runs").glob("*") if re.fullmatch(rf"{re.escape(name)}-\d+", one.name))
+        others = sorted(others, key=lambda one: int(one.name.rpartition("-")[2]))
+        found = [one for one in (root, *others) if any((one / "checkpoints").glob("*"))]
         if len(found) > 1:
             expected = f"a checkpoint of one run; {', '.join(map(str, found))} have some"
             raise ConfigError("ckpt_path", asked, expected, f"Add --trainer.default_root_dir {found[-1]}, or another.")

@@ -157,7 +157,7 @@ def _unfinished(message: str) -> str:
     for path in reversed(re.findall(r"[\w.]+\.\w+", message)):
         module, _, name = path.rpartition(".")
         if missing := getattr(getattr(sys.modules.get(module), name, None), "__abstractmethods__", None):
-            if module.partition(".")[0] in OWN:  # nobody names it: it is what stands where no class is named
+            if module.partition(".")[0] in OWN:  # a seam's base class, which stands where a config names none
                 return "No class is named: write class_path: MODULE.CLASS. "
             return f"{path} lacks {', '.join(sorted(missing))}. "
     return ""

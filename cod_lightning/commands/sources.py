@@ -36,10 +36,15 @@ def sources(modules: Iterable[str]) -> list[Path]:
     return [found[name] for name in sorted(found)]
 
 
+def class_paths(config: str) -> list[str]:
+    """The classes that a config (YAML) names, sorted."""
+    return sorted(set(re.findall(r"\bclass_path: ([\w.]+\.\w+)", config)))
+
+
 def code_of_classes(config: str) -> dict[str, str]:
     """A digest of the code, imports included, of every class that the config (YAML) names outside this project."""
     digests: dict[str, str] = {}
-    for named in sorted(set(re.findall(r"\bclass_path: ([\w.]+\.\w+)", config))):
+    for named in class_paths(config):
         files = [] if named.partition(".")[0] in OWN else sources([named.rpartition(".")[0]])
         files = [file for file in files if not any(file.is_relative_to(folder) for folder in _LIBRARIES)]
         if files:

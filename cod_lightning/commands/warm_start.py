@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from cod_lightning.adapters import has_adapter
 from cod_lightning.commands.config_files import expand, find_config
 from cod_lightning.commands.lightning_cli import CodCLI, quieten, start
 from cod_lightning.commands.parser import OneLine, program
-from cod_lightning.commands.sources import sources
+from cod_lightning.commands.sources import class_paths, sources
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder
 from cod_lightning.models.lora import merged
@@ -138,7 +137,7 @@ def _key(config: str) -> str:
 
     A world that its author has edited keeps its class path, and demonstrates something else.
     """
-    modules = re.findall(r"\bclass_path: ([\w.]+)\.\w+", config)
+    modules = {name.rpartition(".")[0] for name in class_paths(config)}
     code = (path.read_text(errors="replace") for path in sources(modules))
     parts = (config, __version__, torch.__version__, transformers.__version__, *code)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]

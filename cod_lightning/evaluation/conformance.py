@@ -15,9 +15,9 @@ from typing import Any
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import TextEnv
-from cod_lightning.evaluation.conformance_form import begun, drawn, first_steps, members, stepped
+from cod_lightning.evaluation.conformance_form import begun, drawn, first_steps, first_task, members, stepped
 from cod_lightning.evaluation.conformance_play import verdicts_on_play
-from cod_lightning.evaluation.conformance_turns import copied, ended, first_task, influenced, out_of_turns
+from cod_lightning.evaluation.conformance_turns import copied, ended, influenced, out_of_turns
 from cod_lightning.evaluation.verdicts import Broken, Verdict, verdict_on
 from cod_lightning.types import Pack, Split
 

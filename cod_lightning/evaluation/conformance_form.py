@@ -59,6 +59,12 @@ def begun(world: TextEnv, task: Task) -> str:
     return found[0]
 
 
+def first_task(world: TextEnv, pack: Pack) -> tuple[TextEnv, str]:
+    """A copy of the world in the first task of the pack, and what it shows."""
+    own = copy.deepcopy(world)
+    return own, begun(own, pack.tasks[0])
+
+
 def stepped(world: TextEnv, action: str) -> Stepped:
     """What a step returns. Raises `Violation` where it has another form."""
     found: Any = world.step(action)

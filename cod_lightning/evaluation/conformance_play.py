@@ -1,11 +1,11 @@
 """What a world breaks of its contract when references play whole lifecycles of it. See `conformance.py`."""
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, TextEnv
 from cod_lightning.evaluation.condition_kinds import ConditionKind
+from cod_lightning.evaluation.conformance_form import first_task
 from cod_lightning.evaluation.intervals import Estimate
 from cod_lightning.evaluation.references import ReferenceRow, play_reference, summarise
 from cod_lightning.evaluation.verdicts import MOST_EXAMPLES, Verdict
@@ -107,8 +107,7 @@ def _spelled_notes(world: TextEnv, packs: Sequence[Pack], lives: Sequence[Lifecy
     """Where what the oracle notes stands word by word in what the first task shows before any answer."""
     for pack, life in zip(packs, lives, strict=False):
         note = next((e.context_after for e in life.episodes if e.kind is EpisodeKind.UPDATE and e.context_after), "")
-        own = copy.deepcopy(world)
-        shown = own.reset(options={"task": pack.tasks[0]})[0]
+        own, shown = first_task(world, pack)
         for method, text in (("rules", own.rules), ("reset", shown)):
             if note and note in text:
                 yield f"{method} of pack {pack.id} shows {note!r:.60}, which is what the oracle notes"

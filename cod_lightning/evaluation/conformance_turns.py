@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from cod_lightning.contexts.base import ContextMechanism
 from cod_lightning.envs.base import Reference, Stepped, TextEnv
-from cod_lightning.evaluation.conformance_form import begun, stepped
+from cod_lightning.evaluation.conformance_form import begun, first_task, stepped
 from cod_lightning.evaluation.verdicts import Broken
 from cod_lightning.types import EpisodeStatus, Message, Pack, Role, Task
 
@@ -31,12 +31,6 @@ GARBAGE = (
 _Answer = Callable[[Sequence[Message]], str]
 
 
-def first_task(world: TextEnv, pack: Pack) -> tuple[TextEnv, str]:
-    """A copy of the world in the first task of the pack, and what it shows."""
-    own = copy.deepcopy(world)
-    return own, begun(own, pack.tasks[0])
-
-
 def copied(world: TextEnv, packs: Sequence[Pack]) -> Broken:
     """What `copy.deepcopy` does not copy, or copies of too little."""
     for pack in packs:
@@ -52,22 +46,15 @@ def copied(world: TextEnv, packs: Sequence[Pack]) -> Broken:
 
 def influenced(world: TextEnv, mechanism: ContextMechanism, packs: Sequence[Pack]) -> Broken:
     """Tasks that show something else after other packs, or after earlier tasks of their pack, in answer to the same actions."""
-    pack, own = packs[0], copy.deepcopy(world)
-    before = [_transcript(own, task, mechanism, answer) for task, answer in _random_play(world, pack)]
-    for other in packs[1:]:
-        own = copy.deepcopy(world)
-        for task, answer in _random_play(world, other):
-            _transcript(own, task, mechanism, answer)
-    own = copy.deepcopy(world)
-    after = [_transcript(own, task, mechanism, answer) for task, answer in _random_play(world, pack)]
+    pack = packs[0]
+    before, *_, after = (_transcripts(world, one, mechanism) for one in (*packs, pack))
     for old, new in _differing(before, after):
         why = "does the class, or the module, keep something?"
         yield f"pack {pack.id} shows {new!r:.80} after other packs were played, and {old!r:.80} before; {why}"
         return
     alone = world.without_world_memory()
     for pack in packs:
-        own = copy.deepcopy(alone)
-        together = [_transcript(own, task, mechanism, answer) for task, answer in _random_play(alone, pack)]
+        together = _transcripts(alone, pack, mechanism)
         apart = [
             _transcript(copy.deepcopy(alone), task, mechanism, answer) for task, answer in _random_play(alone, pack)
         ]
@@ -141,6 +128,12 @@ def _random_play(world: TextEnv, pack: Pack) -> Iterator[tuple[Task, _Answer]]:
             yield task, lambda _, rng=rng: rng.choice(("<answer>1</answer>", "<answer>2</answer>", "?"))
         else:
             yield task, lambda messages, policy=policy, rng=rng: policy.act(messages, rng)
+
+
+def _transcripts(world: TextEnv, pack: Pack, mechanism: ContextMechanism) -> list[list[str]]:
+    """Random play of the whole pack by one copy of the world: what each task shows."""
+    own = copy.deepcopy(world)
+    return [_transcript(own, task, mechanism, answer) for task, answer in _random_play(world, pack)]
 
 
 def _transcript(own: TextEnv, task: Task, mechanism: ContextMechanism, answer: _Answer) -> list[str]:

@@ -1,6 +1,7 @@
 """The reference policies of a world, played by the code that plays a model: how much a policy can gain there."""
 
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cod_lightning.contexts.base import ContextMechanism
@@ -15,7 +16,7 @@ from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.player import Player
 from cod_lightning.rollout.setting import OWN_CONTEXTS, ContextSource, Setting, Shown
-from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Pack
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Lifecycle, Message, Pack
 
 _MAX_NEW_TOKENS = 100_000
 _WINDOW = 10_000_000
@@ -58,8 +59,13 @@ def play_reference(
 
 def scripted_sampler(policy: TextPolicy, mechanism: ContextMechanism, seed: int = 0) -> Sampler:
     """A scripted policy as the rollout meets it, in bytes."""
+    return replying_sampler(Player(policy, mechanism).reply, seed)
+
+
+def replying_sampler(reply: Callable[[Sequence[Message], random.Random], str], seed: int = 0) -> Sampler:
+    """Whatever answers a dialogue, as the rollout meets it, in bytes."""
     chat = byte_chat()
-    engine = ScriptedEngine(Player(policy, mechanism).reply, chat.encode, chat.stop_id)
+    engine = ScriptedEngine(reply, chat.encode, chat.stop_id)
     return Sampler(engine=engine, chat=chat, window=_WINDOW, max_new_tokens=_MAX_NEW_TOKENS, seed=seed)
 
 

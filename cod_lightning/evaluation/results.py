@@ -84,8 +84,8 @@ def write_results(path: Path, played: Sequence[PlayedCondition], *, by_checkpoin
     """
     kept = read_results(path) if path.exists() else Results(suites={})
     found = results_of(played, by_checkpoint=by_checkpoint)
-    for name in found["suites"].keys() & kept["suites"].keys():
-        old, new = kept["suites"][name], found["suites"][name]
+    for name, new in found["suites"].items():
+        old = kept["suites"].get(name, new)
         if other := [
             f"{key} {old[key]} -> {new[key]}" for key in ("env", "packs", "pack_size") if old[key] != new[key]
         ]:

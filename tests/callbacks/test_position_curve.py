@@ -37,7 +37,7 @@ def test_tensorboard_gets_a_picture_and_texts_after_each_validation(tmp_path: Pa
 def test_runs_are_compared_by_their_settings_beside_what_validation_logged(tmp_path: Path) -> None:
     text = "model:\n  lr: 0.002\n  clip: null\ndata:\n  env: {class_path: my.World}\n  sizes: [1, 2]\n"
     logger = TensorBoardLogger(str(tmp_path), name="", version="tensorboard")
-    trainer(tmp_path, [PositionCurve(), RunConfig(text, tmp_path)], logger=logger).fit(PlayedModule(), PlayedData())
+    trainer(tmp_path, [PositionCurve(), RunConfig(text, tmp_path, {})], logger=logger).fit(PlayedModule(), PlayedData())
     logger.experiment.flush()
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()

@@ -5,7 +5,7 @@ import torch
 
 from cod_lightning.engines.self_test import SelfTest
 from cod_lightning.engines.vllm import VLLMEngine
-from tests.families import made
+from tests.families import every_day, made
 
 SIZES = {"hidden_size": 64, "head_dim": 32, "num_attention_heads": 2, "num_key_value_heads": 1}
 """Heads of 32, which vLLM has a kernel for."""
@@ -13,14 +13,10 @@ OWN_CODE = ("llama", "mistral", "qwen2", "qwen3", "phi3", "glm4", "granite", "ge
 THEIR_CODE = ("olmo2", "olmo3", "smollm3")
 """vLLM runs transformers' own class of these, and changes it."""
 EVERY_DAY = ("qwen3", "gemma3_text", "olmo2")
-"""Part of `.ci/run`; the others of `make soak`."""
 
 
 @pytest.mark.vllm
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.soak) for name in OWN_CODE + THEIR_CODE],
-)
+@pytest.mark.parametrize("name", every_day(OWN_CODE + THEIR_CODE, EVERY_DAY))
 def test_a_family_is_served_with_the_weights_of_every_sync(name):
     model = made(name, std=0.1, **SIZES)
     engine = VLLMEngine(max_num_seqs=8, kv_cache_gb=0.1)

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 from cod_lightning.cli import main
 from tests.command_line import ROOT, rows
 from tests.engines.test_vllm_families import OWN_CODE, THEIR_CODE
-from tests.families import FAMILIES, saved
+from tests.families import FAMILIES, every_day, saved
 from tests.random_checkpoint import SMALL
 
 CONFIG = "defaults:\n  - recipe: qwen3_8b\n  - env: levers\n  - reward: noisy\n  - _self_\n"
@@ -30,13 +30,10 @@ SETTINGS = (
 
 
 EVERY_DAY = ("llama", "qwen3", "qwen3_next", "mixtral", "gemma3_text", "deepseek_v3")
-"""Part of `.ci/run`; the others of `make soak`."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in EVERY_DAY else pytest.mark.soak) for name in FAMILIES]
-)
+@pytest.mark.parametrize("name", every_day(FAMILIES, EVERY_DAY))
 def test_a_family_is_trained_on_its_own_log_probs_and_comes_back_as_it_was_trained(name, tmp_path):
     base, run, out = saved(tmp_path / "base", name), tmp_path / "run", tmp_path / "out"
     (tmp_path / "family.yaml").write_text(CONFIG)

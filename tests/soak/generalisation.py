@@ -191,10 +191,14 @@ def by_position(results: Cells, count: str) -> list[str]:
     ]
 
 
-def kept(file: Path, found: Cells) -> Cells:
-    """The cells of the JSON file, of which those found anew take the place of theirs."""
+def read(file: Path) -> dict[str, Any]:
+    """What the JSON file of an earlier call holds."""
+    return json.loads(file.read_text()) if file.is_file() else {"success": {}, "noted": {}, "samples": []}
+
+
+def kept(old: dict[str, Any], found: Cells) -> Cells:
+    """The cells as JSON has them, of which those found anew take the place of theirs."""
     both: Cells = {}
-    old = json.loads(file.read_text())["success"] if file.is_file() else {}
     for count, seeds in old.items():
         for seed, suites in seeds.items():
             both.setdefault(count, {})[seed] = {
@@ -340,10 +344,10 @@ def main() -> int:
     if not args.page_only:
         for seed, count in product(args.seeds, args.kinds):
             cell(count, seed, args.runs)
-    results = kept(args.out, measured(args.runs, args.kinds, args.seeds))
+    old = read(args.out)
+    results = kept(old["success"], measured(args.runs, args.kinds, args.seeds))
     file = args.runs / f"{max(args.kinds)}-{args.seeds[0]}" / "warm" / "lifecycles" / "test_offset_trained.jsonl"
-    old = json.loads(args.out.read_text())["samples"] if args.out.is_file() else []
-    shown = lives(file, 4) or old
+    shown = lives(file, 4) or old["samples"]
     args.out.write_text(json.dumps({"success": written(results), "samples": shown}, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(
         page(results, shown, "PYTHONPATH=. python tests/soak/generalisation.py --out docs/results/generalisation.json")

@@ -35,6 +35,7 @@ from tests.soak.generalisation import (
     lives,
     measured,
     plot,
+    read,
     transfers,
     written,
 )
@@ -62,7 +63,8 @@ def noted(file: Path) -> float:
 def all_noted(runs: Path, counts: Sequence[int], seeds: Sequence[int]) -> Noted:
     """Of every cell that is there, for the warm start at T=0.3 and at T=1 and the trained policy."""
     found: Noted = {}
-    files = {name: (folder, PLAYED[folder][name]) for folder, name in WRITERS}
+    writers = (("warm", "warm"), ("warm", "warm_hot"), ("run", "trained"))
+    files = {name: (folder, PLAYED[folder][name]) for folder, name in writers}
     for count, seed, suite in product(counts, seeds, SUITES):
         for name, (folder, key) in files.items():
             file = runs / f"{count}-{seed}" / folder / "lifecycles" / f"test_{suite}_{key}.jsonl"
@@ -70,9 +72,6 @@ def all_noted(runs: Path, counts: Sequence[int], seeds: Sequence[int]) -> Noted:
                 of = found.setdefault(str(count), {}).setdefault(str(seed), {}).setdefault(suite, {})
                 of[name] = noted(file)
     return found
-
-
-WRITERS = (("warm", "warm"), ("warm", "warm_hot"), ("run", "trained"))
 
 
 def later(cells: dict[str, Any], suite: str, condition: str) -> Float[np.ndarray, "S P"]:
@@ -112,7 +111,7 @@ def page(results: Cells, facts: Noted, samples: Sequence[str]) -> str:
     rows = []
     for suite, title in SUITES.items():
         for name in ("warm", "warm_hot", "trained"):
-            shares = [[one[suite][name] for one in seeds.values() if suite in one] for seeds in facts.values()]
+            shares = [[one[suite][name] for one in seeds.values()] for seeds in facts.values()]
             rows.append([title, NAMES[name], *map(over_seeds, shares)])
         more = [[one[suite]["trained"] - one[suite]["warm"] for one in seeds.values()] for seeds in facts.values()]
         rows.append([title, "trained, T=1, less warm start, T=0.3, by seed", *map(over_seeds, more)])
@@ -184,8 +183,8 @@ def main() -> int:
         count: {seed: cells for seed, cells in seeds.items() if all("trained" in one for one in cells.values())}
         for count, seeds in measured(args.runs, args.kinds, args.seeds).items()
     }
-    results = kept(args.out, whole)
-    old = json.loads(args.out.read_text()) if args.out.is_file() else {"noted": {}, "samples": []}
+    old = read(args.out)
+    results = kept(old["success"], whole)
     found = all_noted(args.runs, args.kinds, args.seeds)
     both = {count: old["noted"].get(count, {}) | found.get(count, {}) for count in results}
     facts = {count: {seed: both[count][seed] for seed in seeds} for count, seeds in results.items()}
