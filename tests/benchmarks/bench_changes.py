@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.benchmarks.bench_end_to_end import ours, prepare
 from tests.benchmarks.changes import EVERYTHING, UNDO
+from tests.benchmarks.fixed_work import scale_of
 from tests.benchmarks.results import Table, report, spread
 from tests.benchmarks.workers import Worker, in_turn
 
@@ -29,7 +30,7 @@ def main() -> None:
     names = ["", *args.only]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepare(folder)
+        prepare(folder, scale_of(args.turns, long=False))
         command = ours(folder, args.turns, args.threads)
         logs = {one: folder / f"{i}.log" for i, one in enumerate(names)}
         workers = {n: Worker.start([*command, *(["--without", n] if n else [])], logs[n]) for n in names}

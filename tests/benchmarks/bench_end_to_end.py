@@ -1,11 +1,13 @@
 """A whole training step, ours against TRL's GRPOTrainer and against one training sample a turn: equal work, steps in turn.
 
-    PYTHONPATH=. python tests/benchmarks/bench_end_to_end.py [--turns 6 24] [--repeats 7] [--threads 2] [--trl PYTHON]
+    PYTHONPATH=. python tests/benchmarks/bench_end_to_end.py [--turns 6 24] [--long] [--repeats 7] [--threads 2] [--trl PYTHON]
 
 A step is 256 solve episodes (32 prompts, 8 siblings) of a fixed number of turns and of 4 sampled tokens a turn, and one
 optimizer update; TRL has no lifecycles, so packs have one task. The tiny Qwen3 of the quick start, the same weights, prompts and
-number of tokens for all. TRL runs in an environment of its own (`tests/benchmarks/make_trl_venv.sh`), in its two ways of many
-turns; of the micro-batch sizes tried its fastest counts. A step of each is made in turn, so that all see the same machine.
+number of tokens for all. With --long it is 8 dialogues of 2,000 tokens, a sixth of them sampled, by a Qwen3 of 25 million
+parameters in bfloat16: a stand-in for a language model. TRL runs in an environment of its own
+(`tests/benchmarks/make_trl_venv.sh`), in its two ways of many turns; of the micro-batch sizes tried its fastest counts. A step of
+each is made in turn, so that all see the same machine.
 """
 
 import argparse
@@ -13,17 +15,17 @@ import json
 import statistics
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from cod_lightning.contexts import HintContext
 from cod_lightning.models import TinyPolicy
-from tests.benchmarks.fixed_work import OBSERVATION_WORDS, RULE_WORDS, FixedWork, text
+from tests.benchmarks.fixed_work import RULE_WORDS, FixedWork, Scale, scale_of, text
 from tests.benchmarks.results import Table, report, spread
 from tests.benchmarks.workers import Worker, in_turn
 
 HERE = Path(__file__).parent
-WINDOW = 512
 TEMPLATE = (
     "{% for message in messages %}{{ '<' + ('user' if message['role'] == 'tool' else message['role']) + '> ' }}"
     "{% if message['role'] == 'assistant' %}{{ message['content'] or '' }}"
@@ -32,22 +34,22 @@ TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"
 )
 """Ours, in which a tool speaks as the user does, and an assistant ends with a token that no model has."""
-MICRO_BATCHES = (256, 128, 64)
 PER_TURN = "ours, one sample a turn"
 LEAST_REPEATS, PER_TURN_REPEATS = 5, 3
 """Of any number of turns, and the most of one sample a turn, whose steps take longest and differ by more than their spread."""
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, scale: Scale) -> None:
     """The model and all that the other side has to know of the work."""
-    world, policy = FixedWork(1), TinyPolicy(num_layers=2, window=WINDOW)
+    world, policy = FixedWork(1), TinyPolicy(**scale.sizes)
     tokenizer = policy.tokenizer(world.words() + HintContext(protocol="compact").words())
     policy.model(tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     # Ours puts an end token after an action; the other side's observations have a word more instead.
-    seen = [text(OBSERVATION_WORDS + (n > 0), "observation", n) for n in range(32)]
+    seen = [text(scale.observation_words + (n > 0), "observation", n) for n in range(32)]
     rules = text(RULE_WORDS, "rules")
-    (folder / "fixed_work.json").write_text(json.dumps({"template": TEMPLATE, "observations": seen, "rules": rules}))
+    work = {"template": TEMPLATE, "observations": seen, "rules": rules, "scale": asdict(scale)}
+    (folder / "fixed_work.json").write_text(json.dumps(work))
 
 
 def ours(folder: Path, turns: int, threads: int) -> list[str]:
@@ -59,11 +61,11 @@ def ours(folder: Path, turns: int, threads: int) -> list[str]:
 def commands(folder: Path, turns: int, args: argparse.Namespace) -> dict[str, list[str]]:
     """Whom to compare; the first is ours."""
     own = ours(folder, turns, args.threads)
-    out = {"ours": own, PER_TURN: [*own, "--per_turn"]}
+    out = {"ours": own} if args.long else {"ours": own, PER_TURN: [*own, "--per_turn"]}
     if args.trl is not None:
         theirs = [str(args.trl), str(HERE / "trl_steps.py"), *own[2:]]
         for path in ("rollout_func", "environment_factory"):
-            for size in MICRO_BATCHES:
+            for size in scale_of(turns, long=args.long).micro_batches:
                 out[f"TRL {path}, micro-batches of {size}"] = [*theirs, "--path", path, "--micro_batch", str(size)]
     return out
 
@@ -72,7 +74,7 @@ def compare(turns: int, args: argparse.Namespace) -> list[dict[str, Any]]:
     """A row for each, medians over the repeats."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        prepare(folder)
+        prepare(folder, scale_of(turns, long=args.long))
         started = {
             n: Worker.start(c, folder / f"{i}.log") for i, (n, c) in enumerate(commands(folder, turns, args).items())
         }
@@ -109,6 +111,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, nargs="+", default=[6, 8, 24])
     parser.add_argument(
+        "--long", action="store_true", help="8 dialogues of 2,000 tokens, 25 million parameters, bfloat16"
+    )
+    parser.add_argument(
         "--repeats",
         type=int,
         default=7,
@@ -121,7 +126,9 @@ def main() -> None:
     args = parser.parse_args()
     note = "" if args.trl else "TRL was not there (--trl PYTHON): no ratio against it."
     rows = [found for turns in args.turns for found in compare(turns, args)]
-    report(Table(name="end to end", about=__doc__.splitlines()[0], note=note, rows=rows))
+    about = "The same with 8 dialogues of 2,000 tokens and a Qwen3 of 25 million parameters in bfloat16."
+    about, name = (about, "end to end, long dialogues") if args.long else (__doc__.splitlines()[0], "end to end")
+    report(Table(name=name, about=about, note=note, rows=rows))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A world without content in which every episode takes as many turns and tokens as every other: for measuring, not for learning."""
 
 import zlib
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,38 @@ from cod_lightning.types import EpisodeStatus, Pack, Split, Task
 
 WORDS = tuple(f"w{i}" for i in range(64))
 RULE_WORDS, OBSERVATION_WORDS = 16, 6
+LONG = 2_000
+"""Tokens of a long dialogue."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A step of that size."""
+
+    sizes: dict[str, int]
+    """Of the weights, by their names in `TinyPolicy`; also the window."""
+    dtype: str
+    packs: int
+    siblings: int
+    tokens: int
+    """Sampled in a turn."""
+    observation_words: int
+    micro_batches: tuple[int, ...]
+    """In dialogues, of the other side; ours has as many tokens as the first."""
+
+    @property
+    def token_budget(self) -> int:
+        """Most tokens of a micro-batch of ours."""
+        return 8_192 if self.dtype == "float32" else self.micro_batches[0] * self.sizes["window"]
+
+
+def scale_of(turns: int, *, long: bool) -> Scale:
+    """256 short dialogues of the quick start's policy; or 8 of 2,000 tokens, whatever the turns, of 25 million parameters."""
+    if not long:
+        return Scale({"num_layers": 2, "window": 512}, "float32", 32, 8, 4, OBSERVATION_WORDS, (256, 128, 64))
+    tokens = LONG // 6 // turns
+    sizes = {"hidden_size": 512, "num_layers": 8, "num_heads": 8, "num_kv_heads": 4, "intermediate_size": 1536}
+    return Scale(sizes | {"window": LONG + 200}, "bfloat16", 1, 8, tokens, LONG // turns - tokens - 4, (8, 4))
 
 
 @cache
@@ -29,8 +62,8 @@ class FixedWork(TextEnv):
 
     observation_space = action_space = text_space()
 
-    def __init__(self, max_turns: int) -> None:
-        self.max_turns, self.name = max_turns, "fixed-work"
+    def __init__(self, max_turns: int, observation_words: int = OBSERVATION_WORDS) -> None:
+        self.max_turns, self.observation_words, self.name = max_turns, observation_words, "fixed-work"
         self._turn, self._task, self._reward = 0, "", 0.0
 
     @property
@@ -64,14 +97,14 @@ class FixedWork(TextEnv):
         """The first words."""
         super().reset(seed=seed)
         self._turn, self._task = 0, str(options["task"].spec) if options else ""
-        return text(OBSERVATION_WORDS, self._task, 0), {}
+        return text(self.observation_words, self._task, 0), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """The next words."""
         self._turn += 1
         over = self._turn >= self.max_turns
         self._reward = reward_of(action) if over else 0.0
-        return text(OBSERVATION_WORDS, self._task, self._turn), self._reward, over, False, {}
+        return text(self.observation_words, self._task, self._turn), self._reward, over, False, {}
 
 
 class Endless(TransformersEngine):

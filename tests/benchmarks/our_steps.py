@@ -24,9 +24,7 @@ from cod_lightning.types import Episode, Group
 from datamodules.rollout import RolloutDataModule
 from modules.grpo import GRPOModule
 from tests.benchmarks.changes import EVERYTHING, UNDO, undo
-from tests.benchmarks.fixed_work import Endless, FixedWork
-
-PACKS, SIBLINGS, TOKENS = 32, 8, 4
+from tests.benchmarks.fixed_work import Endless, FixedWork, Scale
 
 
 def apart(episode: Episode) -> Episode:
@@ -56,9 +54,9 @@ class PerTurn(RolloutDataModule):
 class Commanded(L.Callback, RolloutObserver):
     """Waits for a line before every rollout, and says afterwards where the time went."""
 
-    def __init__(self, data: RolloutDataModule) -> None:
+    def __init__(self, data: RolloutDataModule, num_episodes: int) -> None:
         data.runner.follow(self)
-        self.data, self.begun = data, 0.0
+        self.data, self.num_episodes, self.begun = data, num_episodes, 0.0
 
     def update_begins(self) -> None:
         """Wait, or end where the input has ended."""
@@ -79,7 +77,7 @@ class Commanded(L.Callback, RolloutObserver):
                     "seconds": now - self.begun,
                     "generation_s": played.seconds,
                     "training_s": now - self.rolled_out,
-                    "episodes": PACKS * SIBLINGS,
+                    "episodes": self.num_episodes,
                     "sampled_tokens": played.num_generated_tokens,
                     "trained_tokens": pl_module.last_update.num_tokens,
                 }
@@ -94,7 +92,6 @@ def main() -> None:
     parser.add_argument("--turns", type=int, required=True)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True, help="where metrics.csv goes")
-    parser.add_argument("--token_budget", type=int, default=8_192)
     parser.add_argument("--per_turn", action="store_true")
     parser.add_argument("--without", choices=[*UNDO, EVERYTHING], help="undo that change for speed")
     args = parser.parse_args()
@@ -103,29 +100,29 @@ def main() -> None:
     quieten()
     torch.set_num_threads(args.threads)
     L.seed_everything(1, verbose=False)
+    scale = Scale(**json.loads((args.model / "fixed_work.json").read_text())["scale"])
     data = (PerTurn if args.per_turn else RolloutDataModule)(
-        env=FixedWork(args.turns),
+        env=FixedWork(args.turns, scale.observation_words),
         context=HintContext(protocol="compact"),
         engine=Endless(),
-        group_size=SIBLINGS,
-        packs_per_rollout=PACKS,
+        group_size=scale.siblings,
+        packs_per_rollout=scale.packs,
         updates_per_rollout=1,
         rollouts_per_epoch=1_000,
-        max_new_tokens=TOKENS,
+        max_new_tokens=scale.tokens,
     )
     data.pack_size = data.rollouts.packs.pack_size = (
         1  # solve episodes only; users are refused that, since nothing would reward a context
     )
-    policy = TinyPolicy(
-        weights=str(args.model), window=json.loads((args.model / "config.json").read_text())["max_position_embeddings"]
-    )
-    module = GRPOModule(policy=policy, lr=1e-5, reweight=None, token_budget=args.token_budget)
+    policy = TinyPolicy(**scale.sizes, weights=str(args.model))
+    module = GRPOModule(policy=policy, lr=1e-5, reweight=None, token_budget=scale.token_budget)
     trainer = L.Trainer(
         accelerator="cpu",
+        precision="32-true" if scale.dtype == "float32" else "bf16-true",
         logger=MetricsFile(args.out, None),
         log_every_n_steps=1,
         max_epochs=1,
-        callbacks=[WeightSync(), Throughput(), Commanded(data)],
+        callbacks=[WeightSync(), Throughput(), Commanded(data, scale.packs * scale.siblings)],
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,

@@ -24,7 +24,6 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-PROMPTS, SIBLINGS, TOKENS = 32, 8, 4
 SECONDS: dict[str, float] = defaultdict(float)
 """By part of a step."""
 
@@ -113,8 +112,8 @@ def rollout(tokenizer: Any, turns: int, observations: list[str]) -> Any:
 class Commanded(TrainerCallback):
     """Waits for a line before every step, and says afterwards where the time went."""
 
-    def __init__(self, turns: int) -> None:
-        self.turns = turns
+    def __init__(self, num_episodes: int, sampled: int) -> None:
+        self.num_episodes, self.sampled = num_episodes, sampled
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         print(json.dumps({"ready": True}), flush=True)
@@ -128,8 +127,8 @@ class Commanded(TrainerCallback):
         parts = {f"{name}_s": value for name, value in SECONDS.items()}
         report = {
             "seconds": seconds,
-            "episodes": PROMPTS * SIBLINGS,
-            "sampled_tokens": PROMPTS * SIBLINGS * self.turns * TOKENS,
+            "episodes": self.num_episodes,
+            "sampled_tokens": self.sampled,
             "trained_tokens": TRAINED["tokens"],
             **parts,
         }
@@ -166,6 +165,9 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     said = json.loads((args.model / "fixed_work.json").read_text())
+    scale = said["scale"]
+    prompts_a_step, siblings, tokens = (scale[name] for name in ("packs", "siblings", "tokens"))
+    num_episodes = prompts_a_step * siblings
     tokenizer = PreTrainedTokenizerFast.from_pretrained(args.model)
     tokenizer.chat_template = said["template"]
     tokenizer.eos_token = "<never>"  # an id that the model does not have: every turn has as many tokens, at no cost
@@ -176,11 +178,13 @@ def main() -> None:
         "start_anchor": "<assistant>",
         "fields": {"tool_calls": {"close": "<never>", "repeats": True, "content": "text", "transform": call}},
     }
-    model = AutoModelForCausalLM.from_pretrained(args.model, attn_implementation="sdpa", dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        args.model, attn_implementation="sdpa", dtype=getattr(torch, scale["dtype"])
+    )
     World.observations = tuple(said["observations"])
     prompts = [
         [{"role": "system", "content": said["rules"]}, {"role": "user", "content": said["observations"][0]}]
-        for _ in range(PROMPTS * 1000)
+        for _ in range(prompts_a_step * 1000)
     ]
     config = GRPOConfig(
         output_dir=str(args.out),
@@ -191,12 +195,12 @@ def main() -> None:
         logging_steps=1,
         max_steps=10_000,
         per_device_train_batch_size=args.micro_batch,
-        gradient_accumulation_steps=PROMPTS * SIBLINGS // args.micro_batch,
-        num_generations=SIBLINGS,
+        gradient_accumulation_steps=num_episodes // args.micro_batch,
+        num_generations=siblings,
         num_iterations=1,
-        max_completion_length=TOKENS if args.path == "rollout_func" else 10_000,
+        max_completion_length=tokens if args.path == "rollout_func" else 10_000,
         max_tool_calling_iterations=args.turns - 1,
-        generation_kwargs={"max_new_tokens": TOKENS},
+        generation_kwargs={"max_new_tokens": tokens},
         temperature=1.0,
         beta=0.0,
         scale_rewards="none",
@@ -219,7 +223,7 @@ def main() -> None:
         args=config,
         processing_class=tokenizer,
         train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in prompts]),
-        callbacks=[Commanded(args.turns)],
+        callbacks=[Commanded(num_episodes, num_episodes * args.turns * tokens)],
         **more,
     )
     trainer.model.generate = timed("generate", trainer.model.generate)

@@ -10,6 +10,7 @@ import shutil
 import threading
 import warnings
 from collections import OrderedDict
+from dataclasses import astuple
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
@@ -66,7 +67,7 @@ def compiled(spec: HouseSpec, target: str, most: int) -> Path:
 
     cache = Path(os.environ.get("COD_LIGHTNING_CACHE") or Path.home() / ".cache" / "cod_lightning")
     root = cache / f"textworld-{version('textworld')}"  # another version draws other houses
-    name = f"{spec.layout}-{spec.doors}-{spec.num_rooms}-{spec.num_things}-{spec.num_holders}-{spec.seed}-{target}"
+    name = "-".join(map(str, (*astuple(spec), target)))
     path = root / f"{name}.z8"
     if path.is_file():
         return path
@@ -143,5 +144,5 @@ def _game(spec: HouseSpec, target: str | None, most: int) -> Any:
         assert target in things_of(spec)
         actions = [deed.action for deed in plans(spec, most)[target]]
         quests = [Quest(win_events=[Event(actions=actions)], desc=f"Take the {names(spec)[target]}.", commands=())]
-    grammar = make_grammar({"theme": "house"}, rng=RandomState(spec.seed + 2))
+    grammar = make_grammar({"theme": "house"}, rng=RandomState(spec.things_seed + 1))
     return Game(world_of(spec), grammar, quests)

@@ -30,7 +30,8 @@ MOST_STATES = 3_000
 class HouseSpec(Unchanging):
     """What a house is generated from."""
 
-    seed: int
+    map_seed: int
+    things_seed: int
     layout: str
     """`hub`: one room connects to all others (TextWorld's small map); `grid`: a random map."""
     doors: str
@@ -61,7 +62,7 @@ def world_of(spec: HouseSpec) -> Any:
     from textworld.generator import World, make_map, make_small_map  # pyright: ignore[reportMissingImports]
     from textworld.logic import Proposition, Variable  # pyright: ignore[reportMissingImports]
 
-    walls, things = RandomState(spec.seed), RandomState(spec.seed + 1)
+    walls, things = RandomState(spec.map_seed), RandomState(spec.things_seed)
     states = {"none": ["open"], "closed": ["open", "closed"], "locked": ["open", "closed", "locked"]}[spec.doors]
     make = make_small_map if spec.layout == "hub" else make_map
     rooms = make(spec.num_rooms, rng=walls, possible_door_states=states)
@@ -175,10 +176,14 @@ def places(spec: HouseSpec) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1024)
-def identity(spec: HouseSpec) -> str:
-    """The map and where the things are, as text: what decides the split, and what a context can say of a house."""
-    walls = sorted(str(fact) for fact in world_of(spec).state.facts if fact.name.endswith("_of"))
-    return " ".join([*walls, *(f"{thing}={route}" for thing, route in places(spec).items())])
+def map_text(spec: HouseSpec) -> str:
+    """Which room is beside which, as text; whatever the things."""
+    return " ".join(sorted(str(fact) for fact in world_of(spec).state.facts if fact.name.endswith("_of")))
+
+
+def places_text(spec: HouseSpec) -> str:
+    """Where the things are, as text: what a context can say of a house."""
+    return " ".join(f"{thing}={route}" for thing, route in places(spec).items())
 
 
 @lru_cache(maxsize=1024)

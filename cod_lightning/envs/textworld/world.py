@@ -22,6 +22,7 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split, Task
 
 _MOST_DRAWS = 2_000
+_DRAWS_OF_A_MAP = 100
 _LONGEST = 100
 """Letters of a command."""
 
@@ -53,8 +54,8 @@ class TextWorldHouse(TaskWorld[HouseTask]):
     """Take a thing in a house that TextWorld generated. The house is the same for all tasks of a pack; the thing is another.
 
     In natural words the compiled game is played by TextWorld's interpreter, whose score is the reward. In compact words the same
-    house is played by TextWorld's rules alone, without the interpreter, which is a hundred times as fast. A house belongs to a
-    split by its map and by where its things are.
+    house is played by TextWorld's rules alone, without the interpreter, which is a hundred times as fast. A split has maps of
+    its own and places of the things of its own: neither a map nor what a context can say of a held-out house occurs in training.
 
     Args:
         layout: One room that connects to all others (hub), or a random map (grid).
@@ -98,7 +99,8 @@ class TextWorldHouse(TaskWorld[HouseTask]):
             expected = "what the words of data.env.protocol=compact can say: a hub, without locks"
             raise ConfigError(f"data.env.{key}", value, expected, "Use layout=hub and doors=none, or protocol=natural.")
         self.house = HouseSpec(
-            seed=0,
+            map_seed=0,
+            things_seed=0,
             layout=layout,
             doors=doors,
             num_rooms=num_rooms,
@@ -123,10 +125,14 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         """A house, and any of its things for each task, drawn with replacement."""
         world_seed = derive_seed("textworld pack", self.name, str(split), seed, index)
         rng = random.Random(world_seed)
-        for _ in range(_MOST_DRAWS):
-            house = self._drawn_house(rng)
-            if (targets := self._targets(house)) and split_of_text(houses.identity(house)) is split:
+        house = self.house
+        for draw in range(_MOST_DRAWS):
+            if draw % _DRAWS_OF_A_MAP == 0 or split_of_text(houses.map_text(house)) is not split:
+                house = self._drawn_house(rng)
+            elif split_of_text(houses.places_text(house)) is split and (targets := self._targets(house)):
                 break
+            else:
+                house = replace(house, things_seed=rng.randrange(2**31))
         else:
             remedy = f"None was found in {_MOST_DRAWS} draws; lower min_commands, or raise num_rooms or max_turns."
             raise ConfigError("data.env", self.name, f"a house of the split {split} with two things to seek", remedy)
@@ -195,7 +201,7 @@ class TextWorldHouse(TaskWorld[HouseTask]):
         return found if len(found) > 1 else []
 
     def _drawn_house(self, rng: random.Random) -> HouseSpec:
-        return replace(self.house, seed=rng.randrange(2**31))
+        return replace(self.house, map_seed=rng.randrange(2**31), things_seed=rng.randrange(2**31))
 
     def _drawn(self, seed: int) -> HouseTask:
         rng = random.Random(seed)
