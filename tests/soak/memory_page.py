@@ -72,6 +72,7 @@ def page(results: dict[str, Any], command: str) -> str:
         changed = ["at 3, before the change", "at 4", "at 7"]
         head = ["memory", "of 8", "of 16", "of 32", *changed, "tokens at 1", "at 8", "at 31"]
         lines += [table(head, rows), "", *([f"Not measured here: {', '.join(missing)}.", ""] if missing else [])]
+        lines += reading(memories)
     rows = [
         [f"{memory}, {TITLES[world]}", credit, *(at(seeds, "held_out", "trained", slice(n, n + 1)) for n in range(4))]
         for (world, memory), by in ((tuple(name.split()), by) for name, by in results["credit"].items())
@@ -128,6 +129,38 @@ def page(results: dict[str, Any], command: str) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def reading(memories: dict[str, Any]) -> list[str]:
+    """What is shown of each memory, which is where the interval of differences, paired by seed, leaves out 0."""
+
+    def differences(memory: str, other: str, suite: str, condition: str, place: slice) -> list[float]:
+        one, base = memories[memory], memories[other]
+        return [
+            mean(one[seed]["curves"][suite]["trained"][place]) - mean(base[seed]["curves"][suite][condition][place])
+            for seed in one
+            if seed in base and {suite} <= one[seed]["curves"].keys() & base[seed]["curves"].keys()
+        ]
+
+    compared = {
+        "the same with its context blanked": {m: (m, "held_out", "blanked_context", LAST) for m in memories},
+        "its warm start at T=0.3": {m: (m, "held_out", "warm_start_t0.3", LAST) for m in memories},
+        "the hint": {m: ("hint", "held_out", "trained", LAST) for m in memories if m != "hint"},
+        "the hint, second half of packs of 32": {
+            m: ("hint", "packs_32", "trained", slice(16, None)) for m in memories if m != "hint"
+        },
+    }
+    lines = ["Shown at the last position of packs of 4 unless said otherwise, by intervals that leave out 0:", ""]
+    for what, every in compared.items():
+        found = {memory: seed_estimate(np.array(differences(memory, *by))) for memory, by in every.items()}
+        groups = {
+            "better": [m for m, one in found.items() if one.ci95 and one.low > 0],
+            "worse": [m for m, one in found.items() if one.ci95 and one.high < 0],
+        }
+        groups["no difference shown"] = [m for m in found if not any(m in of for of in groups.values())]
+        said = "; ".join(f"{verdict}: {', '.join(of) or 'none'}" for verdict, of in groups.items())
+        lines.append(f"- Against {what}. {said.capitalize()}.")
+    return [*lines, ""]
 
 
 def apart(one: dict[str, Any], other: dict[str, Any], name: str, place: slice) -> list[float]:
