@@ -6,7 +6,7 @@ TextWorld's `State` and is never changed once it is made.
 
 import re
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -54,6 +54,14 @@ class Deed(NamedTuple):
     """TextWorld's."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """A state, equal to every other of the same facts."""
+
+    facts: frozenset[Any]
+    state: Any = field(compare=False)
+
+
 @lru_cache(maxsize=1024)
 def world_of(spec: HouseSpec) -> Any:
     """TextWorld's own world: rooms, doors, things and where they are; the player is in `r_0`."""
@@ -88,9 +96,14 @@ def fits(spec: HouseSpec) -> bool:
     return locked <= {fact.arguments[1].name for fact in facts if fact.name == "match"}
 
 
-def deeds(state: Any) -> list[Deed]:
-    """Ways to go, things to open, take and unlock, in a fixed order."""
-    base = _knowledge()
+def deeds(state: Any) -> tuple[Deed, ...]:
+    """Ways to go, things to open, take and unlock, in a fixed order; siblings ask this of the same states again and again."""
+    return _deeds(_Facts(frozenset(state.facts), state))
+
+
+@lru_cache(maxsize=8192)
+def _deeds(facts: "_Facts") -> tuple[Deed, ...]:
+    state, base = facts.state, _knowledge()
     here = room_of(state)
     found = []
     for verb, names in _RULES.items():
@@ -107,7 +120,7 @@ def deeds(state: Any) -> list[Deed]:
             else:
                 what = by_kind["c"]
             found.append(Deed(verb, what, action))
-    return sorted(found, key=lambda deed: (list(_RULES).index(deed.verb), deed.what, str(deed.action)))
+    return tuple(sorted(found, key=lambda deed: (list(_RULES).index(deed.verb), deed.what, str(deed.action))))
 
 
 def every_action(state: Any) -> list[Any]:

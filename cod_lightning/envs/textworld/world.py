@@ -12,7 +12,7 @@ from cod_lightning.envs.facts import TeacherDials
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.envs.textworld import games, houses
-from cod_lightning.envs.textworld.houses import Deed, HouseSpec
+from cod_lightning.envs.textworld.houses import HouseSpec
 from cod_lightning.envs.textworld.policies import HousePlay, Walkthrough
 from cod_lightning.envs.textworld.wording import CompactHouse, HouseView, NaturalHouse
 from cod_lightning.envs.unchanging import Unchanging
@@ -233,8 +233,7 @@ class TextWorldHouse(TaskWorld[HouseTask]):
     def _commands(self) -> dict[str, Any]:
         """What can be done, by how it is spelled."""
         assert self._task is not None
-        found: list[Deed] = houses.deeds(self._now.state)
-        return {self.wording.command(self._task.house, deed): deed.action for deed in found}
+        return {self.wording.command(self._task.house, deed): deed.action for deed in houses.deeds(self._now.state)}
 
     def _won(self) -> bool:
         assert self._task is not None
