@@ -100,6 +100,10 @@ class Engine(ABC):
     """Whether an adapter is synced as it is; else the sync brings all weights with the adapter merged in."""
     precision: str = "float32"
     """What it computes in, by torch's name; known once it is bound."""
+    num_prompt_tokens: int = 0
+    """Tokens of the prompts of all turns so far, whole prompts, of an engine that says how many of them it had; else 0."""
+    num_cached_tokens: int = 0
+    """Those of them whose keys and values it had from an earlier turn or another dialogue."""
     log_folder: Path | None = None
     """Where an engine that keeps logs writes them; `WeightSync` names the run's folder."""
 

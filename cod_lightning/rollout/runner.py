@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,15 @@ class RolloutPart:
     seconds: float
     replacing: bool
     """Whether they were played in place of other packs of the same rollout."""
+    num_prompt_tokens: int = 0
+    """As the engine counts them; so are cached ones. Not in checkpoints."""
+    num_cached_tokens: int = 0
 
     @property
     def stats(self) -> RolloutStats:
         """What it cost."""
-        return RolloutStats.of(self.groups, self.seconds, count_drift(self.groups), replacing=self.replacing)
+        stats = RolloutStats.of(self.groups, self.seconds, count_drift(self.groups), replacing=self.replacing)
+        return replace(stats, num_whole_prompt_tokens=self.num_prompt_tokens, num_cached_tokens=self.num_cached_tokens)
 
 
 class RolloutRunner:
@@ -121,10 +125,16 @@ class RolloutRunner:
 
     def timed(self, label: str, play: Callable[[], list[Group]], *, replacing: bool = False) -> RolloutPart:
         """The rollout without the report; any thread may call it."""
-        start = time.perf_counter()
+        start, prompts, cached = time.perf_counter(), self.engine.num_prompt_tokens, self.engine.num_cached_tokens
         with self._watched(f"the rollout '{label}'"):
             groups = play()
-        return RolloutPart(groups=groups, seconds=time.perf_counter() - start, replacing=replacing)
+        return RolloutPart(
+            groups=groups,
+            seconds=time.perf_counter() - start,
+            replacing=replacing,
+            num_prompt_tokens=self.engine.num_prompt_tokens - prompts,
+            num_cached_tokens=self.engine.num_cached_tokens - cached,
+        )
 
     def report(self, label: str, part: RolloutPart) -> None:
         """Report the rollout to the observers, on every rank. Stats of replacements are added to those of their rollout.

@@ -23,6 +23,10 @@ class RolloutStats:
     """Tokens that the policy sampled, attempts included."""
     num_prompt_tokens: int
     """Prompt tokens that were new to their dialogue; a KV cache spares the others."""
+    num_whole_prompt_tokens: int = 0
+    """Tokens of all turns' prompts, whole, of an engine that says how many of them it had; else 0."""
+    num_cached_tokens: int = 0
+    """Those of them that it had."""
     num_attempts: int
     """Extra solve episodes from snapshots."""
     num_attempt_tokens: int

@@ -6,8 +6,8 @@ A step is 256 solve episodes (32 prompts, 8 siblings) of a fixed number of turns
 optimizer update; TRL has no lifecycles, so packs have one task. The tiny Qwen3 of the quick start, the same weights, prompts and
 number of tokens for all. With --long it is 8 dialogues of 2,000 tokens, a sixth of them sampled, by a Qwen3 of 25 million
 parameters in bfloat16: a stand-in for a language model. TRL runs in an environment of its own
-(`tests/benchmarks/make_trl_venv.sh`), in its two ways of many turns; of the micro-batch sizes tried its fastest counts. A step of
-each is made in turn, so that all see the same machine.
+(`tests/benchmarks/make_trl_venv.sh`), in its two ways of many turns (long dialogues: in the faster one); of the micro-batch sizes
+tried its fastest counts. A step of each is made in turn, so that all see the same machine.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def commands(folder: Path, turns: int, args: argparse.Namespace) -> dict[str, li
     out = {"ours": own} if args.long else {"ours": own, PER_TURN: [*own, "--per_turn"]}
     if args.trl is not None:
         theirs = [str(args.trl), str(HERE / "trl_steps.py"), *own[2:]]
-        for path in ("rollout_func", "environment_factory"):
+        for path in ("rollout_func",) if args.long else ("rollout_func", "environment_factory"):
             for size in scale_of(turns, long=args.long).micro_batches:
                 out[f"TRL {path}, micro-batches of {size}"] = [*theirs, "--path", path, "--micro_batch", str(size)]
     return out
@@ -79,7 +79,7 @@ def compare(turns: int, args: argparse.Namespace) -> list[dict[str, Any]]:
             n: Worker.start(c, folder / f"{i}.log") for i, (n, c) in enumerate(commands(folder, turns, args).items())
         }
         repeats = max(min(LEAST_REPEATS, args.repeats), args.repeats * args.turns[0] // turns)
-        steps = in_turn(started, repeats, {PER_TURN: PER_TURN_REPEATS})
+        steps = in_turn(started, repeats, {PER_TURN: PER_TURN_REPEATS}, long=args.long)
         for i, (n, worker) in enumerate(started.items()):
             if worker.failure:
                 print(f"{n}: {worker.failure}: {(folder / f'{i}.log').read_text()[-2000:]}", file=sys.stderr)

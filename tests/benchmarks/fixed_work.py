@@ -43,7 +43,7 @@ def scale_of(turns: int, *, long: bool) -> Scale:
         return Scale({"num_layers": 2, "window": 512}, "float32", 32, 8, 4, OBSERVATION_WORDS, (256, 128, 64))
     tokens = LONG // 6 // turns
     sizes = {"hidden_size": 512, "num_layers": 8, "num_heads": 8, "num_kv_heads": 4, "intermediate_size": 1536}
-    return Scale(sizes | {"window": LONG + 200}, "bfloat16", 1, 8, tokens, LONG // turns - tokens - 4, (8, 4))
+    return Scale(sizes | {"window": LONG + 200}, "bfloat16", 1, 8, tokens, LONG // turns - tokens - 4, (8,))
 
 
 @cache

@@ -30,6 +30,8 @@ BENCHMARKS = (
     "bench_evaluation",
     "bench_worlds",
 )
+VARIANTS = {"bench_end_to_end": ([], ["--long", "--turns", "8", "24", "--repeats", "3"])}
+"""Arguments of each run of one that has several."""
 
 
 def run(name: str, python: Path, arguments: list[str]) -> list[Table]:
@@ -64,7 +66,8 @@ def main() -> None:
     for name in args.only:
         vllm = args.vllm if name == "bench_engines" else None
         trl = ["--trl", str(args.trl)] if args.trl and name == "bench_end_to_end" else []
-        tables |= {table.name: table for table in run(name, vllm or Path(sys.executable), trl)}
+        for more in VARIANTS.get(name, ([],)):
+            tables |= {table.name: table for table in run(name, vllm or Path(sys.executable), [*more, *trl])}
         write(args.out, "How fast it is", "make bench", *tables.values())
 
 

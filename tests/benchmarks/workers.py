@@ -54,14 +54,14 @@ class Worker:
 
 
 def in_turn(
-    workers: Mapping[str, Worker], repeats: int, fewer: Mapping[str, int] | None = None
+    workers: Mapping[str, Worker], repeats: int, fewer: Mapping[str, int] | None = None, *, long: bool = False
 ) -> dict[str, list[dict[str, float]]]:
     """Where the time of each one's steps went; nothing more of one that has ended, and says so in `failure`.
 
     One with so few repeats in `fewer` takes part in the first ones.
 
     Of two steps in a row the second counts, since in a training a step follows another: the first finds another's data in the
-    processor's caches.
+    processor's caches. Long steps, to whose time that adds nothing, are made once.
     """
     steps: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
     try:
@@ -69,7 +69,7 @@ def in_turn(
             for name, worker in workers.items():
                 if repeat >= WARM_UP + (fewer or {}).get(name, repeats):
                     continue
-                if not worker.failure and worker.step() and (found := worker.step()) and repeat >= WARM_UP:
+                if not worker.failure and (long or worker.step()) and (found := worker.step()) and repeat >= WARM_UP:
                     steps[name].append(found)
     finally:
         for worker in workers.values():

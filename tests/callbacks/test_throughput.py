@@ -30,6 +30,21 @@ def test_every_update_logs_seconds_and_tokens_of_its_rollout_and_of_itself(tmp_p
     assert logged[0]["time/rollout_s"] == logged[1]["time/rollout_s"] != logged[2]["time/rollout_s"]
 
 
+def test_an_engine_that_counts_what_it_had_of_prompts_is_logged_with_the_share_of_that_rollout(tmp_path: Path) -> None:
+    data = PlayedData()
+    assert "rollout/cached_share" not in rows(tmp_path / "plain", data)[0]
+
+    begin, engine = data.runner.monitor.begin, data.runner.engine
+
+    def sampled(label: str, *more: int) -> None:
+        begin(label, *more)
+        engine.num_prompt_tokens += 200
+        engine.num_cached_tokens += 150 if label == "train" else 0
+
+    data.runner.monitor.begin = sampled
+    assert {row["rollout/cached_share"] for row in rows(tmp_path / "counted", data)} == {"0.75"}
+
+
 def test_a_datamodule_that_rolls_nothing_out_is_left_alone(tmp_path: Path) -> None:
     class Recorded(L.LightningDataModule):
         def train_dataloader(self) -> Items:

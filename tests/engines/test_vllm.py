@@ -98,6 +98,16 @@ def changed(model, by, seed):
     }
 
 
+def test_prompt_tokens_that_an_earlier_turn_left_in_the_cache_are_counted(engine):
+    prompts, cached = engine.num_prompt_tokens, engine.num_cached_tokens
+    ids = [i % 46 for i in range(160)]
+    ask(engine, request(ids))
+    assert (engine.num_prompt_tokens - prompts, engine.num_cached_tokens - cached) == (160, 0)
+    ask(engine, request([*ids, 3, 4]))
+    assert engine.num_prompt_tokens - prompts == 322
+    assert 100 <= engine.num_cached_tokens - cached <= 160
+
+
 def test_greedy_turns_equal_those_of_the_transformers_engine(engine, model):
     other = TransformersEngine()
     other.bind(model, stop_ids=[2])

@@ -279,6 +279,8 @@ class VLLMServerEngine(Engine):
             answer = await self._watch.ask(request.dialogue, body, self.label)
         finally:
             self.num_live -= 1
+        self.num_prompt_tokens += answer.num_prompt_tokens
+        self.num_cached_tokens += answer.num_cached_tokens
         return Completion(
             action_ids=answer.ids,
             behaviour_logprobs=answer.logprobs,

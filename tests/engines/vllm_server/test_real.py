@@ -81,6 +81,7 @@ def test_lifecycles_are_exact_to_the_token(engine, tokenizer):
     groups = lifecycles(engine, tokenizer)
     assert not any(x.failed for g in groups for x in g.lifecycles)
     assert count_drift(groups) == 0
+    assert 0 < engine.num_cached_tokens < engine.num_prompt_tokens
 
 
 def test_a_sample_does_not_depend_on_who_shares_the_batch(engine):
