@@ -2,12 +2,14 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("cod_lightning", "datamodules", "modules", "callbacks")
 
 
+@cache
 def definitions() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Files by the name of a class, and by the name of a type of functions."""
     classes: dict[str, list[str]] = defaultdict(list)

@@ -60,6 +60,7 @@ def test_they_are_those_of_prompts_answers_and_notes():
         assert any(part in text for text in said) is (part != "in time")
 
 
+@pytest.mark.slow
 def test_neither_seed_nor_sizes_nor_the_quality_of_demonstrations_change_them():
     policy, teacher = SentencePolicy(), QuotingDials(note_accuracy=0.0)
     weaker = DemonstrationDataModule(Levers(teacher=teacher), HintContext(), seed=7, pack_size=2)
@@ -97,7 +98,7 @@ def test_two_updates_of_a_small_fit_have_drift_0_and_equal_log_probs(monkeypatch
     assert data.runner.last_rollout.token_drift == 0
 
 
-@pytest.mark.parametrize("token_budget", [1500, 8192])
+@pytest.mark.parametrize("token_budget", [1500, pytest.param(8192, marks=pytest.mark.slow)])
 def test_a_warm_start_in_micro_batches_is_the_same_training(token_budget):
     losses = []
     for budget in (None, token_budget):

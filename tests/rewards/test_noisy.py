@@ -25,7 +25,11 @@ def episode(number, solved, kind=EpisodeKind.SOLVE):
 
 def scores(part, solved, numbers=range(NUM)):
     tasks = [Task(id="0", seed=number, spec=None) for number in numbers]
-    return [asyncio.run(part(episode(n, solved), task)) for n, task in zip(numbers, tasks, strict=True)]
+
+    async def all_of_them():
+        return [await part(episode(n, solved), task) for n, task in zip(numbers, tasks, strict=True)]
+
+    return asyncio.run(all_of_them())
 
 
 @pytest.mark.parametrize(("false_positive", "false_negative"), [(0.0, 0.0), (0.1, 0.3), (0.4, 0.05)])

@@ -336,6 +336,7 @@ def test_an_update_of_two_turns_is_one_episode_whose_second_prompt_extends_the_f
     assert group.lifecycles[0].solves[1].context_before == "w1 w1"
 
 
+@pytest.mark.slow
 def test_a_person_s_interrupt_still_ends_a_rollout():
     code = """
     from tests.rollout.test_boundaries import groups, SAY_W1, FunctionEngine
