@@ -24,6 +24,7 @@ from cod_lightning.commands.sources import class_paths, sources
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder
 from cod_lightning.models.lora import merged
+from cod_lightning.trusted import check_harmless
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
 
@@ -32,6 +33,11 @@ class WarmStartCLI(CodCLI):
     """`CodCLI` for supervised learning on demonstrations."""
 
     command = "warm_start"
+
+    def before_instantiate_classes(self) -> None:
+        """As for any run, also where a config of foreign origin names this warm start."""
+        check_harmless(yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False)))
+        super().before_instantiate_classes()
 
 
 def run(argv: Sequence[str]) -> int:
