@@ -16,7 +16,10 @@ from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.parser import SplitName, program
 from cod_lightning.deployment import Agent, ContextStore
+from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_in
+from cod_lightning.envs.non_stationary import NonStationary
+from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import check_folder, locked
 from cod_lightning.models.base_weights import weights_digest
@@ -61,6 +64,7 @@ def run(argv: Sequence[str]) -> int:
     quieten()
     cli = built(DeployCLI, argv)
     options = cli.config
+    _check_lasting(cli.datamodule.env)
     model = _model(cli)
     setting, console = setting_of(cli, model=model), Screen()
     with locked(Path(options.state), "--state", "deploy"):
@@ -132,6 +136,15 @@ def _sampler(model: Any, policy: Any, data: RolloutDataModule, temperature: floa
         seed=data.seed,
         deadlines=data.deadlines,
     )
+
+
+def _check_lasting(env: TextEnv) -> None:
+    """Raise `ConfigError` where the rule would change at another task each time that the agent's tasks become more."""
+    while isinstance(env, WrappedWorld):
+        if isinstance(env, NonStationary) and env.change_at is None:
+            expected = "a position, since an agent's tasks have no last one among which it could be drawn"
+            raise ConfigError("data.env.change_at", "null", expected, "Set it to 5, for example.")
+        env = env.world
 
 
 def _identity(cli: Any, options: Any, model: Any) -> dict[str, str]:
