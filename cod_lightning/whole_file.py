@@ -31,7 +31,9 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def write_figure(path: Path, figure: Any) -> None:
-    """The same for a figure of matplotlib, in the form that the path's ending names."""
+    """The same for a figure of matplotlib, in the form that the path's ending names. A dollar sign in its texts is one."""
     file = io.BytesIO()
+    for text in figure.findobj(lambda part: hasattr(part, "set_parse_math")):
+        text.set_parse_math(False)
     figure.savefig(file, format=path.suffix[1:])
     write_whole(path, file.getvalue())

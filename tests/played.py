@@ -24,5 +24,5 @@ def play(suite: Suite, kinds: Collection[ConditionKind] = tuple(ConditionKind)) 
         ids = tuple(map(str, range(NUM_PACKS)))
         outcomes = Outcomes(rewards=success / 2, success=success, pack_ids=ids)
         if condition.kind in kinds:
-            played.append(PlayedCondition(suite=suite, condition=condition, env="lake", outcomes=outcomes))
+            played.append(PlayedCondition(suite=suite, condition=condition, env="lake", outcomes=outcomes, r_max=1.0))
     return played

@@ -9,6 +9,8 @@ import yaml
 from cod_lightning.cli import main
 from cod_lightning.commands.config_files import expand
 from cod_lightning.commands.from_run import with_the_runs_config
+from cod_lightning.commands.warm_start import ensure_warm_start
+from cod_lightning.errors import ConfigError
 from cod_lightning.trusted import OWN, check_harmless, only_from
 from tests.checkpoints.test_checkpoint import content, model
 from tests.records import group
@@ -161,6 +163,14 @@ def test_a_foreign_run_sends_no_key_away_and_runs_no_program(
         check_harmless({"data": data})
     with only_from(OWN, trust=False):
         check_harmless({"data": judged("http://127.0.0.1:8000/v1")})
+
+
+def test_a_warm_start_that_a_foreign_run_names_runs_no_program_either(foreign):
+    (foreign / "rows.jsonl").write_text('{"prompt": "p", "answer": "a"}\n' * 40)
+    data = {"context": LEAST["data"]["context"], "env": PLAYED}
+    (foreign / "warm.yaml").write_text(yaml.safe_dump(LEAST | {"data": data}))
+    with only_from(OWN, trust=False), pytest.raises(ConfigError, match="nothing that runs programs"):
+        ensure_warm_start("warm.yaml", 1, None)
 
 
 def test_a_foreign_run_s_config_is_not_composed_so_that_it_reads_no_environment_variable(foreign, monkeypatch):

@@ -32,6 +32,11 @@ _EPOCH = (
 """Keys that decide how many updates an epoch has."""
 _PLAYED = ("data.env", "data.context", "data.max_new_tokens", "model.policy")
 """Keys of what a policy was trained in and as."""
+_SAID = (
+    *("data.plan", "data.enable_thinking", "data.rewrite_history", "data.chat_template_kwargs", "data.system_prompt"),
+    *("data.stop_strings", "data.thinking_budget"),
+)
+"""Likewise, where the checkpoint's config has them: the order of its episodes, and how its dialogues are put and ended."""
 _HOW_BUILT = ("model.policy.weights", "model.policy.path", "model.policy.gradient_checkpointing", "model.policy.dtype")
 """Keys of a policy that its checkpoint replaces, or that change no token."""
 
@@ -68,7 +73,8 @@ def check_changes(checkpoint: Checkpoint, config: str, num_processes: int, *, ac
 def check_same_policy(
     checkpoint: Checkpoint, config: Mapping[str, Any], words: Sequence[str], *, accepted: bool
 ) -> None:
-    """Refuse to play the checkpoint's policy in another environment or context than it was trained in, unless that is accepted.
+    """Refuse to play the checkpoint's policy otherwise than it was trained (environment, context, plan, dialogues), unless that is
+    accepted.
 
     With another vocabulary it is refused in any case: the policy's token ids would stand for other words. `words` is the closed
     vocabulary of environment and context, empty for a language model.
@@ -78,9 +84,8 @@ def check_same_policy(
         print(f"warning: {checkpoint.path} does not hold its config; nothing is compared", file=sys.stderr)
         return
     _warn_of_code(checkpoint, yaml.safe_dump(dict(config)))
-    before, after = (
-        {key: at[key.split(".")[0]][key.split(".")[1]] for key in _PLAYED} for at in (kept["config"], config)
-    )
+    keys = [*_PLAYED, *(key for key in _SAID if key.partition(".")[2] in kept["config"]["data"])]
+    before, after = ({key: at[key.split(".")[0]][key.split(".")[1]] for key in keys} for at in (kept["config"], config))
     changed = [(key, said) for key, said in differences(before, after) if not key.startswith(_HOW_BUILT)]
     listed = "; ".join(f"{key}: {said}" for key, said in changed)
     if "vocabulary" in kept and kept["vocabulary"] != derive_seed("vocabulary", *words):

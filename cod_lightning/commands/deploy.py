@@ -16,9 +16,13 @@ from cod_lightning.commands.from_run import SamplingCLI, built, model_of
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.parser import SplitName, program
 from cod_lightning.deployment import Agent, ContextStore
+from cod_lightning.envs.base import TextEnv
 from cod_lightning.envs.checks import check_in
+from cod_lightning.envs.non_stationary import NonStationary
+from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import ConfigError, check_at_least
 from cod_lightning.folder_lock import check_folder, locked
+from cod_lightning.models.base_weights import weights_digest
 from cod_lightning.rollout.deadlines import Watchdog
 from cod_lightning.rollout.dialogue import Sampler
 from cod_lightning.rollout.setting import RolloutMonitor, Setting
@@ -60,16 +64,18 @@ def run(argv: Sequence[str]) -> int:
     quieten()
     cli = built(DeployCLI, argv)
     options = cli.config
-    setting, console = setting_of(cli), Screen()
+    _check_lasting(cli.datamodule.env)
+    model = _model(cli)
+    setting, console = setting_of(cli, model=model), Screen()
     with locked(Path(options.state), "--state", "deploy"):
-        return _live(cli, options, setting, console)
+        return _live(cli, options, setting, console, _identity(cli, options, model))
 
 
-def _live(cli: Any, options: Any, setting: Setting, console: Console) -> int:
+def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: dict[str, str]) -> int:
     """Solve as many tasks as were asked for; the exit code."""
     store = ContextStore(options.state)
     try:
-        store.claim(_identity(cli, options))
+        store.claim(identity)
         agent = Agent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
         num_tasks = max(1, done + options.num_tasks)
@@ -93,13 +99,13 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console) -> int:
     return 0
 
 
-def setting_of(cli: Any, monitor: RolloutMonitor | None = None) -> Setting:
-    """The environment of a command's run and its policy there, as a rollout meets them."""
+def setting_of(cli: Any, monitor: RolloutMonitor | None = None, model: Any = None) -> Setting:
+    """The environment of a command's run and its policy there, as a rollout meets them; `model` is the policy's, if it is made."""
     data, options = cli.datamodule, cli.config
     return Setting(
         env=data.env,
         mechanism=data.context,
-        sampler=sampler_of(cli.model.policy, data, options.ckpt_path, options.sampling_temperature),
+        sampler=_sampler(_model(cli) if model is None else model, cli.model.policy, data, options.sampling_temperature),
         plan=data.plan,
         rewards=data.rewards,
         monitor=monitor or RolloutMonitor(),
@@ -108,7 +114,14 @@ def setting_of(cli: Any, monitor: RolloutMonitor | None = None) -> Setting:
 
 def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temperature: float) -> Sampler:
     """The policy as a rollout meets it: model built, weights loaded, engine bound."""
-    model: Any = model_of(policy, data, ckpt_path)
+    return _sampler(model_of(policy, data, ckpt_path), policy, data, temperature)
+
+
+def _model(cli: Any) -> Any:
+    return model_of(cli.model.policy, cli.datamodule, cli.config.ckpt_path)
+
+
+def _sampler(model: Any, policy: Any, data: RolloutDataModule, temperature: float) -> Sampler:
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
     data.engine.bind(model.to(device).eval(), data.chat.stop_ids, policy.window)
     data.engine.update_weights(synced_weights(model, adapter=data.engine.takes_adapters), 0)
@@ -125,12 +138,24 @@ def sampler_of(policy: Any, data: RolloutDataModule, ckpt_path: str | None, temp
     )
 
 
-def _identity(cli: Any, options: Any) -> dict[str, str]:
-    """What must not change under an agent: its world, its stream of tasks, the form of its context."""
+def _check_lasting(env: TextEnv) -> None:
+    """Raise `ConfigError` where the rule would change at another task each time that the agent's tasks become more."""
+    while isinstance(env, WrappedWorld):
+        if isinstance(env, NonStationary) and env.change_at is None:
+            expected = "a position, since an agent's tasks have no last one among which it could be drawn"
+            raise ConfigError("data.env.change_at", "null", expected, "Set it to 5, for example.")
+        env = env.world
+
+
+def _identity(cli: Any, options: Any, model: Any) -> dict[str, str]:
+    """What must not change under an agent: its world, its stream of tasks, the form of its context, its policy."""
+    policy, data = cli.model.policy, cli.config.data
+    weights = f"weights {weights_digest(model)}" if policy.has_weights else data.engine.init_args.get("model")
     return {
         "world": cli.datamodule.env.name,
         "stream": f"{options.split}/{options.stream}",
-        "context": yaml.safe_dump(cli.config.data.context.as_dict(), default_flow_style=True).strip(),
+        "context": yaml.safe_dump(data.context.as_dict(), default_flow_style=True).strip(),
+        "policy": f"{type(policy).__name__} with {weights}",
     }
 
 

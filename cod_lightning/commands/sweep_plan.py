@@ -19,12 +19,22 @@ from cod_lightning.errors import ConfigError
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord
 
 SEED = "seed_everything"
-_OF_A_WARM_START = {
-    "data": ("env", "context", "engine", "pack_size", "max_new_tokens", "enable_thinking", "suites"),
-    "model": ("policy",),
-    "trainer": ("accelerator", "devices", "precision"),
-}
-"""What the evaluation of a warm start depends on; cells that differ elsewhere share it."""
+_OF_A_WARM_START = {"model": ("policy",), "trainer": ("accelerator", "devices", "precision")}
+"""What the evaluation of a warm start depends on, beside all of `data` but `_OF_TRAINING`; cells that differ elsewhere share it."""
+_OF_TRAINING = (
+    *("source", "replay", "anchors", "counterfactual", "group_size", "packs_per_rollout", "updates_per_rollout"),
+    *(
+        "passes_per_rollout",
+        "resample_packs",
+        "max_staleness",
+        "rollouts_per_epoch",
+        "val_packs",
+        "temperature",
+        "top_p",
+    ),
+    "baseline",
+)
+"""Keys of `data` that say how a policy is trained, and what else plays the suites."""
 _OF_ONE_RUN = ("trainer.default_root_dir", "ckpt_path", "overwrite", "accept_changes")
 
 
@@ -196,7 +206,9 @@ def _warm_start(fit: Job, root: Path) -> Job | None:
     for part, keys in _OF_A_WARM_START.items():
         found = fit.config.get(part) or {}
         config[part] = copy.deepcopy({key: found[key] for key in keys if key in found})
-    suites = config["data"].get("suites") or []
+    data = fit.config["data"]
+    config["data"] = copy.deepcopy({key: data[key] for key in data if key not in _OF_TRAINING})
+    suites = config["data"]["suites"]
     asking = [{**suite, "controls": []} for suite in suites if suite.get("warm_start_temperatures") != []]
     if not asking:
         return None

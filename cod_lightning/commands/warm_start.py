@@ -6,9 +6,10 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -24,14 +25,25 @@ from cod_lightning.commands.sources import class_paths, sources
 from cod_lightning.errors import ConfigError
 from cod_lightning.folder_lock import check_folder
 from cod_lightning.models.lora import merged
+from cod_lightning.trusted import check_harmless
 from datamodules import DemonstrationDataModule
 from modules import WarmStartModule
+
+_NAMING = ("path", "weights", "tasks", "first")
+"""Last parts of the keys by which environments, policies and contexts name files and folders."""
+_MOST_DIGESTED = 2**26
+"""Bytes of a file whose content decides, and not its time."""
 
 
 class WarmStartCLI(CodCLI):
     """`CodCLI` for supervised learning on demonstrations."""
 
     command = "warm_start"
+
+    def before_instantiate_classes(self) -> None:
+        """As for any run, also where a config of foreign origin names this warm start."""
+        check_harmless(yaml.safe_load(self._parser(self.subcommand).dump(self._own(), skip_none=False)))
+        super().before_instantiate_classes()
 
 
 def run(argv: Sequence[str]) -> int:
@@ -133,11 +145,30 @@ def _save(cli: WarmStartCLI, folder: Path) -> None:
 
 
 def _key(config: str) -> str:
-    """Whatever decides the result: the resolved config (with its seed), the versions that compute it, and the code of its classes.
+    """Whatever decides the result: the resolved config (with its seed), the versions that compute it, the code of its classes, and
+    the files that it names.
 
-    A world that its author has edited keeps its class path, and demonstrates something else.
+    A world that its author has edited keeps its class path, and demonstrates something else; so does a file with other rows.
     """
     modules = {name.rpartition(".")[0] for name in class_paths(config)}
     code = (path.read_text(errors="replace") for path in sources(modules))
-    parts = (config, __version__, torch.__version__, transformers.__version__, *code)
+    content = yaml.safe_load(config)
+    files = [mark for part in ("data", "model") for mark in _marks(content.get(part))]
+    parts = (config, __version__, torch.__version__, transformers.__version__, *code, *files)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _marks(value: Any, key: str = "") -> Iterator[str]:
+    """Of each file that a value of the config names, alone or in a folder: a digest, or of a large one its size and time."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _marks(inner, str(name))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _marks(inner)
+    elif isinstance(value, str) and value and key.endswith(_NAMING) and os.path.exists(value):
+        for file in sorted(path for path in (Path(value), *Path(value).rglob("*")) if path.is_file()):
+            facts = file.stat()
+            large = facts.st_size > _MOST_DIGESTED
+            mark = f"{facts.st_size} {facts.st_mtime_ns}" if large else hashlib.sha256(file.read_bytes()).hexdigest()
+            yield f"{file} {mark}"

@@ -100,19 +100,20 @@ class ContextStore:
     # ------------------------------------------------------------------ identity
 
     def claim(self, identity: dict[str, str]) -> None:
-        """Say what this agent lives in; the first to say so decides. `ConfigError` with what differs otherwise."""
+        """Say what this agent lives in; the first to say so decides. `ConfigError` with what differs otherwise.
+
+        Keys are not asked about that a store lacks since an earlier version made it; they decide from now on.
+        """
+        identity = {_encodable(key): _encodable(value) for key, value in identity.items()}
         with self._transaction():
             known = self.identity
-            if not known:
-                for key, value in identity.items():
-                    self._put("identity", _encodable(key), _encodable(value))
-                return
-        identity = {_encodable(key): _encodable(value) for key, value in identity.items()}
-        if differing := sorted(key for key in {*known, *identity} if known.get(key) != identity.get(key)):
-            changes = "; ".join(f"{key} was {known.get(key)}, is {identity.get(key)}" for key in differing)
-            raise ConfigError(
-                "--state", self.path.parent, f"the state of this agent, but {changes}", "Use another folder."
-            )
+            new = {key: value for key, value in identity.items() if key not in known}
+            if differing := sorted(key for key in known if known[key] != identity.get(key)):
+                changes = "; ".join(f"{key} was {known[key]}, is {identity.get(key)}" for key in differing)
+                expected = f"the state of this agent, but {changes}"
+                raise ConfigError("--state", self.path.parent, expected, "Use what it was, or another folder.")
+            for key, value in new.items():
+                self._put("identity", key, value)
 
     @property
     def identity(self) -> dict[str, str]:

@@ -8,10 +8,12 @@ import copy
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 
+from cod_lightning.clients.failure import EndpointFailure
+from cod_lightning.clients.http import Bounds, ask_once
 from cod_lightning.envs.answers import answer_of, quoted
 from cod_lightning.envs.base import Stepped, text_space
 from cod_lightning.envs.gymnasium_world import GymnasiumWorld, listed_tasks
@@ -22,6 +24,9 @@ from cod_lightning.types import EpisodeStatus
 
 _LONGEST = 20_000
 """Letters of an answer."""
+_MOST_BYTES, _MOST_TASKS = 2**22, 100_000
+"""Of an answer over HTTP; of the server's own tasks."""
+_NOT_ANSWERED = (EndpointFailure, ValueError, KeyError, AttributeError, TypeError, RecursionError)
 _CHECKED = 3
 """Tasks whose first observation has to be the same for equal seeds."""
 _READ: dict[str, Callable[[str], Any]] = {"integer": int, "number": float, "string": str}
@@ -134,23 +139,23 @@ class OpenEnvSession(gymnasium.Env[str, str]):
 
     def provided_tasks(self, group_key: str | None) -> list[dict[str, Any]]:
         """The tasks of the server's own provider, by split and index, with what `group_key` says of each."""
-        import httpx2
-
         remedy = "Give data.env.tasks, or a server whose environment has list_splits, num_tasks and get_task."
         found: list[dict[str, Any]] = []
         try:
-            with httpx2.Client(base_url=self.base_url, timeout=self.timeout_s) as http:
-                (name,) = http.get("/list_environments").raise_for_status().json()
+            (name,) = self._asked("GET", "/list_environments")
 
-                def asked(what: str, **about: Any) -> Any:
-                    return http.post(f"/{name}/{what}", json=about).raise_for_status().json()[what]
+            def asked(what: str, **about: Any) -> Any:
+                return self._asked("POST", f"/{name}/{what}", about)[what]
 
-                for split in http.get(f"/{name}/splits").raise_for_status().json():
-                    for index in range(asked("num_tasks", split=split["name"])):
-                        task = {"split": split["name"], "index": index}
-                        record = asked("task", **task) if group_key is not None else {}
-                        found.append(task | ({group_key: record[group_key]} if group_key is not None else {}))
-        except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+            for split in self._asked("GET", f"/{name}/splits"):
+                number = asked("num_tasks", split=split["name"])
+                if not isinstance(number, int) or len(found) + number > _MOST_TASKS:
+                    raise ValueError(f"num_tasks is {number!r:.40}, and {_MOST_TASKS:,} at most are read")
+                for index in range(number):
+                    task = {"split": split["name"], "index": index}
+                    record = asked("task", **task) if group_key is not None else {}
+                    found.append(task | ({group_key: record[group_key]} if group_key is not None else {}))
+        except _NOT_ANSWERED as error:
             expected = f"a list, since {self.base_url} provides no tasks with what group_key names ({described(error)})"
             raise ConfigError("data.env.tasks", None, expected, remedy) from error
         self.sent_options = ("split", "index")
@@ -171,19 +176,24 @@ class OpenEnvSession(gymnasium.Env[str, str]):
         return "An action is a JSON object:\n" + "\n".join(lines) + "\n\n" + answer_form("JSON")
 
     def _schema(self) -> dict[str, Any]:
-        import httpx2
-
         remedy = "Start the server first, and give its address without a path."
         try:
-            found = httpx2.get(f"{self.base_url}/schema", timeout=self.timeout_s).raise_for_status().json()["action"]
+            found = self._asked("GET", "/schema")["action"]
             fields = found.get("properties", {})
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, AttributeError, TypeError) as error:
+            if not all(isinstance(one, dict) for one in fields.values()):
+                raise ValueError("its properties are no objects")
+        except _NOT_ANSWERED as error:
             expected = f"an OpenEnv server with GET /schema ({described(error)})"
             raise ConfigError("data.env.base_url", self.base_url, expected, remedy) from error
-        if self.action_field is not None and fields.get(self.action_field, {}).get("type") not in _READ:
+        if self.action_field is not None and str(fields.get(self.action_field, {}).get("type")) not in _READ:
             expected = f"a field of the action that is a text or a number; it has {', '.join(fields) or 'none'}"
             raise ConfigError("data.env.action_field", self.action_field, expected, "Null takes JSON.")
         return found
+
+    def _asked(self, method: Literal["GET", "POST"], path: str, content: dict[str, Any] | None = None) -> Any:
+        """What the server answers over HTTP, as JSON. Raises one of `_NOT_ANSWERED`."""
+        sent = b"" if content is None else json.dumps(content).encode()
+        return json.loads(ask_once(method, f"{self.base_url}{path}", sent, Bounds("", self.timeout_s, _MOST_BYTES)))
 
     def _payload(self, action: str) -> dict[str, Any]:
         """The action. Raises `_Refused` for an answer that is none."""

@@ -34,7 +34,7 @@ def figures(
     r_max: float | None = None,
 ) -> Figures:
     """All figures of a suite; `changes` are the positions [P] of the trained policy's packs at which their rule changes, `r_max` is
-    the largest reward of a task."""
+    the largest reward of a task: None where it has parts, which the oracle's has not, so that there is no regret."""
     found = _measured(trained, controls, seed)
 
     def both(key: str, statistic: str) -> Both:
@@ -53,7 +53,7 @@ def figures(
     }
     without = next((str(c) for c in (ConditionKind.NO_CONTEXT, ConditionKind.BLANKED_CONTEXT) if c in controls), None)
     regret = transfer = stateful = None
-    if ConditionKind.ORACLE in controls:
+    if ConditionKind.ORACLE in controls and r_max is not None:
         against = f"minus {ConditionKind.ORACLE} reward"
         regret = Regret(
             mean=_negative(found[f"{against} mean"]), by_position=list(map(_negative, by_position(against)))

@@ -43,15 +43,20 @@ class BaseWeights:
 
 def base_weights(model: PreTrainedModel, name: str) -> BaseWeights:
     """Of a model whose weights lie whole in this process, with or without an adapter."""
+    dtype = "nf4" if is_four_bit(model) else str(model.dtype).removeprefix("torch.")
+    return BaseWeights(name, dtype, weights_digest(model, adapter=False))
+
+
+def weights_digest(model: PreTrainedModel, *, adapter: bool = True) -> str:
+    """16 hexadecimal digits, those of `BaseWeights.digest`; with `adapter` over its weights too."""
     found = hashlib.sha256()
     for own, weight in model.named_parameters():
-        if is_adapter(own):
+        if is_adapter(own) and not adapter:
             continue
         found.update(f"{own.replace('.base_layer.', '.')} {_shape(weight)}".encode())
         if getattr(weight, "quant_state", None) is None:  # devices do not quantise to the same last bit
             found.update(_sampled(weight))
-    dtype = "nf4" if is_four_bit(model) else str(model.dtype).removeprefix("torch.")
-    return BaseWeights(name, dtype, found.hexdigest()[:16])
+    return found.hexdigest()[:16]
 
 
 def _shape(weight: nn.Parameter) -> list[int]:

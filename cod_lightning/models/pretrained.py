@@ -20,6 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from cod_lightning.adapters import has_adapter
 from cod_lightning.errors import DataError
 from cod_lightning.models.base import Policy
 
@@ -108,9 +109,11 @@ def read_model(path: str, key: str, classes: Any = AutoModelForCausalLM, **optio
     Transformers would put random numbers in the place of weights that are missing.
     """
     with _named(key, path):
-        model, found = classes.from_pretrained(path, output_loading_info=True, **options)
+        model, found = classes.from_pretrained(path, trust_remote_code=False, output_loading_info=True, **options)
         if missing := sorted(found["missing_keys"]):
             raise ValueError(f"it lacks {missing[0]}" + f" and {len(missing) - 1} more weights" * (len(missing) > 1))
+        if has_adapter(model):  # Transformers puts one on, and of what is trained only the adapter would be kept
+            raise ValueError("an adapter_config.json lies beside its weights: merge that adapter, or move it away")
         return model
 
 

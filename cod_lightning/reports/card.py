@@ -67,7 +67,7 @@ def render(facts: Facts) -> str:
             "By the files' times, evaluation.json is older than the checkpoint: these are numbers of earlier weights."
         )
     elif facts.evaluated is not None and facts.checkpoint != "last.ckpt":
-        stale = "The numbers are those of the run's last weights; this checkpoint may be an earlier one."
+        stale = "Numbers without a checkpoint's name are those of the run's last weights; this checkpoint may be an earlier one."
     what = {
         "base policy": base_policy(facts.config),
         "world": facts.world,

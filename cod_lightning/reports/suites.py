@@ -40,7 +40,7 @@ def _suite(record: Any) -> dict[str, Any]:
     figures = record.get("figures") or {}
     regret, recovery = figures.get("regret"), figures.get("recovery")
     return {
-        "title": f"{int(record['packs']):,} packs of {int(record['pack_size'])} from {record['env']}",
+        "title": f"{int(record['packs']):,} packs of {int(record['pack_size'])} from {record['env']}{_whose(record)}",
         "rows": [_row(row) for row in found.values()],
         "sentences": [*findings, CAVEAT],
         "regret": None if regret is None else _points(regret["by_position"]),
@@ -55,6 +55,12 @@ def _suite(record: Any) -> dict[str, Any]:
             "differences": _points([recovery["drop"], recovery["regained"]]),
         },
     }
+
+
+def _whose(record: Any) -> str:
+    """Which checkpoint was played, where `test` was given one: its run's folder and its name; else it was the run's policy."""
+    tested = record.get("checkpoint")
+    return f", by {'/'.join(Path(str(tested)).parts[-3:])}" if tested else ""
 
 
 def _row(row: Row) -> dict[str, Any]:

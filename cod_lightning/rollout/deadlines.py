@@ -176,6 +176,7 @@ class Watchdog:
             os.write(_STDERR, text.encode())
             faulthandler.dump_traceback(_STDERR, all_threads=True)
             self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.unlink(missing_ok=True)  # a link there is replaced and never followed: a folder may be foreign
             with self.file.open("w") as file:
                 file.write(text)
                 file.flush()

@@ -136,7 +136,10 @@ class TrainingPacks:
             choices = list(self.source.next(first, count))
         self._check(choices, count)
         with self._checked("next", "names packs that the environment can draw"):
-            return [(choice, self.pack(choice)) for choice in choices]
+            drawn = [(choice, self.pack(choice)) for choice in choices]
+        if len({pack.id for _, pack in drawn}) < count:
+            raise self._error("a source that tells choices of one index apart by `visit`, since packs go by their ids")
+        return drawn
 
     def observe(self, outcomes: PackOutcomes) -> Mapping[str, float]:
         """Show the source what came of a rollout; the source's metrics after that."""

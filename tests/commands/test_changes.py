@@ -27,6 +27,9 @@ CONFIG = {
         "env": {"class_path": "b.Levers", "init_args": {"max_turns": 2}},
         "context": {"class_path": "c.Hint", "init_args": {}},
         "max_new_tokens": 8,
+        "plan": {"class_path": "d.UpdateEvery", "init_args": {"every": 1}},
+        "enable_thinking": False,
+        "stop_strings": None,
         "pack_size": 4,
         "rollouts_per_epoch": 10,
         "suites": [{"name": "held_out"}],
@@ -67,6 +70,9 @@ def test_how_long_where_and_what_is_logged_may_change(tmp_path, capsys):
             {"model__policy": {"class_path": "a.PretrainedPolicy", "init_args": {}}},
             "model.policy: TinyPolicy -> Pretrain",
         ),
+        ({"data__plan__init_args": {"every": 2}}, "data.plan.every: 1 -> 2"),
+        ({"data__enable_thinking": True}, "data.enable_thinking: False -> True"),
+        ({"data__stop_strings": ["x"]}, "data.stop_strings: null -> ['x']"),
         ({"data__env": {"class_path": "b.FrozenLake", "init_args": {}}}, "data.env: Levers -> FrozenLake"),
         ({"seed_everything": 2}, "seed_everything: 1 -> 2"),
         ({"model__reweight": {"trigger": 1.0}}, "model.reweight: null -> {'trigger': 1.0}"),
@@ -137,7 +143,8 @@ def test_a_policy_is_played_as_it_was_trained_however_it_was_built_and_trained(t
         "class_path": "a.TinyPolicy",
         "init_args": {"hidden_size": 64, "weights": "x", "gradient_checkpointing": True},
     }
-    played(tmp_path, model__policy=more, data__pack_size=9, model__lr=1.0, seed_everything=7)
+    unknown_then = "a key that the version of then did not have"
+    played(tmp_path, model__policy=more, data__pack_size=9, model__lr=1.0, data__system_prompt=unknown_then)
     assert capsys.readouterr().err == ""
 
 
@@ -146,12 +153,17 @@ def test_a_policy_is_played_as_it_was_trained_however_it_was_built_and_trained(t
     [
         ({"data__env__init_args": {"max_turns": 3}}, "data.env.max_turns: 2 -> 3"),
         ({"data__max_new_tokens": 7}, "data.max_new_tokens: 8 -> 7"),
+        ({"data__plan__init_args": {"every": 2}}, "data.plan.every: 1 -> 2"),
+        ({"data__enable_thinking": True}, "data.enable_thinking: False -> True"),
+        ({"data__stop_strings": ["x"]}, "data.stop_strings: null -> ['x']"),
         ({"data__env": {"class_path": "b.FrozenLake", "init_args": {}}}, "data.env: Levers -> FrozenLake"),
         ({"data__context": {"class_path": "c.Notebook", "init_args": {}}}, "data.context: Hint -> Notebook"),
         ({"model__policy__init_args": {"hidden_size": 32}}, "model.policy.hidden_size: 64 -> 32"),
     ],
 )
-def test_another_environment_context_or_policy_is_refused_unless_it_is_accepted(change, said, tmp_path, capsys):
+def test_another_environment_context_plan_policy_or_form_of_dialogues_is_refused_unless_it_is_accepted(
+    change, said, tmp_path, capsys
+):
     with pytest.raises(ConfigError, match="add --accept_changes true to play it all the same") as refused:
         played(tmp_path, **change)
     assert said in str(refused.value)

@@ -1,5 +1,7 @@
 """`deploy` and `context`: an agent from a checkpoint that lives on in a folder."""
 
+import re
+
 import pytest
 
 from cod_lightning.cli import main
@@ -62,6 +64,26 @@ def test_another_world_or_stream_is_refused_with_what_differs(state, capsys):
     assert "stream was test/0, is test/5" in capsys.readouterr().err
     assert _deploy(state, "--data.context.init_args.on_failure", "lose") == 2
     assert "on_failure" in capsys.readouterr().err
+
+
+def test_another_policy_is_refused_whether_by_its_seed_or_by_its_size(state, capsys):
+    assert _deploy(state) == 0
+    for other in (["--seed_everything", "7"], ["--model.policy.init_args.hidden_size", "24"]):
+        assert _deploy(state, *other) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert re.search(r"policy was TinyPolicy with weights (\w{16}), is TinyPolicy with weights (?!\1)\w{16}", said)
+    assert _deploy(state) == 0
+    assert "6 tasks in all" in capsys.readouterr().out
+
+
+def test_a_rule_that_changes_at_a_drawn_task_is_refused_since_it_would_move_with_every_deployment(state, capsys):
+    levers = '{"class_path": "cod_lightning.envs.levers.Levers", "init_args": {"protocol": "compact"}}'
+    changing = ["--data.env", "cod_lightning.envs.non_stationary.NonStationary", "--data.env.init_args.world", levers]
+    assert _deploy(state, *changing) == 2
+    assert "data.env.change_at is null; expected a position" in " ".join(capsys.readouterr().err.split())
+    for num_solved in (3, 6):
+        assert _deploy(state, *changing, "--data.env.init_args.change_at", "2") == 0
+        assert f"{num_solved} tasks in all" in capsys.readouterr().out
 
 
 def test_what_is_missing_is_named(state, tmp_path, capsys):

@@ -38,6 +38,28 @@ def test_a_cell_leaves_its_warm_start_s_evaluation_to_the_job_that_all_share(job
     assert set(warm.config["model"]) == {"policy"}
 
 
+@pytest.mark.parametrize(
+    ("axis", "key"),
+    [
+        ("plan=every_task,every_second_task", "plan"),
+        ("data.stop_strings=null,[x]", "stop_strings"),
+        ("data.system_prompt=a,b", "system_prompt"),
+        ("data.rewrite_history=null,true", "rewrite_history"),
+    ],
+)
+def test_a_warm_start_is_evaluated_as_its_cell_plays(axis, key, tmp_path):
+    jobs = plan("smoke", (axis,), tmp_path, threads=1)
+    by_name = {job.folder.name: job.config["data"] for job in jobs}
+    fits = [job for job in jobs if job.record.kind is JobKind.FIT]
+    assert len(jobs) == 4, "two cells, each with its own"
+    assert all(by_name[str(fit.record.warm_start)][key] == fit.config["data"][key] for fit in fits)
+
+
+@pytest.mark.parametrize("axis", ["data.group_size=4,8", "data.temperature=1.0,0.9", "source=uniform,regret"])
+def test_what_is_of_the_training_alone_shares_the_warm_start_s_evaluation(axis, tmp_path):
+    assert len(plan("smoke", (axis,), tmp_path, threads=1)) == 3
+
+
 def test_a_job_has_every_key_of_its_own_in_its_config(jobs):
     fit = jobs[2].config
     assert (fit["seed_everything"], fit["torch_threads"], fit["sampled_token_budget"]) == (1, 1, 5000)

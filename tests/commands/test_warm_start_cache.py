@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from cod_lightning.commands import warm_start
 from cod_lightning.commands.sources import sources
@@ -25,7 +26,7 @@ def trained(tmp_path, monkeypatch) -> list[Path]:
         time.sleep(0.2)
         (folder / "policy" / "config.json").write_text("{}")
 
-    made = SimpleNamespace(parser=SimpleNamespace(dump=str), config="the config")
+    made = SimpleNamespace(parser=SimpleNamespace(dump=str), config="{}")
     monkeypatch.setenv("COD_LIGHTNING_CACHE", str(tmp_path))
     monkeypatch.setattr(warm_start, "expand", lambda _: SimpleNamespace(argv=[]))
     monkeypatch.setattr(warm_start, "start", lambda *_, **__: made)
@@ -112,6 +113,23 @@ def test_a_warm_start_is_made_anew_when_the_code_of_the_world_or_what_it_imports
     file = own if edited == "world" else words
     file.write_text(f"{file.read_text()}\nMORE = 2")
     assert warm_start._key(config) != before
+
+
+def test_a_warm_start_is_made_anew_when_a_file_that_its_config_names_changed(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base").mkdir()
+    files = [tmp_path / "rows.jsonl", tmp_path / "base" / "config.json"]
+    for file in files:
+        file.write_text("1")
+    named = {"env": {"init_args": {"path": "rows.jsonl"}}}, {"policy": {"init_args": {"path": "base", "mark": "."}}}
+    config = yaml.safe_dump(dict(zip(("data", "model"), named, strict=True)))
+    found = [warm_start._key(config)]
+    for file in files:
+        file.write_text("2")
+        found.append(warm_start._key(config))
+    (tmp_path / "unnamed").write_text("1")
+    assert warm_start._key(config) == found[-1]
+    assert len(set(found)) == 3
 
 
 def test_the_code_of_a_world_of_this_project_counts_and_that_of_libraries_and_reports_does_not() -> None:

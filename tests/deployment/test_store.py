@@ -99,6 +99,16 @@ def test_another_world_is_refused_with_what_differs(tmp_path):
     assert store.identity == {"world": "levers-4", "stream": "test/0"}
 
 
+def test_what_a_store_of_before_was_not_told_decides_from_now_on(tmp_path):
+    store = ContextStore(tmp_path)
+    store.claim({"world": "levers-4"})
+    store.claim({"world": "levers-4", "policy": "a"})
+    with pytest.raises(ConfigError, match="policy was a, is b"):
+        store.claim({"world": "levers-4", "policy": "b"})
+    with pytest.raises(ConfigError, match="policy was a, is None"):
+        store.claim({"world": "levers-4"})
+
+
 def test_a_missing_store_is_refused_where_none_shall_be_made(tmp_path):
     with pytest.raises(ConfigError, match=r"agent[.]sqlite"):
         ContextStore(tmp_path, create=False)

@@ -26,7 +26,7 @@ def outcomes(rate: float, seed: int, num_packs: int = NUM_PACKS, missing: float 
 
 TRAINED = outcomes(0.7, 0)
 CONTROLS = {"blanked_context": outcomes(0.4, 1), "no_context": outcomes(0.5, 2), "oracle": outcomes(0.95, 3, 25)}
-FOUND = figures(TRAINED, CONTROLS)
+FOUND = figures(TRAINED, CONTROLS, r_max=1.5)
 
 
 def by_pack(one: Outcomes, quantity: str) -> dict[str, list[float]]:
@@ -126,6 +126,10 @@ def test_regret_is_the_oracle_s_reward_minus_the_trained_policy_s_on_the_oracle_
     low, high = regret["mean"]["ci95"] or (0, 0)
     assert low < sum(expected) / NUM_TASKS < high
     assert regret["by_position"][0]["n"] <= 25
+
+
+def test_there_is_no_regret_where_the_trained_policy_s_reward_has_parts_that_the_oracle_s_has_not() -> None:
+    assert figures(TRAINED, CONTROLS, r_max=None)["regret"] is None
 
 
 def test_what_was_not_played_is_null() -> None:

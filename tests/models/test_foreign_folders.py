@@ -1,14 +1,18 @@
 """Policy folders of others: what is damaged, absurd or lacks a weight is refused in one line, and nothing in there is run."""
 
+import io
 import json
 import shutil
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
-from cod_lightning.errors import CodLightningError
+from cod_lightning.errors import CodLightningError, DataError
 from cod_lightning.models import PretrainedPolicy
+from cod_lightning.models.pretrained import read_model
 from cod_lightning.rollout.chat import Chat
 from tests.random_checkpoint import saved_checkpoint
 
@@ -54,6 +58,11 @@ def _begun(policy):
     policy.model(tokenizer)
 
 
+def an_adapter_beside(folder):
+    whole = AutoModelForCausalLM.from_pretrained(folder)
+    get_peft_model(whole, LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(folder)
+
+
 REFUSED = {
     "code of its own": (lambda f: own_code(f, "new"), "custom code"),
     "a pickle": (pickled, "Weights only load failed"),
@@ -65,6 +74,7 @@ REFUSED = {
         lambda f: weights(f, lambda w: w.pop("model.layers.1.mlp.up_proj.weight")),
         "it lacks model.layers.1.mlp.up_proj.weight",
     ),
+    "an adapter beside the weights": (an_adapter_beside, "an adapter_config.json lies beside its weights"),
     "a truncated file": (
         lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:5000]),
         "incomplete metadata",
@@ -98,3 +108,14 @@ def test_a_policy_folder_that_cannot_be_used_as_it_is_written_is_refused_in_one_
     assert "\n" not in str(refused.value)
     assert not (folder / "PWNED").exists()
     assert "[y/N]" not in capsys.readouterr().out, "a question whether to run foreign code is no refusal"
+
+
+def test_a_teacher_s_folder_runs_no_code_of_its_own_whatever_is_answered(whole, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "teacher"
+    shutil.copytree(whole, folder)
+    own_code(folder, "new")
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    with pytest.raises(DataError, match="custom code"):
+        read_model(str(folder), "model.scorers.path")
+    assert not (folder / "PWNED").exists()
+    assert "[y/N]" not in capsys.readouterr().out

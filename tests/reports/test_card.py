@@ -78,6 +78,13 @@ def test_every_suite_is_there_with_its_controls_and_intervals(tmp_path: Path) ->
     assert "older than the checkpoint" not in card
 
 
+def test_numbers_of_another_checkpoint_that_was_tested_in_the_run_s_folder_say_so(tmp_path: Path) -> None:
+    tested = evaluation(tmp_path, checkpoint="/home/ada/runs/lake-8b/checkpoints/update-00000003.ckpt")
+    card = render(facts(evaluation=tested, evaluated=NOON + timedelta(minutes=5)))
+    assert card.count("packs of 2 from lake, by lake-8b/checkpoints/update-00000003.ckpt") == 2
+    assert "/home/ada" not in card
+
+
 def test_without_an_evaluation_it_says_so(tmp_path: Path) -> None:
     alone = render(facts())
     assert "**It was not evaluated**" in alone

@@ -40,6 +40,15 @@ def test_it_dumps_the_stacks_names_who_hangs_and_exits_with_its_own_code(tmp_pat
         assert "and 8 more" in text
 
 
+def test_a_link_in_the_report_s_place_is_replaced_and_what_it_leads_to_stays(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "stalled.txt").symlink_to("precious")
+    command = [sys.executable, "-c", HANGS, str(tmp_path / "stalled.txt")]
+    assert subprocess.run(command, capture_output=True, timeout=60).returncode == EXIT_STALLED
+    assert (tmp_path / "precious").read_text() == "mine"
+    assert "nothing has moved" in (tmp_path / "stalled.txt").read_text()
+
+
 @pytest.mark.slow
 def test_who_moves_now_and_then_is_left_alone(tmp_path):
     liveness = Liveness()

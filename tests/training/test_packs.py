@@ -166,6 +166,11 @@ SIX = [PackChoice(i) for i in range(6)]
         (lambda: [*SIX[:5], PackChoice(7, begin=2)], r"whose packs begin at one of their tasks, not at 2\."),
         (lambda: [*SIX[:5], PackChoice(7, num_tasks=2)], r"whose packs of one rollout have equally many tasks\."),
         (lambda: [*SIX[:5], PackChoice(0)], r"names different packs for one rollout, none of them twice\."),
+        (
+            lambda: [*SIX[:4], PackChoice(7, "slow"), PackChoice(7, "fast")],
+            r"tells choices of one index apart by `visit`",
+        ),
+        (lambda: [*SIX[:5], PackChoice(0, context="{}")], r"tells choices of one index apart by `visit`"),
     ],
 )
 def test_a_source_that_answers_wrongly_is_named_with_what_was_expected(answer, said):

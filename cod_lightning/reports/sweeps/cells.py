@@ -144,7 +144,9 @@ def read_finished(folder: Path, record: JobRecord, suite: str) -> FinishedRun | 
 
 
 def curve_at(run: FinishedRun, tokens: np.ndarray) -> np.ndarray:
-    """Success after so many sampled tokens, between two validations on the line that joins them."""
+    """Success after so many sampled tokens, between two validations on the line that joins them; NaN without a validation."""
+    if not run.curve:
+        return np.full(len(tokens), np.nan)
     x, y = np.array(run.curve).T
     return np.interp(tokens, x, y)
 

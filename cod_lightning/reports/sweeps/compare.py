@@ -10,7 +10,7 @@ import numpy as np
 
 from cod_lightning.errors import ConfigError
 from cod_lightning.evaluation.results import read_results
-from cod_lightning.reports.sweeps.cells import Cell, Cost, cells_of, curve_at, warm_start_outcomes
+from cod_lightning.reports.sweeps.cells import Cell, Cost, FinishedRun, cells_of, curve_at, warm_start_outcomes
 from cod_lightning.reports.sweeps.grid import effects, grid_of
 from cod_lightning.reports.sweeps.record import JobKind, JobRecord, JobStatus, read_jobs
 from cod_lightning.reports.sweeps.schema import CellCost, CellRecord, Curve, SweepRecord, SweepResults, WarmStartRecord
@@ -88,8 +88,7 @@ def _reference(cells: Sequence[Cell], asked: str | None) -> Cell:
 def _cell(cell: Cell, first: Cell, tokens: np.ndarray, warm_starts: Mapping[str, BySeed]) -> CellRecord:
     seeds = sorted(cell.runs)
     curves = {seed: curve_at(cell.runs[seed], tokens) for seed in seeds}
-    areas = {seed: float(curve.mean()) for seed, curve in curves.items()}
-    against = {seed: float(curve_at(run, tokens).mean()) for seed, run in first.runs.items()}
+    areas, against = ({seed: _area(run, tokens) for seed, run in one.runs.items()} for one in (cell, first))
     blanked = {seed: run.blanked for seed, run in cell.runs.items() if run.blanked is not None}
     best = _best(warm_starts)
     minus = None if cell is first else difference_table(cell.outcomes, first.outcomes)
@@ -107,12 +106,17 @@ def _cell(cell: Cell, first: Cell, tokens: np.ndarray, warm_starts: Mapping[str,
             tokens=[round(x) for x in tokens.tolist()],
             success=[over_seeds([curves[seed][at] for seed in seeds]) for at in range(len(tokens))],
         ),
-        curve_area=over_seeds(list(areas.values())),
+        curve_area=over_seeds([areas[seed] for seed in seeds]),
         minus_reference=None if minus is None else statistics(minus),
         curve_area_minus_reference=None if cell is first else over_seeds([areas[s] - against[s] for s in shared]),
         minus_warm_start=None if above is None else statistics(above),
         cost=_cost([run.cost for run in cell.runs.values()]),
     )
+
+
+def _area(run: FinishedRun, tokens: np.ndarray) -> float:
+    """Mean success over the tokens that all runs have in common; NaN without a validation."""
+    return float(curve_at(run, tokens).mean()) if len(tokens) else math.nan
 
 
 def _best(warm_starts: Mapping[str, BySeed]) -> str | None:

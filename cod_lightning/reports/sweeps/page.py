@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cod_lightning.evaluation.schema import Figure
 from cod_lightning.evaluation.view import with_interval
-from cod_lightning.markdown import table
+from cod_lightning.markdown import escaped, fenced, table
 from cod_lightning.reports.sweeps.schema import CellRecord, Grid, Statistics, SweepRecord, SweepResults
 
 _ABOUT = """Success (share of tasks solved) on held-out packs that are the same for all runs, with 95 % intervals over seeds and
@@ -21,7 +21,9 @@ def page(results: SweepResults, title: str, command: str, plots: Sequence[Path] 
     parts = [f"# {title}", f"Written by `{command}`.", _ABOUT]
     for sweep in results["sweeps"]:
         parts += _sweep(sweep)
-        parts += [f"![{sweep['config']}]({plot.name})" for plot in plots if plot.stem.endswith(plot_name(sweep))]
+        parts += [
+            f"![{escaped(sweep['config'])}](<{plot.name}>)" for plot in plots if plot.stem.endswith(plot_name(sweep))
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -51,37 +53,41 @@ def sentences(sweep: SweepRecord) -> Iterator[str]:
 
 def _sweep(sweep: SweepRecord) -> Iterator[str]:
     seeds = sorted({seed for cell in sweep["cells"] for seed in cell["seeds"]})
-    yield f"## {sweep['config']}, suite {sweep['suite']}"
-    yield f"{sweep['packs']:,} packs of {sweep['pack_size']}; seeds {', '.join(map(str, seeds))}; reference: {sweep['reference']}."
-    yield "\n".join(f"- {sentence}" for sentence in sentences(sweep))
+    yield f"## {escaped(sweep['config'])}, suite {escaped(sweep['suite'])}"
+    about = f"{sweep['packs']:,} packs of {sweep['pack_size']}; seeds {', '.join(map(str, seeds))}; reference: "
+    yield f"{about}{escaped(sweep['reference'])}."
+    yield "\n".join(f"- {escaped(sentence)}" for sentence in sentences(sweep))
     if sweep["grid"] is not None:
         yield _grid(sweep["grid"])
     yield _outcomes(sweep)
     yield _differences(sweep)
     yield _costs(sweep)
-    yield "\n".join(["Each row again:", "", "```bash", *(cell["command"] for cell in sweep["cells"]), "```"])
+    yield "Each row again:"
+    yield fenced("\n".join(cell["command"] for cell in sweep["cells"]), "bash")
     if sweep["notes"]:
-        yield "\n".join(f"- Note: {note}" for note in sweep["notes"])
+        yield "\n".join(f"- Note: {escaped(note)}" for note in sweep["notes"])
 
 
 def _grid(grid: Grid) -> str:
-    top = grid["rows"][0]["label"]
+    top = escaped(grid["rows"][0]["label"])
     lines = []
     for row in grid["rows"]:
         found = {c: f"{_shown(figure)} ({row['seeds'][c]})" for c, figure in row["success"].items()}
-        lines.append([row["label"], *(found.get(choice, "") for choice in grid["columns"])])
+        lines.append([escaped(row["label"]), *(found.get(choice, "") for choice in grid["columns"])])
     for row in grid["rows"][1:]:
         found = {choice: _signed(figure) for choice, figure in row["minus_first"].items()}
         if found:
-            lines.append([f"{row['label']} minus {top}", *(found.get(choice, "") for choice in grid["columns"])])
-    return table(["mean success (seeds)", *(f"{grid['key']}={choice}" for choice in grid["columns"])], lines)
+            lines.append(
+                [f"{escaped(row['label'])} minus {top}", *(found.get(choice, "") for choice in grid["columns"])]
+            )
+    return table(["mean success (seeds)", *(escaped(f"{grid['key']}={choice}") for choice in grid["columns"])], lines)
 
 
 def _outcomes(sweep: SweepRecord) -> str:
     positions = [str(n) for n in range(sweep["pack_size"])]
     lines = [
         [
-            cell["label"],
+            escaped(cell["label"]),
             str(len(cell["seeds"])),
             *_statistics(cell["success"]),
             "-" if cell["blanked"] is None else _shown(cell["blanked"]),
@@ -91,7 +97,7 @@ def _outcomes(sweep: SweepRecord) -> str:
     if (warm := sweep["warm_start"]) is not None:
         for name, found in warm["temperatures"].items():
             mark = " (its best)" if name == warm["best_temperature"] else ""
-            lines.append([f"{name}{mark}", "", *_statistics(found), ""])
+            lines.append([escaped(f"{name}{mark}"), "", *_statistics(found), ""])
     return table(["cell", "seeds", *positions, "mean", "gain", "mean, blanked context"], lines)
 
 
@@ -103,7 +109,7 @@ def _differences(sweep: SweepRecord) -> str:
         last = None if minus is None else minus["by_position"][-1]
         figures = [None if minus is None else minus["mean"], last, None if minus is None else minus["gain"], area]
         figures.append(None if above is None else above["mean"])
-        lines.append([cell["label"], *("-" if one is None else _signed(one) for one in figures)])
+        lines.append([escaped(cell["label"]), *("-" if one is None else _signed(one) for one in figures)])
     head = ["minus the reference", "mean", "last position", "gain", "area", "minus the best warm start, mean"]
     return table(head, lines)
 
@@ -114,7 +120,7 @@ def _costs(sweep: SweepRecord) -> str:
         cost = cell["cost"]
         names = ("updates", "sampled_tokens", "trained_tokens", "train_s", "wall_s", "cpu_s", "peak_mib")
         values = [cost[name] for name in names]
-        lines.append([cell["label"], *("-" if value is None else f"{value:,.0f}" for value in values)])
+        lines.append([escaped(cell["label"]), *("-" if value is None else f"{value:,.0f}" for value in values)])
     head = ["updates", "tokens sampled", "tokens trained", "training, s", "process, s", "process, CPU s", "peak, MiB"]
     return table(["cost of a run", *head], lines)
 

@@ -47,7 +47,8 @@ def comparison(sweep: SweepRecord) -> "Drawing":
         panels[0, at].set(xlabel="position in the pack", title=title)
         panels[0, at].xaxis.set_major_locator(MaxNLocator(integer=True))
         panels[1, at].set(xlabel="sampled tokens")
-        panels[1, at].legend(frameon=False, fontsize="small")
+        lower = bool(panels[1, at].get_legend_handles_labels()[1])  # no run may have had a validation
+        panels[int(lower), at].legend(frameon=False, fontsize="small")
     panels[0, 0].set_ylabel("success, held-out packs")
     panels[1, 0].set_ylabel("success, validation packs")
     drawing.suptitle(f"{sweep['config']}, suite {sweep['suite']}", fontsize="medium")

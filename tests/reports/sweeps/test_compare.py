@@ -2,12 +2,14 @@
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from cod_lightning.cli import main
 from cod_lightning.errors import ConfigError, DataError
@@ -195,6 +197,38 @@ def test_the_page_says_what_won_by_how_much_and_how_to_run_it_again(root: Path) 
     assert "(lower)" in text
     command = "python -m cod_lightning sweep --config study/made credit=episode seed_everything=1,2,3"
     assert command in text
+
+
+def test_texts_from_outside_are_shown_in_the_page_and_the_plots_and_never_act(root: Path) -> None:
+    hostile = "$\\x^{ | <img src=x> ![a](http://evil.example) ```"
+    for seed in (1, 2, 3):
+        job(root, seed, 0.4, order=2, credit="hostile")
+    for folder, record in read_jobs(root).items():
+        if record.setting.get("credit") == "hostile":
+            typed = (f"credit={hostile}", f"seed_everything={record.seed}")
+            write_record(folder, replace(record, setting={**record.setting, "credit": hostile}, overrides=typed))
+    failed = job(root, 4, 0.4, credit="hostile")
+    record = read_jobs(root)[failed]
+    write_record(failed, replace(record, status=JobStatus.FAILED, error=f"ValueError: {hostile}"))
+    assert main(["sweep", "--table", str(root)]) == 0
+    html = MarkdownIt("commonmark").enable("table").render((root / "sweep_results.md").read_text())
+    assert "<img src=x" not in html
+    assert 'evil.example"' not in html
+    assert html.count("&lt;img src=x&gt;") > 5
+    assert html.count("<pre>") == 1
+
+
+def test_runs_without_a_validation_have_no_curve_and_all_else(root: Path) -> None:
+    for folder in (*root.glob("episode-*"), *root.glob("trajectory-1-*")):
+        rows = (folder / "metrics.csv").read_text().splitlines()
+        (folder / "metrics.csv").write_text("\n".join(row for row in rows if ",,,," not in row) + "\n")
+    first, second = only(root)["cells"]
+    assert first["curve_area"]["mean"] is None
+    assert second["curve_area"]["n"] == 2
+    assert second["minus_reference"]["mean"]["mean"] > 0.1
+    for folder in root.glob("trajectory-*"):
+        shutil.copy(next(root.glob("episode-1-*")) / "metrics.csv", folder)
+    assert main(["sweep", "--table", str(root)]) == 0
 
 
 def test_a_row_is_run_again_by_what_can_be_typed(root: Path) -> None:
