@@ -75,7 +75,7 @@ def _live(cli: Any, options: Any, setting: Setting, console: Console, identity: 
     """Solve as many tasks as were asked for; the exit code."""
     store = ContextStore(options.state)
     try:
-        store.claim(identity)
+        store.claim(identity, new_policy=options.accept_changes)
         agent = Agent(setting, store, on_episode=lambda e: _print_episode(console, store, e))
         done = store.num_solved()
         num_tasks = max(1, done + options.num_tasks)

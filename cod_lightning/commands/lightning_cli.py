@@ -152,7 +152,7 @@ class CodCLI(LightningCLI):
         parser.add_argument("--best_metric", type=str | None, default=None, help=text)
         text = "How many `fit` keeps by best_metric; checkpoints/best.ckpt names the best."
         parser.add_argument("--keep_best", type=int, default=1, help=text)
-        text = "Let `fit --ckpt_path` go on with another config than the checkpoint's; it prints what changed."
+        text = "Go on with another config than the checkpoint's (what changed is printed), or with another policy than the agent's."
         parser.add_argument("--accept_changes", type=bool, default=False, help=text)
         parser.link_arguments("seed_everything", "data.seed")
 

@@ -99,21 +99,29 @@ class ContextStore:
 
     # ------------------------------------------------------------------ identity
 
-    def claim(self, identity: dict[str, str]) -> None:
+    def claim(self, identity: dict[str, str], *, new_policy: bool = False) -> None:
         """Say what this agent lives in; the first to say so decides. `ConfigError` with what differs otherwise.
 
-        Keys are not asked about that a store lacks since an earlier version made it; they decide from now on.
+        Keys are not asked about that a store lacks since an earlier version made it; they decide from now on. With `new_policy`
+        another policy goes on with the agent's context, and decides from now on.
         """
         identity = {_encodable(key): _encodable(value) for key, value in identity.items()}
         with self._transaction():
             known = self.identity
-            new = {key: value for key, value in identity.items() if key not in known}
-            if differing := sorted(key for key in known if known[key] != identity.get(key)):
+            free = {"policy"} if new_policy else set[str]()
+            new = {key: value for key, value in identity.items() if key not in known or key in free}
+            if differing := sorted(key for key in known.keys() - free if known[key] != identity.get(key)):
                 changes = "; ".join(f"{key} was {known[key]}, is {identity.get(key)}" for key in differing)
                 expected = f"the state of this agent, but {changes}"
-                raise ConfigError("--state", self.path.parent, expected, "Use what it was, or another folder.")
+                remedy = "Use what it was, or another folder."
+                if differing == ["policy"]:
+                    remedy = "Use what it was, another folder, or --accept_changes true: the new policy then goes on."
+                raise ConfigError("--state", self.path.parent, expected, remedy)
             for key, value in new.items():
-                self._put("identity", key, value)
+                if key in known:
+                    self._set(key, value)
+                else:
+                    self._put("identity", key, value)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -257,8 +265,12 @@ class ContextStore:
         """One more."""
         nums = self._nums()
         value = json.dumps(nums | {name: nums[name] + 1})
-        digest = _digest("identity", ["rows", value])
-        self._db.execute("UPDATE identity SET value = ?, digest = ? WHERE key = 'rows'", (value, digest))
+        self._set("rows", value)
+
+    def _set(self, key: str, value: str) -> None:
+        """Another value of the identity."""
+        digest = _digest("identity", [key, value])
+        self._db.execute("UPDATE identity SET value = ?, digest = ? WHERE key = ?", (value, digest, key))
 
     def _row(self, table: str, key: int) -> tuple[Any, ...]:
         """One row, by its number."""

@@ -109,6 +109,17 @@ def test_what_a_store_of_before_was_not_told_decides_from_now_on(tmp_path):
         store.claim({"world": "levers-4"})
 
 
+def test_another_policy_goes_on_where_that_is_asked_for_and_decides_from_then_on(tmp_path):
+    store = ContextStore(tmp_path)
+    store.claim({"world": "levers-4", "policy": "a"})
+    with pytest.raises(ConfigError, match="--accept_changes true"):
+        store.claim({"world": "levers-4", "policy": "b"})
+    store.claim({"world": "levers-4", "policy": "b"}, new_policy=True)
+    store.claim({"world": "levers-4", "policy": "b"})
+    with pytest.raises(ConfigError, match="world was levers-4, is doors"):
+        store.claim({"world": "doors", "policy": "b"}, new_policy=True)
+
+
 def test_a_missing_store_is_refused_where_none_shall_be_made(tmp_path):
     with pytest.raises(ConfigError, match=r"agent[.]sqlite"):
         ContextStore(tmp_path, create=False)
