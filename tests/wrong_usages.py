@@ -417,6 +417,7 @@ SMOKE +replay=self_imitation --data.replay.init_args.coefficient 0 ## data.repla
 SMOKE --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms.JSD.beta | 1.0
 SMOKE --model.terms [{PATH:"TERMS.JSD",ARGS:{"coefficient":0}}] ## model.terms.JSD.coefficient | 0
 SMOKE --model.terms [{PATH:"TERMS.JSD",ARGS:{}}] ## model.terms | teacher
+SMOKE --model.terms [{PATH:"TERMS.ForwardKL",ARGS:{"coefficient":-1}}] ## model.terms.ForwardKL.coefficient | -1
 SMOKE --model.terms [{PATH:"TERMS.KL",ARGS:{"estimator":"k9"}}] ## estimator | k9
 SMOKE --model.terms [{PATH:"TERMS.KL",ARGS:{"coefficient":-1}}] ## model.terms.KL.coefficient | -1
 SMOKE --model.terms [{PATH:"TERMS.EntropyBonus",ARGS:{"coefficient":0}}] ## model.terms.EntropyBonus.coefficient | 0
