@@ -85,8 +85,11 @@ class KL(LossTerm):
     Estimated on the tokens that the policy sampled, with d = policy - other (nats), by `kl_to_reference`; k2 has the gradient of
     the divergence, E[d grad policy], where the tokens are the policy's own. To the `reference` it is the regulariser of GRPO
     (arXiv 2402.03300). To a teacher it is on-policy distillation (GKD, arXiv 2306.13649, with the student's own samples alone).
-    What differs from GKD: the sampled token's log-probs stand for the whole distribution, so that a teacher behind a server will
-    do. Tokens that the teacher gave no log-prob are left out and counted (`train/NAME_missing`).
+    What differs from GKD, and from Qwen3 (arXiv 2505.09388), which aligns logits: the sampled token's log-probs stand for the whole
+    distribution, so that a teacher behind a server will do. So they do in "On-Policy Distillation" (Thinking Machines Lab, October
+    2025), which takes -d of the sampling weights, undiscounted, for the advantage of an importance-weighted loss; here d is that of
+    the weights as they are trained, in a term beside the policy loss. Tokens that the teacher gave no log-prob are left out and
+    counted (`train/NAME_missing`).
     """
 
     coefficient: float = 0.01
