@@ -1,25 +1,26 @@
 """Rewards, teachers, losses, roles and curricula in the command line: runs resume exactly, two ranks do what one does."""
 
 import json
-import signal
 
 import pytest
 import torch
 
 from cod_lightning.checkpoints.checkpoint import read_checkpoint
+from cod_lightning.clients import ChatAnswer
 from cod_lightning.contexts import HintContext
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.levers import Levers
 from cod_lightning.evaluation.references import scripted_sampler
+from cod_lightning.models.pretrained import read_tokenizer
+from cod_lightning.rewards.judge import Grader
 from cod_lightning.rollout.group import run_groups
 from cod_lightning.rollout.setting import Setting
 from cod_lightning.rollout.transcript import dump
-from cod_lightning.types import Split
+from cod_lightning.types import Split, StopReason
 from tests.chat_server import ChatServer, said
-from tests.forked_fit import EVERY, assert_the_same, fit
-from tests.forked_fit import said as printed
+from tests.test_curriculum import BANDIT
 from tests.test_ranks import STOPPED_AT, rows, run, teacher, weights  # noqa: F401
-from tests.test_resume import killed_after
+from tests.vllm_server import FakeVLLM
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -83,7 +84,18 @@ PARTS = {
     "rejection sampling, learnability, JSD, teachers by world": lambda policy, transcripts: [
         *("loss=reinforce", "baseline=accepted", "+source=learnability", *by_world(policy)),
     ],
+    "rejection sampling by lifecycle, own history": lambda policy, transcripts: [
+        *("loss=reinforce", "baseline=accepted", "credit=trajectory", "+source=history"),
+    ],
+    "replay for packs without signal, bandit": lambda policy, transcripts: [
+        *("loss=grpo", "+replay=signal", *BANDIT),
+    ],
 }
+SHOWN = {
+    "replay for packs without signal, bandit": ("replay/replayed_tokens", "source/value/four"),
+    "rejection sampling by lifecycle, own history": ("source/revisits",),
+}
+"""What is above 0 at some time, where a part is at work."""
 
 
 FIRST, *OTHERS = PARTS
@@ -93,9 +105,16 @@ FIRST, *OTHERS = PARTS
 def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks_log_what_one_does(
     part, policy, transcripts, tmp_path
 ):
-    more = [*PARTS[part](policy, transcripts), "--data.suites", "null"]
+    assert_resumed_and_the_same_on_two_ranks(tmp_path, *PARTS[part](policy, transcripts), shown=SHOWN.get(part, ()))
+
+
+def assert_resumed_and_the_same_on_two_ranks(tmp_path, *more, shown):
+    """The folder of the run that was not stopped."""
+    more = (*more, "--data.suites", "null")
     whole, part_way, two = tmp_path / "whole", tmp_path / "part", tmp_path / "two"
     run(whole, None, *more)
+    for name in shown:
+        assert max(float(row[name] or 0) for row in rows(whole)) > 0, name
     run(part_way, None, *more, killed=True)
     assert read_checkpoint(part_way / "checkpoints" / "last.ckpt").global_step == STOPPED_AT
     run(part_way, None, *more, "--ckpt_path", "last")
@@ -108,30 +127,75 @@ def test_stopped_in_the_middle_of_a_rollout_it_goes_on_bit_for_bit_and_two_ranks
             assert (value == "") == (theirs[name] == ""), name
             # 1e-4: AdamW's first steps divide rounding by rounding
             assert not value or float(theirs[name]) == pytest.approx(float(value), rel=1e-4, abs=1e-5), name
+    return whole
 
 
-def longer(content):
-    """Prefers the episode of which more is shown."""
-    shown = json.loads(content["messages"][1]["content"])
+def verdict(shown):
+    """Prefers the episode of which more is shown, and scores one by how much that is."""
+    if "first" not in shown:
+        return json.dumps({"score": len(json.dumps(shown)) % 11 / 10, "reason": "It is as long as it is."})
     first, second = (len(json.dumps(shown[place])) for place in ("first", "second"))
     better = "tie" if first == second else "first" if first > second else "second"
-    return said(json.dumps({"better": better, "reason": "It is longer."}))
+    return json.dumps({"better": better, "reason": "It is longer."})
 
 
-def test_a_chat_model_compares_siblings_in_training_and_the_run_goes_on_bit_for_bit(tmp_path, monkeypatch):
+@pytest.fixture
+def judged(monkeypatch):
+    """A chat endpoint that compares. A score is there without waiting: what other turns share a batch, and so the rounding of
+    log-probs, would hang on when it comes."""
     monkeypatch.setenv("JUDGE_API_KEY", "sk-1")
+    ask = Grader.grade
+
+    async def grade(self, material, read):
+        if "first" in material:
+            return await ask(self, material, read)
+        return read(ChatAnswer(text=verdict(material), stop=StopReason.STOP))
+
+    monkeypatch.setattr(Grader, "grade", grade)
+    with ChatServer(lambda content: said(verdict(json.loads(content["messages"][1]["content"])))) as server:
+        yield server
+
+
+@pytest.fixture
+def served(policy):
+    """A vLLM server with log-probs that are only numbers."""
+    fake = FakeVLLM()
+    fake.vocabulary = read_tokenizer(policy, "path").get_vocab()
+    fake.logprobs = lambda ids: [-0.1 - (7 * place + one) % 23 / 10 for place, one in enumerate(ids)]
+    yield fake
+    fake.die()
+
+
+def test_so_does_a_player_of_a_frozen_writer_with_chat_models_as_judges_a_served_teacher_and_self_imitation(
+    policy, served, judged, tmp_path
+):
     (tmp_path / "rubric.txt").write_text("The longer one.")
-    with ChatServer(longer) as server:
-        judge = made(f"{REWARDS}.PairwiseJudge", rubric=str(tmp_path / "rubric.txt"), model="m", base_url=server.url)
-        more = ("--data.rewards", json.dumps({"pairs": judge}), "--data.max_staleness", "1")
-        whole, folder = tmp_path / "whole", tmp_path / "run"
-        assert fit(whole, *more) == 0, printed(whole)
-        assert fit(folder, *more, *EVERY, before=killed_after(3)) == -signal.SIGKILL
-        assert fit(folder, *more, *EVERY, "--ckpt_path", "last") == 0, printed(folder)
-    assert_the_same(folder, whole)
+    judge = {"rubric": str(tmp_path / "rubric.txt"), "model": "m", "base_url": judged.url}
+    parts = {
+        "pairs": made(f"{REWARDS}.PairwiseJudge", **judge),
+        "judge": made(f"{REWARDS}.JudgeReward", weight=0.5, **judge),
+        "length": made(f"{REWARDS}.LengthReward", zero_tokens=1, full_tokens=3, max_turns=4),
+        "overlong": made(f"{REWARDS}.OverlongReward", zero_tokens=1, full_tokens=4, penalty=0.1),
+        "rule": made(f"{REWARDS}.BrokenRule", pattern="[0-3]", penalty=0.1, kinds=["solve", "update"]),
+    }
+    scorer = made(f"{TRAINING}.scorers.VLLMScorer", url=served.url, model="teacher")
+    term = made("cod_lightning.objective.terms.ForwardKL")
+    whole = assert_resumed_and_the_same_on_two_ranks(
+        tmp_path,
+        *("--data.rewards", json.dumps(parts), "--data.max_staleness", "1", "loss=grpo", "+source=failures"),
+        *("--model.terms", json.dumps([term]), "--model.scorers", json.dumps({"teacher": scorer})),
+        *("--model.trained_kinds", "[solve]", "--data.frozen.kind", "update", "--model.policy.weights", policy),
+        *("+replay=self_imitation", "--data.replay.init_args.warmup_rollouts", "2"),
+        *("--data.source.init_args.solved_max", "0.99", "--data.source.init_args.solved_min", "-9"),
+        shown=("train/forward_kl_teacher", "replay/replayed_tokens", "source/revisits"),
+    )
     lives = [json.loads(line) for line in (whole / "lifecycles" / "train.jsonl").read_text().splitlines()]
-    scores = [one["parts"]["pairs"] for life in lives for one in life["episodes"] if one["kind"] == "solve"]
-    assert sum(scores) / len(scores) == pytest.approx(0.5)
-    assert len(set(scores)) > 2
+    given = {
+        name: [one["parts"][name] for life in lives for one in life["episodes"] if name in one["parts"]]
+        for name in parts
+    }
+    assert sum(given["pairs"]) / len(given["pairs"]) == pytest.approx(0.5)
+    assert all(len(set(scores)) >= 2 for scores in given.values())
+    assert len(set(given["pairs"])) > 2
     held_out = (whole / "lifecycles" / "validation.jsonl").read_text()
-    assert '"parts"' not in held_out
+    assert '"pairs"' not in held_out

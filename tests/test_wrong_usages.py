@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from lightning.pytorch import Trainer
 
-from cod_lightning.commands import sweep
-from tests.wrong_usages import BUILT, QUICK, findings, lay_out, usages
+from cod_lightning.commands import sweep, warm_start
+from tests.wrong_usages import BUILT, QUICK, SIGNALS, findings, lay_out, usages
 
 SOURCES_READ_ONCE = functools.cache(inspect.getsource)
 
@@ -39,6 +39,27 @@ def test_a_wrong_usage_of_a_training_is_answered_likewise(usage, names):
     assert findings(usage, names) == []
 
 
+@pytest.fixture
+def _no_warm_start(monkeypatch):
+    def begins(*_):
+        raise AssertionError("a warm start begins")
+
+    monkeypatch.setattr(warm_start, "ensure_warm_start", begins)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_no_warm_start")
+@pytest.mark.parametrize(("usage", "names"), usages(SIGNALS), ids=str)
+def test_a_wrong_usage_of_a_signal_is_answered_before_a_warm_start_begins(usage, names):
+    assert findings(usage, names) == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_no_warm_start")
+def test_a_right_usage_of_a_signal_begins_a_warm_start():
+    assert "a warm start begins" in findings("WARM +replay=signal +source=failures", ())[0]
+
+
 def test_wrong_usages_are_hundreds_and_each_is_there_once():
-    every = [usage for usage, _ in usages(QUICK) + usages(BUILT)]
+    every = [usage for usage, _ in usages(QUICK) + usages(BUILT) + usages(SIGNALS)]
     assert len(set(every)) == len(every) >= 300

@@ -12,6 +12,11 @@ from typing import Any
 from safetensors import safe_open
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    """With five, of thirty-two rows that are asked about at once some are refused."""
+
+
 class FakeVLLM:
     """Answers as vLLM does; its tokens come from the request's seed, each with log-prob -1.5."""
 
@@ -58,7 +63,7 @@ class FakeVLLM:
         """Listen, with the weights that it is always started with."""
         self.version = "default"
         self.adapters.clear()
-        self._server = ThreadingHTTPServer((self.host, self.port), self._handler())
+        self._server = _Server((self.host, self.port), self._handler())
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

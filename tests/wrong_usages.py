@@ -391,63 +391,6 @@ SMOKE --data.rewards.length nowhere.R
 SMOKE --data.source nowhere.S
 SMOKE --data.source.class_path nowhere.S
 SMOKE --data.replay nowhere.S
-SMOKE +replay=self_imitation --data.replay.init_args.max_age 0 ## data.replay.max_age
-SMOKE +replay=signal --data.replay.init_args.priority -1 ## data.replay.priority
-SMOKE +replay=signal loss=rloo ## data.replay
-SMOKE loss=sdpo --model.loss.init_args.beta 0 ## model.loss.beta
-SMOKE baseline=accepted --model.baseline.init_args.at_least nan ## model.baseline
-MIXED +source=bandit --data.source.init_args.temperature 0 ## data.source.temperature | 0
-MIXED +source=bandit --data.source.init_args.step_size 2 ## data.source.step_size | 2
-SMOKE +source=growth --data.source.init_args.rollouts_per_stage 0 ## data.source.rollouts_per_stage | 0
-SMOKE +source=growth --data.source.init_args.num_tasks [4,2] ## data.source.num_tasks | [4, 2]
-SMOKE +source=growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
-SMOKE +source=growth --data.source.init_args.num_tasks null --data.source.init_args.max_turns [99] ## data.source.max_turns | 99
-SMOKE +source=learnability --data.source.init_args.by luck
-SMOKE +source=learnability --data.source.init_args.back never
-SMOKE +source=regret --data.source.init_args.share 1 ## data.source.share | 1
-SMOKE +source=regret --data.source.init_args.capacity 0 ## data.source.capacity | 0
-SMOKE +source=regret --data.source.init_args.candidates 0 ## data.source.candidates | 0
-SMOKE +source=failures --data.source.init_args.solved_max 1 ## data.source.solved_max | 1
-SMOKE +source=failures --data.source.init_args.solved_min 0.9 ## data.source.solved_max | 0.75 | solved_min=0.9
-SMOKE +replay=self_imitation --data.replay.init_args.max_episodes 0 ## data.replay.max_episodes | 0
-SMOKE +replay=self_imitation --data.replay.init_args.max_tokens 0 ## data.replay.max_tokens | 0
-SMOKE +replay=self_imitation --data.replay.init_args.episodes_per_update 0 ## data.replay.episodes_per_update | 0
-SMOKE +replay=self_imitation --data.replay.init_args.warmup_rollouts -1 ## data.replay.warmup_rollouts | -1
-SMOKE +replay=self_imitation --data.replay.init_args.coefficient 0 ## data.replay.coefficient | 0
-SMOKE --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms.JSD.beta | 1.0
-SMOKE --model.terms [{PATH:"TERMS.JSD",ARGS:{"coefficient":0}}] ## model.terms.JSD.coefficient | 0
-SMOKE --model.terms [{PATH:"TERMS.JSD",ARGS:{}}] ## model.terms | teacher
-SMOKE --model.terms [{PATH:"TERMS.KL",ARGS:{"estimator":"k9"}}] ## estimator | k9
-SMOKE --model.terms [{PATH:"TERMS.KL",ARGS:{"coefficient":-1}}] ## model.terms.KL.coefficient | -1
-SMOKE --model.terms [{PATH:"TERMS.EntropyBonus",ARGS:{"coefficient":0}}] ## model.terms.EntropyBonus.coefficient | 0
-SMOKE KL_TO_TEACHER {"teacher":{PATH:"SCORERS.CheckpointScorer",ARGS:{"path":"nowhere"}}} ## model.scorers.teacher.path | nowhere
-SMOKE KL_TO_TEACHER BY_WORLD{}}}} ## teachers | {}
-SMOKE KL_TO_TEACHER BY_WORLD{"levers":{PATH:"SCORERS.PrivilegedScorer"}}}}} ## model.scorers.teachers.levers | PrivilegedScorer
-SMOKE KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
-SMOKE --model.scorers {"teacher":{PATH:"SCORERS.PrivilegedScorer",ARGS:{}}} ## model.scorers | teacher
-SMOKE --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"["}}} ## data.rewards.NewFacts.pattern | [
-SMOKE --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"a","bonus":-1.0}}} ## data.rewards.NewFacts.bonus | -1.0
-SMOKE --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards.PartlyKnown.share | 1.0
-SMOKE --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"transcripts":"nowhere"}}} ## PartlyKnown.transcripts | nowhere
-SMOKE +reward=noisy --data.rewards.noisy.init_args.false_positive 2 ## data.rewards.NoisyJudge.false_positive | 2
-SMOKE +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.error 0.5 ## data.rewards.NoisyPairwiseJudge.error | 0.5
-SMOKE +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
-SMOKE +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.weight nan ## weight | nan
-SMOKE +reward=noisy_pairwise +anchors=quarter ## data.rewards.noisy_pairwise | NoisyPairwiseJudge | data.anchors
-SMOKE +reward=pairwise ## data.rewards.PairwiseJudge.rubric | rubric.txt
-SMOKE +reward=pairwise --data.rewards.pairwise.init_args.rubric list.yaml ## data.rewards.PairwiseJudge.model
-SMOKE +reward=pairwise --data.rewards.pairwise.rubric list.yaml --data.rewards.pairwise.model m ## PairwiseJudge.base_url
-SMOKE +reward=pairwise --data.rewards.pairwise.init_args.kinds [] ## data.rewards.PairwiseJudge.kinds | []
-SMOKE +reward=pairwise --data.rewards.pairwise.init_args.kinds [sleep] ## kinds | sleep
-SMOKE +reward=pairwise --data.rewards.pairwise.init_args.max_retries -1 ## data.rewards.PairwiseJudge.max_retries | -1
-SMOKE +reward=judge ## data.rewards.JudgeReward.rubric | rubric.txt
-SMOKE --data.frozen.kind both ## data.frozen | both
-SMOKE --data.frozen.kind solve ## data.frozen.kind | solve | model.trained_kinds
-SMOKE --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
-SMOKE --model.trained_kinds [sleep] ## model.trained_kinds | sleep
-SMOKE --model.trained_kinds [] ## model.trained_kinds | []
-SMOKE loss=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1
-SMOKE loss=nft +replay=signal ## data.replay | NFT
 SMOKE --data.plan nowhere.P
 SMOKE --data.val_packs -2
 SMOKE --data.min_groups 3
@@ -635,9 +578,73 @@ fit --config smoke --warm_start '' ## warm_start | empty | null
 warm_start --cached quickstart ## --cached | quickstart | Did you mean warm_start/frozen_lake_3x3?
 """
 """Commands that build parsers of Lightning, or more."""
+SIGNALS = """
+WARM +replay=self_imitation --data.replay.init_args.max_age 0 ## data.replay.max_age
+WARM +replay=signal --data.replay.init_args.priority -1 ## data.replay.priority
+WARM +replay=signal loss=rloo ## data.replay
+WARM loss=sdpo --model.loss.init_args.beta 0 ## model.loss.beta
+WARM baseline=accepted --model.baseline.init_args.at_least nan ## model.baseline
+MIXED +source=bandit --data.source.init_args.temperature 0 ## data.source.temperature | 0
+MIXED +source=bandit --data.source.init_args.step_size 2 ## data.source.step_size | 2
+WARM +source=growth --data.source.init_args.rollouts_per_stage 0 ## data.source.rollouts_per_stage | 0
+WARM +source=growth --data.source.init_args.num_tasks [4,2] ## data.source.num_tasks | [4, 2]
+WARM +source=growth --data.source.init_args.num_tasks [2,9] ## data.source.num_tasks | [2, 9] | data.pack_size
+WARM +source=growth --data.source.init_args.num_tasks null --data.source.init_args.max_turns [99] ## data.source.max_turns | 99
+WARM +source=learnability --data.source.init_args.by luck
+WARM +source=learnability --data.source.init_args.back never
+WARM +source=regret --data.source.init_args.share 1 ## data.source.share | 1
+WARM +source=regret --data.source.init_args.capacity 0 ## data.source.capacity | 0
+WARM +source=regret --data.source.init_args.candidates 0 ## data.source.candidates | 0
+WARM +source=failures --data.source.init_args.solved_max 1 ## data.source.solved_max | 1
+WARM +source=failures --data.source.init_args.solved_min 0.9 ## data.source.solved_max | 0.75 | solved_min=0.9
+WARM +replay=self_imitation --data.replay.init_args.max_episodes 0 ## data.replay.max_episodes | 0
+WARM +replay=self_imitation --data.replay.init_args.max_tokens 0 ## data.replay.max_tokens | 0
+WARM +replay=self_imitation --data.replay.init_args.episodes_per_update 0 ## data.replay.episodes_per_update | 0
+WARM +replay=self_imitation --data.replay.init_args.warmup_rollouts -1 ## data.replay.warmup_rollouts | -1
+WARM +replay=self_imitation --data.replay.init_args.coefficient 0 ## data.replay.coefficient | 0
+WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"to":"reference","beta":1.0}}] ## model.terms.JSD.beta | 1.0
+WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{"coefficient":0}}] ## model.terms.JSD.coefficient | 0
+WARM --model.terms [{PATH:"TERMS.JSD",ARGS:{}}] ## model.terms | teacher
+WARM --model.terms [{PATH:"TERMS.ForwardKL",ARGS:{"coefficient":-1}}] ## model.terms.ForwardKL.coefficient | -1
+WARM --model.terms [{PATH:"TERMS.KL",ARGS:{"estimator":"k9"}}] ## estimator | k9
+WARM --model.terms [{PATH:"TERMS.KL",ARGS:{"coefficient":-1}}] ## model.terms.KL.coefficient | -1
+WARM --model.terms [{PATH:"TERMS.EntropyBonus",ARGS:{"coefficient":0}}] ## model.terms.EntropyBonus.coefficient | 0
+WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.CheckpointScorer",ARGS:{"path":"nowhere"}}} ## model.scorers.teacher.path | nowhere
+WARM KL_TO_TEACHER BY_WORLD{}}}} ## teachers | {}
+WARM KL_TO_TEACHER BY_WORLD{"levers":{PATH:"SCORERS.PrivilegedScorer"}}}}} ## model.scorers.teachers.levers | PrivilegedScorer
+WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://h","model":"m","timeout_s":0}}} ## timeout_s | 0
+WARM KL_TO_TEACHER {"teacher":{PATH:"SCORERS.VLLMScorer",ARGS:{"url":"http://127.0.0.1:9","model":"m"}}} ## teacher.url | :9
+WARM --model.scorers {"teacher":{PATH:"SCORERS.PrivilegedScorer",ARGS:{}}} ## model.scorers | teacher
+WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"["}}} ## data.rewards.NewFacts.pattern | [
+WARM --data.rewards {"part":{PATH:"REWARDS.NewFacts",ARGS:{"pattern":"a","bonus":-1.0}}} ## data.rewards.NewFacts.bonus | -1.0
+WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"share":1.0}}} ## data.rewards.PartlyKnown.share | 1.0
+WARM --data.rewards {"part":{PATH:"LEARNED.PartlyKnown",ARGS:{"transcripts":"nowhere"}}} ## PartlyKnown.transcripts | nowhere
+WARM +reward=noisy --data.rewards.noisy.init_args.false_positive 2 ## data.rewards.NoisyJudge.false_positive | 2
+WARM +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.error 0.5 ## data.rewards.NoisyPairwiseJudge.error | 0.5
+WARM +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.opponents 3 ## data.rewards.NoisyPairwiseJudge.opponents | 3
+WARM +reward=noisy_pairwise --data.rewards.noisy_pairwise.init_args.weight nan ## weight | nan
+WARM +reward=noisy_pairwise +anchors=quarter ## data.rewards.noisy_pairwise | NoisyPairwiseJudge | data.anchors
+WARM +reward=pairwise ## data.rewards.PairwiseJudge.rubric | rubric.txt
+WARM +reward=pairwise --data.rewards.pairwise.init_args.rubric list.yaml ## data.rewards.PairwiseJudge.model
+WARM +reward=pairwise --data.rewards.pairwise.rubric list.yaml --data.rewards.pairwise.model m ## PairwiseJudge.base_url
+WARM +reward=pairwise --data.rewards.pairwise.init_args.kinds [] ## data.rewards.PairwiseJudge.kinds | []
+WARM +reward=pairwise --data.rewards.pairwise.init_args.kinds [sleep] ## kinds | sleep
+WARM +reward=pairwise --data.rewards.pairwise.init_args.max_retries -1 ## data.rewards.PairwiseJudge.max_retries | -1
+WARM +reward=judge ## data.rewards.JudgeReward.rubric | rubric.txt
+WARM +reward=judge --data.rewards.judge.init_args.rubric list.yaml ## data.rewards.JudgeReward.model
+WARM --data.frozen.kind both ## data.frozen | both
+WARM --data.frozen.kind solve ## data.frozen.kind | solve | model.trained_kinds
+WARM --data.frozen.kind solve --data.frozen.path nowhere --model.trained_kinds [update] ## data.frozen.path | nowhere
+WARM --model.trained_kinds [sleep] ## model.trained_kinds | sleep
+WARM --model.trained_kinds [] ## model.trained_kinds | []
+WARM loss=nft --model.loss.init_args.negative_weight -1 ## model.loss.negative_weight | -1
+WARM loss=nft +replay=signal ## data.replay | NFT
+"""
+"""Of teachers, replay, curricula, judges and roles, each in a training that would begin with a warm start."""
 _SHORT = {
     "SMOKE": "fit --config smoke --warm_start null",
-    "MIXED": "fit --config experiment/levers_mixture --warm_start null",
+    "WARM": "fit --config smoke",
+    "MIXED": "fit --config experiment/levers_mixture",
     "KL_TO_TEACHER": '--model.terms [{PATH:"TERMS.KL",ARGS:{"to":"teacher"}}] --model.scorers',
     "BY_WORLD": '{"teacher":{PATH:"SCORERS.ScorerByWorld",ARGS:{"teachers":',
     "PATH": '"class_path"',

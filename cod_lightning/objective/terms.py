@@ -85,8 +85,11 @@ class KL(LossTerm):
     Estimated on the tokens that the policy sampled, with d = policy - other (nats), by `kl_to_reference`; k2 has the gradient of
     the divergence, E[d grad policy], where the tokens are the policy's own. To the `reference` it is the regulariser of GRPO
     (arXiv 2402.03300). To a teacher it is on-policy distillation (GKD, arXiv 2306.13649, with the student's own samples alone).
-    What differs from GKD: the sampled token's log-probs stand for the whole distribution, so that a teacher behind a server will
-    do. Tokens that the teacher gave no log-prob are left out and counted (`train/NAME_missing`).
+    What differs from GKD, and from Qwen3 (arXiv 2505.09388), which aligns logits: the sampled token's log-probs stand for the whole
+    distribution, so that a teacher behind a server will do. So they do in "On-Policy Distillation" (Thinking Machines Lab, October
+    2025), which takes -d of the sampling weights, undiscounted, for the advantage of an importance-weighted loss; here d is that of
+    the weights as they are trained, in a term beside the policy loss. Tokens that the teacher gave no log-prob are left out and
+    counted (`train/NAME_missing`).
     """
 
     coefficient: float = 0.01
@@ -151,16 +154,53 @@ class JSD(LossTerm):
         return f"jsd_{self.to}"
 
     def __call__(self, inputs: TermInputs) -> TermSums:
-        other = inputs.scores[self.to]
-        known = inputs.action_mask & other.isfinite()
-        policy = inputs.policy_logprobs
-        log_ratio = torch.where(known, other - policy.detach(), 0.0).clamp_max(30.0)
+        known, log_ratio = _log_ratio(inputs, self.to)
         log_mixed = torch.logaddexp(log_ratio + math.log(self.beta), torch.full_like(log_ratio, math.log1p(-self.beta)))
         value = self.beta * log_ratio.exp() * (log_ratio - log_mixed) - (1 - self.beta) * log_mixed
         pull = torch.where(known, -(1 - self.beta) * log_mixed, 0.0)
-        loss = (pull * torch.where(known, policy, 0.0)).sum()
+        loss = (pull * torch.where(known, inputs.policy_logprobs, 0.0)).sum()
         num_missing = int(inputs.action_mask.sum() - known.sum())
         return TermSums(loss=loss, logged=float(value[known].sum()), num_missing=num_missing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardKL(LossTerm):
+    """Forward divergence of a teacher from the policy, per sampled token: KL(teacher || policy), by importance weights.
+
+    With P the teacher, Q the policy and r = P / Q at a token that the policy sampled, the value is r log r - r + 1 and the loss has
+    the gradient (1 - r) times that of log Q. Where the tokens are the policy's own, both are in expectation those of the divergence
+    over the whole distribution, whose gradient is that of -sum P log Q; the 1 is a baseline of expectation 0. The gradient is that
+    of `KL` with `estimator: k3`, which logs an estimate of the other direction.
+
+    Source: forward KL of GKD (arXiv 2306.13649). What differs: GKD sums over the teacher's whole distribution; here the sampled
+    token's log-probs are enough, so that a teacher behind a server will do. The price is variance: what the teacher would say and
+    the policy hardly ever samples is hardly ever seen, and then weighs r (counted as e^30 at most). GKD also trains on texts of the
+    teacher or of data; here all tokens are the student's. Those of an older policy (`data.max_staleness`, replay) are not
+    reweighted.
+    """
+
+    coefficient: float = 1.0
+    """Weight of the divergence, above 0."""
+    to: str = "teacher"
+    """The other model: reference, or a key of `model.scorers`."""
+
+    def __post_init__(self) -> None:
+        check_positive("model.terms.ForwardKL.coefficient", self.coefficient, "Leave the term out for 0.")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return (self.to,)
+
+    @property
+    def logged_as(self) -> str:
+        return f"forward_kl_{self.to}"
+
+    def __call__(self, inputs: TermInputs) -> TermSums:
+        known, log_ratio = _log_ratio(inputs, self.to)
+        ratio = log_ratio.exp()
+        loss = ((1 - ratio) * torch.where(known, inputs.policy_logprobs, 0.0)).sum()
+        value = float((ratio * log_ratio - torch.expm1(log_ratio)).sum())
+        return TermSums(loss=loss, logged=value, num_missing=int(inputs.action_mask.sum() - known.sum()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +217,13 @@ class EntropyBonus(LossTerm):
     def __call__(self, inputs: TermInputs) -> TermSums:
         """Entropies are 0 where no action token is."""
         return TermSums(loss=-inputs.entropies.sum())
+
+
+def _log_ratio(inputs: TermInputs, to: str) -> tuple[Bool[Tensor, "B T"], Float[Tensor, "B T"]]:
+    """Which action tokens have a score, and there the other model's log-prob less the policy's (nats, 30 at most); else 0."""
+    other = inputs.scores[to]
+    known = inputs.action_mask & other.isfinite()
+    return known, torch.where(known, other - inputs.policy_logprobs.detach(), 0.0).clamp_max(30.0)
 
 
 def kl_to_reference(

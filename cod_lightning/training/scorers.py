@@ -168,6 +168,9 @@ class ScorerByWorld(Scorer):
 
     Rows of other environments have no score.
 
+    Source: CoD (arXiv 2606.20002), whose second version adds distillation from several teachers; its text was not at hand, so that
+    nothing here follows its details. Each row has one teacher, by its environment; teachers are not averaged.
+
     Args:
         teachers: By what the ids of an environment's packs begin with (`levers`; transcripts show ids); the longest one counts.
     """
@@ -202,6 +205,9 @@ class ScorerByWorld(Scorer):
 
 class VLLMScorer(Scorer):
     """A vLLM server's log-probs of prompt tokens; the server reads exact ids (`/v1/completions`).
+
+    Source: "On-Policy Distillation" (Thinking Machines Lab, October 2025), where a service gives the teacher's log-probs of what
+    the student sampled. What differs: a row without an answer goes without the teacher, and the run goes on.
 
     The server needs a window one token longer than the policy's: it insists on sampling a token.
 

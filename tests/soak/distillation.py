@@ -60,7 +60,8 @@ STUDIES: dict[str, Study] = {
     "A teacher that sees more": Study(
         "Compact levers, credit by episode. The teacher is the policy itself with the oracle's context in every prompt, by its "
         "weights before each rollout's updates (reverse KL on the tokens sampled without that context). It did not help: "
-        "alone it ends below its own warm start, and beside the reward little is gained over positions. Why is not studied.",
+        "alone it ends below its own warm start, and beside the reward little is gained over positions. Why is not studied. Reward "
+        "alone is no strong base here: at the last position it ends no higher (.783) than its warm start at T=0.3 (.801).",
         ("held_out",),
         {
             "reward alone": ("--config", "smoke", "credit=episode"),

@@ -16,7 +16,10 @@ import os
 import subprocess
 import sys
 import time
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -30,9 +33,14 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "results"
 BASE = "uniform"
 LATER = "uniform, by later code"
+JUDGES = "Judges in place of the reward"
 BUDGET = 200_000
 SETTINGS = ("easy", "hard")
 NUM_POSITIONS = 4
+
+
+Runs = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""What was measured, by arm and seed."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ def comparing(share: float) -> tuple[str, ...]:
     return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"judge": judge}))
 
 
-HALF = "reward on half of the tasks"
+HALF, LEARNED = "reward on half of the tasks", "half learned"
 WITHOUT_WORLD = {"world": {"class_path": "cod_lightning.rewards.WorldReward", "init_args": {"weight": 0.0}}}
 
 
@@ -70,6 +78,11 @@ def partly(**learned: str) -> tuple[str, ...]:
     return ("loss=grpo", "--data.rewards", json.dumps(WITHOUT_WORLD | {"known": part}))
 
 
+AGREES = (
+    "*Agrees with the environment* is measured on the transcripts of training: of a judge the share of tasks that it took for what "
+    "they were, solved or not; of a pairwise judge the share of two siblings at a task, one of which solved it, where that one has "
+    "the higher score, equal scores half. *Not kept*: the transcripts were gone when it was first measured."
+)
 FACTS = {"class_path": "cod_lightning.rewards.NewFacts", "init_args": {"pattern": "[0-9]=[a-z]+"}}
 
 ARMS: dict[str, Arm] = {
@@ -123,15 +136,15 @@ ARMS: dict[str, Arm] = {
         "Roles", ("loss=grpo", "--model.trained_kinds", "[solve]", "--data.frozen.kind", "update")
     ),
     # judges
-    "judge, 10 % wrong": Arm("Judges in place of the reward", noisy(0.1)),
-    "judge, 25 % wrong": Arm("Judges in place of the reward", noisy(0.25)),
-    "judge, 40 % wrong": Arm("Judges in place of the reward", noisy(0.4)),
-    "pairwise judge, 10 % wrong": Arm("Judges in place of the reward", comparing(0.1), LATER),
-    "pairwise judge, 25 % wrong": Arm("Judges in place of the reward", comparing(0.25), LATER),
-    "pairwise judge, 40 % wrong": Arm("Judges in place of the reward", comparing(0.4), LATER),
+    "judge, 10 % wrong": Arm(JUDGES, noisy(0.1)),
+    "judge, 25 % wrong": Arm(JUDGES, noisy(0.25)),
+    "judge, 40 % wrong": Arm(JUDGES, noisy(0.4)),
+    "pairwise judge, 10 % wrong": Arm(JUDGES, comparing(0.1), LATER),
+    "pairwise judge, 25 % wrong": Arm(JUDGES, comparing(0.25), LATER),
+    "pairwise judge, 40 % wrong": Arm(JUDGES, comparing(0.4), LATER),
     # parts of the reward
     HALF: Arm("Learned rewards", partly(), LATER),
-    "half learned": Arm("Learned rewards", partly(transcripts="HALF/lifecycles/train.jsonl"), LATER),
+    LEARNED: Arm("Learned rewards", partly(transcripts="HALF/lifecycles/train.jsonl"), LATER),
     "novel facts": Arm("Learned rewards", ("loss=grpo", "--data.rewards", json.dumps({"facts": FACTS})), LATER),
 }
 
@@ -163,8 +176,32 @@ def command(root: Path, *arguments: str) -> None:
         sys.exit(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}")
 
 
+def agreement(folder: Path) -> dict[str, float]:
+    """How often the environment agrees with a judge in training, as `agreement`; empty where transcripts lack verdict or success.
+
+    With a verdict on an episode: the share of tasks where a score of 0.5 or more is one of a solved task, and another is not. With
+    one on siblings: of two at a task of which one solved it, the share where that one has the higher score, equal ones half.
+    """
+    lives = {}  # the last of those that a run which was stopped played twice
+    for line in (folder / "lifecycles" / "train.jsonl").read_text().splitlines():
+        life = json.loads(line)
+        lives[life["step"], life["pack"]["id"], life["sibling"]] = life["episodes"]
+    tasks: dict[Any, list[tuple[float, bool]]] = defaultdict(list)
+    for (step, pack, _), episodes in lives.items():
+        for one in episodes:
+            score, success = (one.get("parts") or {}).get("judge"), one["success"]
+            if one["kind"] == "solve" and score is not None and success is not None:
+                tasks[step, pack, one["position"]].append((score, success))
+    if "pairwise" in folder.name:
+        pairs = [pair for of in tasks.values() for pair in combinations(sorted(of, key=lambda one: one[1]), 2)]
+        found = [float(np.sign(well - ill) + 1) / 2 for (ill, no), (well, yes) in pairs if yes and not no]
+    else:
+        found = [float((score >= 0.5) == success) for of in tasks.values() for score, success in of]
+    return {"agreement": mean(found)} if found else {}
+
+
 def measured(folder: Path) -> dict[str, Any]:
-    """A finished run: final success by setting and position, area under its learning curve, and tokens.
+    """A finished run: final success by setting and position, area under its learning curve, tokens, and a judge's agreement.
 
     The curve is success on the validation packs of the mixture, mean over positions, over sampled tokens; it begins with the
     warm start's success on the suites. The area is by trapezoids, divided by the tokens: a mean success.
@@ -189,6 +226,7 @@ def measured(folder: Path) -> dict[str, Any]:
         "curve": [[int(t), round(s, 4)] for t, s in zip(tokens, success, strict=True)],
         "sampled_tokens": sampled,
         "trained_tokens": max(float(row["tokens/trained"] or 0) for row in rows),
+        **agreement(folder),
     }
 
 
@@ -206,12 +244,12 @@ def verdict(differences: list[float]) -> str:
     return "better" if one.low > 0 else "worse" if one.high < 0 else "no difference shown"
 
 
-def differences(of: dict[str, dict[str, Any]], base: dict[str, dict[str, Any]], key: str) -> list[float]:
+def differences(of: Mapping[str, Mapping[str, Any]], base: Mapping[str, Mapping[str, Any]], key: str) -> list[float]:
     """From the base, in the seeds that both have."""
     return [of[seed][key] - base[seed][key] for seed in sorted(of.keys() & base.keys())]
 
 
-def in_short(runs: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+def in_short(runs: Runs) -> list[str]:
     """Which arms differ from the base, in words."""
     lines = []
     for key in ("area", "final"):
@@ -223,11 +261,40 @@ def in_short(runs: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
         named = {what: [name for name, of in found.items() if of == what] for what in ("better", "worse")}
         parts = [f"{what} than the base: {'; '.join(names) or 'none'}" for what, names in named.items()]
         lines.append(f"- {key}: {'. '.join(parts)}. Of {len(found)} arms.")
-    return lines
+    return [*lines, *learned(runs)]
 
 
-def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
-    """The results as Markdown."""
+def learned(runs: Runs) -> list[str]:
+    """What a learned reward adds to one on half of the tasks, in words."""
+    of, half = runs.get(LEARNED, {}), runs.get(HALF, {})
+    apart = {key: differences(of, half, key) for key in ("area", "final")}
+    if not apart["area"]:
+        return []
+    said = "; ".join(f"{key} {interval(values, signed=True)}, {verdict(values)}" for key, values in apart.items())
+    more = mean(one["sampled_tokens"] for one in half.values())
+    return [
+        f"- {LEARNED}, less {HALF}, paired by seed: {said}. It learns from the transcripts of that run, which has sampled "
+        f"about {round(more, -4):,.0f} tokens beside its own."
+    ]
+
+
+def collapsed(runs: Runs, section: str) -> list[str]:
+    """Runs whose success fell below a third of what they began with."""
+    found = []
+    for name, arm in ARMS.items():
+        for seed, of in runs.get(name, {}).items():
+            curve = [success for _, success in of["curve"]]
+            if arm.section == section and min(curve) < curve[0] / 3:
+                fall = f"success on the validation packs from {curve[0]:.2f} to {min(curve):.2f}, at the end {curve[-1]:.2f}"
+                found.append(
+                    f"Seed {seed} of {name} collapsed: {fall}. The mean and the wide interval of the arm have it."
+                )
+    return found
+
+
+def page(runs: Runs) -> str:
+    """The results as Markdown, in the order of `ARMS`."""
+    runs = {name: runs[name] for name in ARMS if name in runs}
     lines = [
         "# Further signals, measured",
         "",
@@ -255,7 +322,7 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
             if arm.section != section:
                 continue
             if not of:
-                cells.append([name, "not measured", *[""] * 7])
+                cells.append([name, "not measured"])
                 continue
             values = {key: [of[seed][key] for seed in of] for key in ("area", "final", *SETTINGS)}
             apart = {key: differences(of, runs.get(arm.base, {}), key) for key in ("area", "final")}
@@ -264,6 +331,9 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
             judged = "" if alone else "; ".join(map(verdict, apart.values()))
             trained = mean(of[seed]["trained_tokens"] / of[seed]["sampled_tokens"] for seed in of)
             cells.append([name, *map(interval, values.values()), *compared, judged, f"{trained:.2f}"])
+            if section == JUDGES:
+                known = [one["agreement"] for one in of.values() if "agreement" in one]
+                cells[-1].append(interval(known) if known else "not kept")
         head = [
             "arm",
             "area",
@@ -273,8 +343,12 @@ def page(runs: dict[str, dict[str, dict[str, Any]]]) -> str:
             "final, from base",
             "area; final",
             "trained / sampled",
+            *(["agrees with the environment"] if section == JUDGES else []),
         ]
-        lines += [table(head, cells), ""]
+        lines += [table(head, [[*row, *[""] * (len(head) - len(row))] for row in cells]), ""]
+        lines += [line for one in collapsed(runs, section) for line in (one, "")]
+        if section == JUDGES:
+            lines += [AGREES, ""]
         lines += [f"- {name}: `{' '.join(arm.arguments)}`" for name, arm in ARMS.items() if arm.section == section]
         lines += [""]
     lines += ["Seeds:", "", *(f"- {name}: {', '.join(sorted(of))}" for name, of in runs.items()), ""]
@@ -296,11 +370,12 @@ def main() -> None:
                 own = (one.replace("HALF", str(folder_of(root, HALF, seed))) for one in ARMS[arm].arguments)
                 train(root, arm, seed, "--config", "experiment/levers_mixture", *own)
     kept = json.loads((RESULTS / "signals.json").read_text())
-    runs: dict[str, dict[str, dict[str, Any]]] = {arm: kept["runs"].get(arm, {}) for arm in ARMS if arm in kept["runs"]}
+    runs: dict[str, Any] = {arm: kept["runs"].get(arm, {}) for arm in ARMS if arm in kept["runs"]}
     for arm in ARMS:
         for seed in range(1, 100):
             if ((folder := folder_of(root, arm, seed)) / "evaluation.json").exists():
                 runs.setdefault(arm, {})[str(seed)] = measured(folder)
+    runs = {arm: runs[arm] for arm in ARMS if arm in runs}
     found = {"budget": BUDGET, "arms": {name: list(ARMS[name].arguments) for name in runs}, "runs": runs}
     (RESULTS / "signals.json").write_text(json.dumps(found, indent=1) + "\n")
     (RESULTS / "signals.md").write_text(page(runs))

@@ -1,0 +1,105 @@
+"""Divergences on sampled tokens, against the whole distribution."""
+
+import math
+
+import pytest
+import torch
+
+from cod_lightning.errors import ConfigError
+from cod_lightning.objective.terms import JSD, KL, ForwardKL, TermInputs
+
+VOCABULARY = 6
+
+
+def forward(policy, teacher):
+    """KL(teacher || policy) over all tokens (nats), from log-probs [V]."""
+    total = torch.zeros((), dtype=torch.float64)
+    for token in range(VOCABULARY):
+        total = total + teacher[token].exp() * (teacher[token] - policy[token])
+    return total
+
+
+def whole(policy, teacher, beta):
+    """The Jensen-Shannon divergence over all tokens (nats), from log-probs [V]."""
+    p, q = teacher.exp(), policy.exp()
+    mixed = (beta * p + (1 - beta) * q).log()
+    return beta * (p * (teacher - mixed)).sum() + (1 - beta) * (q * (policy - mixed)).sum()
+
+
+def expectation(term, policy, teacher, logits):
+    """Of the logged value, and of the loss's gradient, where each token comes as often as the policy samples it."""
+    value, gradient = 0.0, torch.zeros(VOCABULARY, dtype=torch.float64)
+    for token in range(VOCABULARY):
+        inputs = TermInputs(
+            policy_logprobs=policy[token].view(1, 1),
+            entropies=torch.zeros(1, 1),
+            scores={"teacher": teacher[token].view(1, 1)},
+            action_mask=torch.ones(1, 1).bool(),
+        )
+        sums, weight = term(inputs), float(policy[token].detach().exp())
+        value += weight * sums.logged
+        gradient += weight * torch.autograd.grad(sums.loss, logits, retain_graph=True)[0]
+    return value, gradient
+
+
+@pytest.fixture
+def drawn():
+    """Logits, and log-probs of the policy and of a teacher that is surer."""
+    torch.manual_seed(0)
+    logits = torch.randn(VOCABULARY, dtype=torch.float64, requires_grad=True)
+    return logits, logits.log_softmax(0), (2 * torch.randn(VOCABULARY, dtype=torch.float64)).log_softmax(0)
+
+
+@pytest.mark.parametrize("beta", [0.001, 0.1, 0.5, 0.9])
+def test_value_and_gradient_of_the_jsd_are_in_expectation_those_of_the_whole_distribution(drawn, beta):
+    logits, policy, teacher = drawn
+    (expected,) = torch.autograd.grad(whole(policy, teacher, beta), logits, retain_graph=True)
+    value, gradient = expectation(JSD(beta=beta), policy, teacher, logits)
+    assert value == pytest.approx(float(whole(policy, teacher, beta).detach()), abs=1e-9)
+    assert torch.allclose(gradient, expected, atol=1e-9)
+    if beta == 0.001:
+        (limit,) = torch.autograd.grad(forward(policy, teacher), logits)
+        assert torch.allclose(gradient / beta, limit, atol=0.02), "towards forward KL"
+
+
+def test_value_and_gradient_of_the_forward_divergence_are_in_expectation_those_of_the_whole_distribution(drawn):
+    logits, policy, teacher = drawn
+    (expected,) = torch.autograd.grad(forward(policy, teacher), logits, retain_graph=True)
+    value, gradient = expectation(ForwardKL(), policy, teacher, logits)
+    assert value == pytest.approx(float(forward(policy, teacher).detach()), abs=1e-9)
+    assert torch.allclose(gradient, expected, atol=1e-9)
+    reverse, same = expectation(KL(to="teacher", estimator="k3"), policy, teacher, logits)
+    assert torch.allclose(same, expected, atol=1e-9), "k3 has this gradient, too"
+    assert abs(reverse - value) > 0.1, "and logs the other direction"
+
+
+@pytest.mark.parametrize(("term", "name"), [(JSD(), "jsd_teacher"), (ForwardKL(), "forward_kl_teacher")])
+def test_tokens_without_a_score_and_tokens_of_prompts_are_left_out_and_extremes_stay_finite(term, name):
+    policy = torch.tensor([[-1.0, -900.0, -2.0, -3.0]], requires_grad=True)
+    teacher = torch.tensor([[-2.0, -0.1, math.nan, 7.0]])
+    mask = torch.tensor([[True, True, True, False]])
+    sums = term(
+        TermInputs(policy_logprobs=policy, entropies=policy.detach(), scores={"teacher": teacher}, action_mask=mask)
+    )
+    sums.loss.backward()
+    assert sums.num_missing == 1
+    assert math.isfinite(sums.logged)
+    assert policy.grad[0, 2:].tolist() == [0.0, 0.0]
+    assert policy.grad.isfinite().all()
+    assert policy.grad[0, 1] < 0 < policy.grad[0, 0], "more of what the teacher likes better, less of the other"
+    assert term.figures(sums).keys() == {name, "teacher_missing"}
+
+
+@pytest.mark.parametrize("options", [{"beta": 0.0}, {"beta": 1.0}, {"beta": math.nan}, {"coefficient": 0.0}])
+def test_a_share_or_coefficient_without_a_meaning_is_refused(options):
+    with pytest.raises(
+        ConfigError, match=rf"model\.terms\.JSD\.{next(iter(options))} is {next(iter(options.values()))}"
+    ):
+        JSD(**options)
+
+
+def test_a_forward_divergence_of_no_weight_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"model\.terms\.ForwardKL\.coefficient is 0\.0; expected .*Leave the term out"
+    ):
+        ForwardKL(coefficient=0.0)
