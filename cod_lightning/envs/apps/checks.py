@@ -54,13 +54,7 @@ class Expected:
 
 def checks(expected: Expected, after: Database, answer: str, finished: bool) -> list[Check]:
     """One check for every row that has to change, one for the answer, one for nothing else, one for the end."""
-    found = after.changes(expected.before)
-    made: dict[int, Change] = {}
-    for closest in (_same, _closest):  # what is exactly right first, so that it counts for nothing else
-        for n, (before, wanted) in enumerate(expected.changes):
-            if n not in made and (mine := closest(before, wanted, found)) is not None:
-                made[n] = mine
-                found.remove(mine)
+    made, found = _told_apart(expected, after)
     results = [_check(before, wanted, made.get(n)) for n, (before, wanted) in enumerate(expected.changes)]
     if expected.answer is not None:
         right = " ".join(answer.split()).lower() == expected.answer.lower()
@@ -69,6 +63,23 @@ def checks(expected: Expected, after: Database, answer: str, finished: bool) -> 
     results.append(Check(f"nothing else changes{': ' + ', '.join(others) if others else ''}", not found, asked=False))
     results.append(Check("the task is ended with user.done", finished, asked=False))
     return results
+
+
+def unasked(expected: Expected, after: Database) -> list[Change]:
+    """What has changed beyond what the task asks for."""
+    return _told_apart(expected, after)[1]
+
+
+def _told_apart(expected: Expected, after: Database) -> tuple[dict[int, Change], list[Change]]:
+    """What was made of each change that is asked for, by its number, and all other changes."""
+    found = after.changes(expected.before)
+    made: dict[int, Change] = {}
+    for closest in (_same, _closest):  # what is exactly right first, so that it counts for nothing else
+        for n, (before, wanted) in enumerate(expected.changes):
+            if n not in made and (mine := closest(before, wanted, found)) is not None:
+                made[n] = mine
+                found.remove(mine)
+    return made, found
 
 
 def _same(before: TableRow | None, wanted: TableRow | None, found: Sequence[Change]) -> Change | None:

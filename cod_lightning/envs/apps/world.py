@@ -15,6 +15,7 @@ from cod_lightning.envs.apps import compact
 from cod_lightning.envs.apps.actions import FORMS, MOST_SHOWN, Actions, CodeActions, ToolCalls, clean
 from cod_lightning.envs.apps.checks import Check, checks
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, HiddenFacts, draw_facts
+from cod_lightning.envs.apps.for_people import AppsForPeople
 from cod_lightning.envs.apps.policies import AppsPlay
 from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.site import Extension, site_of
@@ -24,6 +25,7 @@ from cod_lightning.envs.apps.wording import NaturalApps
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns, check_unused
 from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
@@ -280,6 +282,12 @@ class Apps(TaskWorld[AppsTask]):
             return 0.0
         share = sum(check.passed for check in self._results) / len(self._results)
         return max(0.01 if self.success else 0.0, share - self.question_cost * self._server.user.questions)
+
+    @property
+    def for_people(self) -> ForPeople:
+        if self._task is None or self._server is None:
+            return ForPeople()
+        return AppsForPeople(self._actions, self._task.expected(), self._server.db, self.checked(), self.site.apps)
 
     def render(self) -> str:
         """The task, and what has changed so far."""
