@@ -34,7 +34,7 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 _MOST_DRAWS = 2_000
-SPLITS = ("facts", "person", "template")
+SPLITS = ("facts", "quirks", "person", "template")
 
 
 class Apps(TaskWorld[AppsTask]):
@@ -57,7 +57,8 @@ class Apps(TaskWorld[AppsTask]):
         difficulties: Numbers of apps that a task may need: 1, 2, and 3 for three or more.
         templates: Kinds of tasks that may be drawn; null for all.
         extensions: Apps of your own, beside those that ship.
-        split_by: What belongs to one of train, validation and test: the hidden facts, the person, the template.
+        split_by: What belongs to one of train, validation and test: the quirks and habits taken together (facts), of which parts
+            recur in other splits; the quirks taken together, whatever the habits (quirks); the person; the template.
         feedback: Whether the words after a failed task say which checks failed (reason), or only that it failed (plain).
         protocol: Sentences for language models (natural) or single words for tiny policies (compact).
         slots: In compact form, which habits tasks are about.
@@ -79,7 +80,7 @@ class Apps(TaskWorld[AppsTask]):
         difficulties: Sequence[int] = (1, 2, 3),
         templates: Sequence[str] | None = None,
         extensions: Sequence[Extension] = (),
-        split_by: Sequence[Literal["facts", "person", "template"]] = ("facts",),
+        split_by: Sequence[Literal["facts", "quirks", "person", "template"]] = ("facts",),
         feedback: Literal["reason", "plain"] = "reason",
         protocol: Literal["natural", "compact"] = "natural",
         slots: Sequence[str] = ("card", "address", "boss"),
@@ -159,7 +160,11 @@ class Apps(TaskWorld[AppsTask]):
     def _facts(self, rng: random.Random, split: Split | None) -> HiddenFacts:
         for _ in range(_MOST_DRAWS):
             facts = compact.draw(rng, self.slots) if self.compact else draw_facts(rng, self.quirks)
-            if "facts" not in self.split_by or split in (None, split_of_text(f"facts 1 {facts}")):
+            asked = {
+                "facts": f"facts 1 {facts}",
+                "quirks": f"quirks 10 {facts.quirks}",
+            }  # of one quirk, some in every split
+            if split is None or all(split_of_text(asked[name]) == split for name in asked if name in self.split_by):
                 return facts
         expected = "slots with facts in every split"
         raise ConfigError("data.env.slots", list(self.slots), expected, "Name one more.")
@@ -350,6 +355,9 @@ class Apps(TaskWorld[AppsTask]):
         check_share("data.env.question_cost", self.question_cost, "0.05 is the default.")
         for name in self.split_by:
             check_choice("data.env.split_by", name, SPLITS)
+        if "quirks" in self.split_by and (self.compact or not self.quirks):
+            expected = "no quirks in it where a site has none (quirks: 0, protocol: compact)"
+            raise ConfigError("data.env.split_by", list(self.split_by), expected, "Split by facts.")
         for key, found, known in (
             ("slots", self.slots, HABITS),
             ("difficulties", self.difficulties, (1, 2, 3)),
