@@ -28,6 +28,7 @@ from cod_lightning.envs.apps.actions import CodeActions
 from cod_lightning.envs.apps.agent import AppCall
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.checks import checks
+from cod_lightning.envs.apps.templates import CONFIRMED
 from cod_lightning.envs.base import Reference
 from cod_lightning.envs.task_world import TaskWorld
 from cod_lightning.types import Pack, Split
@@ -45,6 +46,7 @@ WORLDS: dict[str, Any] = {
     "apps_hard": {
         "actions": "qwen", "quirks": 5, "max_turns": 24, "spare_calls": 2, "difficulties": (2, 3), "split_by": ("facts", "template")
     },
+    "apps_confirm": {"spare_calls": 2, "patience": 3, "templates": tuple(CONFIRMED)},
     "apps_compact": {"protocol": "compact", "max_turns": 3},
 }  # fmt: skip
 """As the shipped files set them."""
@@ -105,10 +107,11 @@ def guarded() -> dict[str, Any]:
     rng, missed = random.Random(1), list[str]()
     for task in specs(Apps(quirks=2), 1_000):
         server = solved(task)
-        tasks += all(check.passed for check in checks(task.expected(), server.db, server.answer, server.finished))
+        tasks += all(check.passed for check in task.checked(server))
         if tasks <= 500:
             after, damage = damaged(server.db, rng)
-            ok = all(check.passed for check in checks(task.expected(), after, server.answer, server.finished))
+            found = checks(task.expected(), after, server.answer, server.finished, server.heard)
+            ok = all(check.passed for check in found)
             caught += not ok
             missed += [f"{task.text}: {damage}"] if ok else []
     (task,) = specs(Apps(quirks=0), 1)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.apps import compact
 from cod_lightning.envs.apps.actions import FORMS, MOST_SHOWN, Actions, CodeActions, ToolCalls, clean
-from cod_lightning.envs.apps.checks import Check, checks
+from cod_lightning.envs.apps.checks import Check
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, HiddenFacts, draw_facts
 from cod_lightning.envs.apps.for_people import AppsForPeople
 from cod_lightning.envs.apps.policies import AppsPlay
@@ -55,7 +55,8 @@ class Apps(TaskWorld[AppsTask]):
         question_cost: What each question takes from the reward.
         voice: Words the person's answers: by script, or a model behind an endpoint.
         difficulties: Numbers of apps that a task may need: 1, 2, and 3 for three or more.
-        templates: Kinds of tasks that may be drawn; null for all.
+        templates: Kinds of tasks that may be drawn; null for all but those in which the person wants to confirm a payment
+            (confirm_transfer, confirm_pay_contact, confirm_goods).
         extensions: Apps of your own, beside those that ship.
         split_by: What belongs to one of train, validation and test: the quirks and habits taken together (facts), of which parts
             recur in other splits; the quirks taken together, whatever the habits (quirks); the person; the template.
@@ -193,7 +194,8 @@ class Apps(TaskWorld[AppsTask]):
             known = tuple(name for name, slots in compact.GOALS.items() if set(slots) <= set(self.slots))
         else:
             known = tuple(self.site.templates)
-        chosen = known if templates is None else tuple(templates)
+        usual = known if self.compact else tuple(n for n in known if not self.site.templates[n].confirmed)
+        chosen = usual if templates is None else tuple(templates)
         if not chosen or not set(chosen) <= set(known):
             raise ConfigError(
                 "data.env.templates", list(chosen), f"some of {', '.join(known)}", "Leave it out for all."
@@ -269,7 +271,7 @@ class Apps(TaskWorld[AppsTask]):
         """The checks of the present task, at its present state."""
         assert self._task is not None
         assert self._server is not None
-        return checks(self._task.expected(), self._server.db, self._server.answer, self._server.finished)
+        return self._task.checked(self._server)
 
     def _end(self, outcome: str) -> Stepped:
         assert self._task is not None
