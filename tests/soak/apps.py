@@ -92,6 +92,14 @@ def references() -> dict[str, Any]:
     return found
 
 
+def calls_by_level() -> dict[str, list[float]]:
+    """Mean, fewest and most calls of informed play in test tasks of `apps`, by the number of their apps."""
+    env, levels = Apps(**WORLDS["apps"]), dict[str, list[int]]()
+    for task in specs(env, 4 * NUM_PACKS, Split.TEST):
+        levels.setdefault(str(task.kind.difficulty), []).append(task.budget - env.spare_calls)
+    return {level: [mean(found), min(found), max(found)] for level, found in sorted(levels.items())}
+
+
 def _lived(env: TaskWorld[Any], pack: Pack, kind: Reference, seed: int, *, forgets: bool) -> list[Any]:
     """A lifecycle; of one who forgets, every task is played as the first of a pack."""
     player = env.reference(kind, pack)
@@ -256,7 +264,7 @@ def main() -> int:
         return 0
     results = json.loads(args.out.read_text()) if args.out.is_file() else {}
     if not args.page_only:
-        results |= {"references": references(), "guarded": guarded(), "speed": speed()}
+        results |= {"references": references(), "calls": calls_by_level(), "guarded": guarded(), "speed": speed()}
     results["learned"] = learned(runs, results.get("learned", {}))
     args.out.write_text(json.dumps(results, indent=1) + "\n")
     args.out.with_suffix(".md").write_text(page(results))

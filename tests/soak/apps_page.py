@@ -30,6 +30,11 @@ def page(results: dict[str, Any]) -> str:
     ]  # fmt: skip
     head = ["environment", "reference", *map(str, range(4)), "reward", "1 app", "2 apps", "3 or more"]
     lines += [table(head, rows), ""]
+    if found := results.get("calls"):
+        where = ("in one app", "in two", "in more")
+        pairs = zip(found.values(), where, strict=True)
+        said = (f"{n:.1f} {level} ({least} to {most})" for (n, least, most), level in pairs)
+        lines += [f"Informed play of `apps` takes so many calls on average: {', '.join(said)}.", ""]
     guard, fast = results["guarded"], results["speed"]
     of_beliefs = mean(results["references"]["apps_compact"]["random"]["success"])
     lines += [
