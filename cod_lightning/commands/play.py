@@ -1,23 +1,26 @@
 """`play`: a pack in the terminal. You are the policy: you solve, and between tasks you rewrite your own context."""
 
+import copy
 import random
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
-from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from cod_lightning.commands.parser import SplitName
+from cod_lightning.commands.shown import panel, readable, records
 from cod_lightning.commands.worlds import parse_world, world_parser
 from cod_lightning.contexts import ContextMechanism, default_mechanism
 from cod_lightning.envs.base import Reference, TextEnv, TextPolicy
 from cod_lightning.envs.checks import check_num_tasks
+from cod_lightning.envs.for_people import ForPeople
+from cod_lightning.envs.wrapped import WrappedWorld
 from cod_lightning.errors import check_at_least, some_of
 from cod_lightning.evaluation.references import scripted_sampler
 from cod_lightning.rollout.group import run_groups
@@ -47,10 +50,7 @@ def run(argv: Sequence[str]) -> int:
     console.print(f"Pack {pack.id}: {len(pack)} tasks that share what is hidden. Ctrl-D ends the game.")
     mechanism = options.context or default_mechanism(compact=bool(options.env.words()))
     if options.policy == "you":
-        person = Person(console, partial(_typed, console), options.env.words())
-        forms = f"Answers are {some_of(person.forms, person.forms[0])}; the last part will do." if person.forms else ""
-        console.print(Text(forms or "The answer by itself is enough, without reasoning or tags."))
-        policy: TextPolicy = person
+        policy: TextPolicy = Person(console, partial(_typed, console), options.env.words())
     else:
         policy = Watched(console, options.env.reference(Reference(options.policy), pack))
     Game(options.env, pack, policy, mechanism, console, seed=index).play()
@@ -67,15 +67,41 @@ def _typed(console: Console, prompt: str) -> str:
 class Person(TextPolicy):
     """Types. Raises EOFError where the input ends."""
 
+    people = ForPeople()
+    """Of the environment as it is played."""
+
     def __init__(self, console: Console, read: Callable[[str], str], words: Sequence[str] = ()) -> None:
         self.console, self.read = console, read
         self.forms = [word[8:-9] for word in words if re.fullmatch(r"<answer>.*</answer>", word)]
 
+    @property
+    def about(self) -> str:
+        """What to type."""
+        one_of = f"Answers are {some_of(self.forms, self.forms[0])}; the last part will do." if self.forms else ""
+        return one_of or self.people.about
+
     def act(self, messages: Sequence[Message], rng: random.Random) -> str:
-        """One line; put into answer tags if the world asks for them and the person did not type them."""
-        typed = _one_of(self.forms, _in_form(self.read("your answer> "), messages[0].content))
+        """What was typed; put into answer tags if the world asks for them and the person did not type them."""
+        typed = _one_of(self.forms, _in_form(self._response(), messages[0].content))
         wants_tags = "<answer>" in messages[0].content or not messages[0].content.strip().count(" ")
         return f"<answer>{typed.strip()}</answer>" if wants_tags and "<answer>" not in typed else typed
+
+    def _response(self) -> str:
+        """Lines up to where they make one."""
+        lines: list[str] = []
+        while True:
+            line = self.read("... " if lines else "your answer> ")
+            if not lines and not line.strip():
+                continue
+            lines.append(line)
+            try:
+                meant = self.people.meant(lines)
+            except ValueError as error:
+                self.console.print(Text(str(error), "yellow"))
+                lines = []
+                continue
+            if meant is not None:
+                return meant
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         """Lines up to an empty one; nothing at all keeps the old context."""
@@ -118,6 +144,24 @@ class Watched(TextPolicy):
         return self.policy.note(messages, rng)
 
 
+class Played(WrappedWorld):
+    """An environment of which the game sees the copy that is played."""
+
+    def __init__(self, world: TextEnv) -> None:
+        super().__init__(world)
+        self.copies = [world]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Played":
+        twin = copy.copy(self)
+        twin.world = copy.deepcopy(self.world, memo)
+        self.copies.append(twin.world)
+        return twin
+
+    @property
+    def for_people(self) -> ForPeople:
+        return self.copies[-1].for_people
+
+
 class Game(RolloutMonitor, TextPolicy):
     """One lifecycle with a screen, by the loop that rolls out a model's: the player is an engine."""
 
@@ -130,7 +174,7 @@ class Game(RolloutMonitor, TextPolicy):
         console: Console,
         seed: int = 0,
     ) -> None:
-        self.env, self.pack, self.policy, self.mechanism = env, pack, policy, mechanism
+        self.env, self.pack, self.policy, self.mechanism = Played(env), pack, policy, mechanism
         self.console, self.seed = console, seed
         self.solved: list[Episode] = []
         self._error = ""
@@ -151,9 +195,22 @@ class Game(RolloutMonitor, TextPolicy):
         if len(messages) == 2:
             self.console.print(Rule(f"task {len(self.solved) + 1} of {len(self.pack)}"))
             if not self.solved:
-                self._panel("rules", messages[0].content)
-        self._panel("you see", messages[-1].content)
+                self._begin(messages[0].content)
+        if isinstance(self.policy, Person):
+            self.policy.people = self.env.for_people
+        self.console.print(panel("you see", readable(messages[-1].content, self.console)))
         return self.policy.act(messages, rng)
+
+    def _begin(self, rules: str) -> None:
+        """What a whole pack is played by."""
+        self.console.print(panel("rules", rules))
+        people, width = self.env.for_people, self.console.width
+        for title, rows in (("what there is", people.holds()), ("tools", list(map(_tool, self.env.tools)))):
+            if rows:
+                self.console.print(panel(title, records(rows, width)))
+        if isinstance(self.policy, Person):
+            self.policy.people = people
+            self.console.print(panel("what you type", self.policy.about))
 
     def note(self, messages: Sequence[Message], rng: random.Random) -> str:
         return self.policy.note(messages, rng)
@@ -164,17 +221,26 @@ class Game(RolloutMonitor, TextPolicy):
             return
         if episode.kind is EpisodeKind.SOLVE:
             self.solved.append(episode)
-            self._panel(f"reward {episode.reward:.3f}", episode.feedback, "green" if episode.success else "red")
+            colour = "green" if episode.success else "red"
+            self.console.print(panel(f"reward {episode.reward:.3f}", episode.feedback, colour))
+            if conditions := self.env.for_people.outcome():
+                self.console.print(panel("checks", self._marked(conditions), colour))
         else:
-            self._panel("context for the next task", episode.context_after or "(none)")
+            self.console.print(panel("context for the next task", episode.context_after or "(none)"))
 
-    def _panel(self, title: str, text: str, colour: str = "dim") -> None:
-        self.console.print(panel(title, text, colour))
+    def _marked(self, conditions: Sequence[tuple[bool | None, str]]) -> Text:
+        """A line for each, with a mark."""
+        passed, failed = ("\u2713", "\u2717") if self.console.encoding.startswith("utf") else ("yes", "NO")
+        marks = {True: (passed, "green"), False: (failed, "bold red"), None: (" ", "dim")}
+        lines = (Text.assemble(marks[holds], f" {about.expandtabs(1)}") for holds, about in conditions)
+        return Text("\n").join(lines)
 
 
-def panel(title: str, text: str, colour: str = "dim") -> Panel:
-    """Foreign text in a box."""
-    return Panel(Text(text.expandtabs(1)), title=title, title_align="left", border_style=colour)
+def _tool(tool: Mapping[str, Any]) -> dict[str, str]:
+    """Of a tool's schema, what a person wants to know."""
+    function = tool.get("function", tool)
+    given = ", ".join(function.get("parameters", {}).get("properties", {}))
+    return {"call": f"{function.get('name', '')}({given})", "what it does": str(function.get("description", ""))}
 
 
 def rewards(solved: Sequence[Episode]) -> Table:

@@ -10,7 +10,8 @@ from cod_lightning.commands.deploy import setting_of
 from cod_lightning.commands.from_run import SamplingCLI, built
 from cod_lightning.commands.lightning_cli import quieten
 from cod_lightning.commands.parser import SplitName
-from cod_lightning.commands.play import panel, rewards
+from cod_lightning.commands.play import rewards
+from cod_lightning.commands.shown import panel
 from cod_lightning.envs.checks import check_num_tasks
 from cod_lightning.errors import check_at_least
 from cod_lightning.rollout.group import run_groups

@@ -18,6 +18,7 @@ from typing import Any
 
 import gymnasium
 
+from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.errors import ConfigError
 from cod_lightning.types import EpisodeStatus, Message, Pack, Split
 
@@ -117,6 +118,11 @@ class TextEnv(gymnasium.Env[str, str], ABC):
     def results(self) -> Sequence[str]:
         """What each call of the latest answer has shown, in order, where the task goes on; calls beyond were not carried out."""
         return ()
+
+    @property
+    def for_people(self) -> ForPeople:
+        """Help for a person who plays or watches; the answer by itself, unless a world says more."""
+        return ForPeople()
 
     @abstractmethod
     def step(self, action: str) -> Stepped:

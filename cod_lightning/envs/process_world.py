@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cod_lightning.envs.base import Stepped, TextEnv
+from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.own_loop import own_loop
 from cod_lightning.envs.worker_pool import PendingCall, WorkerPool
 from cod_lightning.envs.world_worker import Call, CallResult, Limits
@@ -109,8 +110,15 @@ class ProcessWorld(WrappedWorld):
             self._pending.cancel()
 
     def render(self) -> str:
-        here = self.world if self._state is None else pickle.loads(self._state)
-        return here.render()
+        return self._here().render()
+
+    @property
+    def for_people(self) -> ForPeople:
+        return self._here().for_people
+
+    def _here(self) -> TextEnv:
+        """The world at the present task."""
+        return self.world if self._state is None else pickle.loads(self._state)
 
     def without_world_memory(self) -> TextEnv:
         inside = self.world.without_world_memory()

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from cod_lightning.envs.base import TextEnv
+from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.types import EpisodeStatus
 
 
@@ -50,6 +51,10 @@ class DelegatingWorld(TextEnv):
     @property
     def results(self) -> Sequence[str]:
         return self.inside.results
+
+    @property
+    def for_people(self) -> ForPeople:
+        return self.inside.for_people
 
     max_turns = delegated("inside.max_turns")
     reward_range = delegated("inside.reward_range")

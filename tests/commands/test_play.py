@@ -150,3 +150,60 @@ def test_a_trained_policy_is_watched_with_its_context_beside(tmp_path, capsys, m
     assert main(argv) == 0
     assert capsys.readouterr().out == shown
     assert main(["play", "--ckpt_path", "nowhere.ckpt"]) == 2
+
+
+def _shown(argv, lines, monkeypatch, capsys):
+    """What `play` prints while these lines come in."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["play", *argv, "--index", "3", "--num_tasks", "1"]) == 0
+    return capsys.readouterr().out
+
+
+SPARE = ("--env", "apps", "--env.quirks", "0", "--env.spare_calls", "20")
+
+
+def test_a_person_types_code_of_several_lines_and_sees_tables_and_checks(monkeypatch, capsys):
+    lines = [
+        *("", "for app in ('files', 'notes'):", "    print(user.docs(app=app)[0])", "", "x = ]"),
+        *("t = notes.login(password=user.passwords()['notes'])['token']", "notes.search(token=t)"),
+        *(
+            "<answer>",
+            "first = notes.search(token=t)['items'][0]",
+            "notes.delete(token=t, id=first['id'])",
+            "</answer>",
+        ),
+        "user.done()",
+    ]
+    shown = _shown(SPARE, lines, monkeypatch, capsys)
+    assert all(part in shown for part in ("what there is", "card 4, transfer 6", "a statement is a turn"))
+    assert "files.login(password: text)" in shown
+    assert "notes.login(password: text)" in shown
+    assert "That is no Python" in shown
+    assert "tag   pinned" in shown, "records are a table"
+    assert "✗ nothing else changes: short note" in shown
+    assert "✓ the task is ended with user.done" in shown
+    assert " is gone" in shown
+    assert "Turn 5 of 16" in shown
+    assert "Turn 6 of 16" not in shown, "what could not be read costs no turn"
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["tools", "qwen", *(pytest.param(one, marks=pytest.mark.soak) for one in ("json", "llama", "mistral", "gpt_oss"))],
+)
+def test_a_person_types_bare_calls_where_the_environment_wants_a_form(form, monkeypatch, capsys):
+    lines = [
+        "user.docs(app='notes'); directory.rooms()",
+        '{"name": "user.passwords",',
+        '"arguments": {}}',
+        "what",
+        "user.done()",
+    ]
+    shown = _shown([*SPARE, "--env.actions", form], lines, monkeypatch, capsys)
+    assert "- notes.login(password: text)" in shown
+    assert "id  name   seats" in shown
+    assert "page 1 of 1" in shown
+    assert shown.count("That is no call") == 1
+    assert "completed" in shown
+    assert ("Ends the task, with an answer" in shown) == (form == "tools"), "tools are listed"

@@ -10,12 +10,22 @@ import time
 
 import pytest
 
+from cod_lightning.contexts import HintContext
+from cod_lightning.envs.apps import Apps
 from cod_lightning.envs.apps.agent import AppCall
+from cod_lightning.envs.apps.api import ApiError
+from cod_lightning.envs.apps.tasks import play
 from cod_lightning.envs.apps.tool_calls import STYLES
-from cod_lightning.envs.dataset.scorers import ExactMatch
+from cod_lightning.envs.dataset.scorers import ExactMatch, Unscored
 from cod_lightning.envs.mcp_world import McpWorld, ToolChecks
 from cod_lightning.errors import ConfigError, EnvironmentFailure, WorldHung
-from cod_lightning.types import EpisodeStatus, Split
+from cod_lightning.evaluation.references import replying_sampler
+from cod_lightning.plans import UpdateEvery
+from cod_lightning.rewards import JudgeReward, WorldReward, rewards_of
+from cod_lightning.rollout.group import run_groups
+from cod_lightning.rollout.setting import Setting
+from cod_lightning.types import EpisodeKind, EpisodeStatus, Split
+from tests.chat_server import ChatServer, said
 from tests.test_protocols import block
 
 pytest.importorskip("mcp", reason="pip install 'cod-lightning[mcp]'")
@@ -154,25 +164,94 @@ def test_an_answer_may_be_graded_in_place_of_checks(folder, tmp_path):
         assert (world.success, world.status is EpisodeStatus.MALFORMED) == (expected == "win", expected == "malformed")
 
 
-def test_our_apps_are_played_over_the_protocol(tmp_path):
+def test_a_judge_gives_the_reward_of_what_was_done_with_tools(folder, tmp_path):
+    server = [sys.executable, str(folder / "notes_server.py")]
+    world = McpWorld(server, str(folder / "notes.jsonl"), group="group", max_turns=4, scorer=Unscored())
+    (tmp_path / "rubric.txt").write_text("1: a note was saved. 0: none was.")
+    saves = [True, False]
+
+    def reply(messages, rng):
+        if len(messages) > 2:
+            return "<answer>I have done it.</answer>"
+        day, text = day_of(messages[1].content)
+        return calls(("save" if saves.pop(0) else "read", {"title": day, "text": text}))
+
+    def judged(request):
+        turns = json.loads(request["messages"][1]["content"])["turns"]
+        done = [one["answer"] for one in turns if '"save"' in one["answer"]] and turns[-1]["seen"] == "saved"
+        return said(json.dumps({"score": float(bool(done)), "reason": "as the rubric says"}))
+
+    with ChatServer(judged) as chat:
+        judge = JudgeReward(rubric=str(tmp_path / "rubric.txt"), model="m", base_url=chat.url, backoff_s=0.01)
+        setting = Setting(
+            env=world, mechanism=HintContext(response_limit=None), sampler=replying_sampler(reply), plan=UpdateEvery(every=2),
+            rewards=rewards_of({"world": WorldReward(weight=0.0), "judge": judge}),
+        )  # fmt: skip
+        pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
+        (group,) = run_groups([pack], 1, setting)
+        assert len(chat.requests) == 2
+    solved = [one for one in group.lifecycles[0].episodes if one.kind is EpisodeKind.SOLVE]
+    assert [(one.reward, one.parts["judge"], len(one.turns)) for one in solved] == [(1.0, 1.0, 2), (0.0, 0.0, 2)]
+    assert not any(one.success for one in solved), "Unscored has no success of its own"
+
+
+def apps_over_mcp(tmp_path, packs):
+    """The tasks of packs, two of each, with a client of the real package; a prompt names its pack and position."""
     rows = [
         {
-            "prompt": "Do it.",
+            "prompt": f"Do it: {index} {n}.",
             "answer": {
                 "server": ["--index", str(index), "--only", str(n), "--num_tasks", "2", "--quirks", "1"],
                 "checks": [{"called": "user_done", "result": r"Reward: 1\.000"}],
             },
             "group": index,
         }
-        for index in range(3)
+        for index in range(packs)
         for n in range(2)
     ]
     (tmp_path / "apps.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    world = McpWorld([sys.executable, "-m", "cod_lightning.envs.apps.mcp"], str(tmp_path / "apps.jsonl"), group="group")
+    served = [sys.executable, "-m", "cod_lightning.envs.apps.mcp"]
+    return McpWorld(served, str(tmp_path / "apps.jsonl"), group="group", max_turns=60)
+
+
+def test_one_who_knows_plays_our_apps_over_the_protocol_to_reward_1(tmp_path):
+    world, apps, played = apps_over_mcp(tmp_path, 3), Apps(actions="json", quirks=1, spare_calls=8, max_turns=200), 0
+
+    class OverMcp:
+        """What a plan is carried out on."""
+
+        finished = False
+
+        def begin_turn(self):
+            pass
+
+        def call(self, name, arguments):
+            world.step(calls((name.replace(".", "_"), arguments)))
+            self.finished = name == "user.done"
+            (shown,) = world.results
+            if shown.startswith("error: "):
+                raise ApiError(int(shown.split()[2].rstrip(":")), shown.partition(": error ")[2][5:].partition("\n")[0])
+            return None if self.finished else json.loads(shown.partition("\n")[0])
+
+    for task in world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2).tasks:
+        seen, _ = world.reset(options={"task": task})
+        index, n = map(int, seen.rpartition("Do it: ")[2].rstrip(".").split())
+        spec = apps.sample_pack(split=Split.TEST, index=index, num_tasks=2).tasks[n].spec
+        assert spec.text in seen
+        play(OverMcp(), spec.plan(spec.facts))
+        feedback, reward, terminated, *_ = world.step("done")
+        assert (feedback, reward, terminated, world.success) == ("That is right.", 1.0, True, True)
+        played += len(world.calls)
+    world.close()
+    assert played > 2
+
+
+def test_our_apps_are_played_over_the_protocol(tmp_path):
+    world = apps_over_mcp(tmp_path, 3)
     assert len(world.tools) > 130
     pack = world.sample_pack(split=Split.TRAIN, index=0, num_tasks=2)
     tasks = [world.reset(options={"task": task})[0] for task in pack.tasks]
-    assert all("Task: " in seen and seen.endswith("Do it.") for seen in tasks)
+    assert all("Task: " in seen and "Do it: " in seen for seen in tasks)
     assert tasks[0] != tasks[1]
     world.step(calls(("user_docs", {"app": "mail"}), ("mail_list", {})))
     assert "mail.send" in world.results[0]

@@ -114,6 +114,11 @@ class AppsAgent:
             self.believed = replace(self.believed, **{slot: getattr(read_facts(said), slot)})
         return getattr(self.believed, slot) or CHOICES[slot][0]
 
+    def confirmed(self, what: str, number: str) -> Doing:
+        """The number with which the person lets it be done; the one that is stated where the person does not say."""
+        said = yield from self("user.ask", question=f"May I {what}? Please confirm.")
+        return int((re.findall(r"[0-9]+", said) or [number])[-1])
+
     def starts(self, day: str, time: str) -> Doing:
         """A time of the person on the calendar's clock, which is looked at where it is not known."""
         if not self.believed.zone:

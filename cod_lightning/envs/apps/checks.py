@@ -1,5 +1,6 @@
 """What a task must have changed, as rows; checks compare the final state with that, and allow nothing else."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -7,6 +8,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from cod_lightning.envs.apps.database import Change, Database, R, TableRow, noun
+from cod_lightning.envs.apps.schema import Card
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Expected:
     changes: list[Change] = field(default_factory=list)
     answer: str | None = None
     """What the person wants to hear; None where nothing was asked."""
+    agreed: str | None = None
+    """The number that the person has to confirm before money moves; None where it need not be asked."""
 
     def add(self, row: TableRow) -> None:
         """A new row; its id does not count."""
@@ -52,8 +56,39 @@ class Expected:
         self.changes.append(Change(row, None))
 
 
-def checks(expected: Expected, after: Database, answer: str, finished: bool) -> list[Check]:
-    """One check for every row that has to change, one for the answer, one for nothing else, one for the end."""
+def checks(
+    expected: Expected, after: Database, answer: str, finished: bool, heard: Sequence[tuple[str, Database]] = ()
+) -> list[Check]:
+    """One check for every row that has to change, for the answer, for a confirmation, for nothing else, and for the end.
+
+    `heard` are the person's answers, each with the state at which it was given.
+    """
+    made, found = _told_apart(expected, after)
+    results = [_check(before, wanted, made.get(n)) for n, (before, wanted) in enumerate(expected.changes)]
+    if expected.answer is not None:
+        right = " ".join(answer.split()).lower() == expected.answer.lower()
+        results.append(Check("the answer", right, () if right else ("answer",)))
+    if expected.agreed is not None:
+        results.append(Check("I had confirmed it before money moved", _agreed(expected, heard), asked=False))
+    others = sorted({noun(one) for one in found})
+    results.append(Check(f"nothing else changes{': ' + ', '.join(others) if others else ''}", not found, asked=False))
+    results.append(Check("the task is ended with user.done", finished, asked=False))
+    return results
+
+
+def _agreed(expected: Expected, heard: Sequence[tuple[str, Database]]) -> bool:
+    """Whether the person has named the number while all cards were as before."""
+    cards = expected.before.tables.get(Card)
+    return any(expected.agreed in re.findall(r"\d+", said) and db.tables.get(Card) == cards for said, db in heard)
+
+
+def unasked(expected: Expected, after: Database) -> list[Change]:
+    """What has changed beyond what the task asks for."""
+    return _told_apart(expected, after)[1]
+
+
+def _told_apart(expected: Expected, after: Database) -> tuple[dict[int, Change], list[Change]]:
+    """What was made of each change that is asked for, by its number, and all other changes."""
     found = after.changes(expected.before)
     made: dict[int, Change] = {}
     for closest in (_same, _closest):  # what is exactly right first, so that it counts for nothing else
@@ -61,14 +96,7 @@ def checks(expected: Expected, after: Database, answer: str, finished: bool) -> 
             if n not in made and (mine := closest(before, wanted, found)) is not None:
                 made[n] = mine
                 found.remove(mine)
-    results = [_check(before, wanted, made.get(n)) for n, (before, wanted) in enumerate(expected.changes)]
-    if expected.answer is not None:
-        right = " ".join(answer.split()).lower() == expected.answer.lower()
-        results.append(Check("the answer", right, () if right else ("answer",)))
-    others = sorted({noun(one) for one in found})
-    results.append(Check(f"nothing else changes{': ' + ', '.join(others) if others else ''}", not found, asked=False))
-    results.append(Check("the task is ended with user.done", finished, asked=False))
-    return results
+    return made, found
 
 
 def _same(before: TableRow | None, wanted: TableRow | None, found: Sequence[Change]) -> Change | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
-from cod_lightning.envs.apps.checks import checks
 from cod_lightning.envs.apps.facts import CHOICES, HABITS, USUAL_ZONE, HiddenFacts, draw_slots
 from cod_lightning.envs.apps.tasks import AppsTask, play
 from cod_lightning.envs.known_ways import KnownWays, WaysPlay, effect
@@ -72,7 +71,7 @@ def _passes(task: AppsTask, slot: str, value: str) -> bool:
     server = task.server(patience=0)
     believed = replace(task.facts, **{slot: value})
     play(server, task.plan(believed))
-    return all(check.passed for check in checks(task.expected(), server.db, server.answer, server.finished))
+    return all(check.passed for check in task.checked(server))
 
 
 def say(task: AppsTask, before: Sequence[Said], word: str) -> Said:

@@ -38,6 +38,8 @@ class AppServer:
         self.open: frozenset[str] = frozenset()
         """Apps with a log-in."""
         self.finished, self.answer = False, ""
+        self.heard: tuple[tuple[str, Database], ...] = ()
+        """The person's answers, each with the state at which it was given."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "AppServer":
         twin = object.__new__(AppServer)
@@ -67,7 +69,9 @@ class AppServer:
         return {app.name: tuple(name for home, name in table if home == app.name) for app in self.apps}
 
     def asked(self, question: str) -> str:
-        return self.user.asked(question)
+        said = self.user.asked(question)
+        self.heard += ((said, self.db.copy()),)
+        return said
 
     def finish(self, answer: str) -> None:
         self.finished, self.answer = True, answer

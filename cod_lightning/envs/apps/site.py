@@ -11,7 +11,7 @@ from cod_lightning.envs.apps.api import App
 from cod_lightning.envs.apps.catalog import APPS
 from cod_lightning.envs.apps.database import Database
 from cod_lightning.envs.apps.person import Owner
-from cod_lightning.envs.apps.templates import TEMPLATES, Template
+from cod_lightning.envs.apps.templates import CONFIRMED, TEMPLATES, Template
 from cod_lightning.envs.apps.templates.base import by_name
 from cod_lightning.envs.unchanging import Unchanging
 from cod_lightning.errors import ConfigError
@@ -48,7 +48,7 @@ class AppSite:
 @lru_cache(maxsize=64)
 def site_of(extensions: tuple[Extension, ...]) -> AppSite:
     """What ships, and what the extensions add. Raises `ConfigError` for a name that is taken."""
-    apps, templates = list(APPS), dict(TEMPLATES)
+    apps, templates = list(APPS), {**TEMPLATES, **CONFIRMED}
     for extension in extensions:
         added = by_name(extension.templates)
         if taken := {extension.app.name} & {app.name for app in apps} or set(added) & set(templates):

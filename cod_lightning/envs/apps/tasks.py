@@ -8,6 +8,7 @@ from typing import Any
 
 from cod_lightning.envs.apps.agent import Answered, AppCall, AppsAgent
 from cod_lightning.envs.apps.api import ApiError
+from cod_lightning.envs.apps.checks import Check, checks
 from cod_lightning.envs.apps.database import Database
 from cod_lightning.envs.apps.facts import HiddenFacts
 from cod_lightning.envs.apps.person import Owner, person_of, populated
@@ -54,7 +55,7 @@ class AppsTask(Unchanging):
     @property
     def withheld(self) -> Mapping[str, str]:
         """What the person says only when asked."""
-        return {name: value for name, value in self.parts if name in self.kind.withheld}
+        return {name: value for name, value in self.parts if name in (*self.kind.withheld, "agreed")}
 
     def server(self, patience: int, voice: Voice = _SCRIPTED) -> AppServer:
         """The site before the task."""
@@ -74,6 +75,10 @@ class AppsTask(Unchanging):
     def expected(self) -> Truth:
         """What has to change."""
         return _expected(self)
+
+    def checked(self, server: AppServer) -> list[Check]:
+        """The checks, at what its server has come to."""
+        return checks(self.expected(), server.db, server.answer, server.finished, server.heard)
 
 
 @lru_cache(maxsize=1_024)
@@ -126,7 +131,7 @@ def effort(task: AppsTask, believed: HiddenFacts, patience: int) -> tuple[int, i
 
 def stated_parts(task: AppsTask) -> dict[str, str]:
     """Parts that the person states."""
-    return {name: value for name, value in task.parts if name not in task.kind.withheld}
+    return {name: value for name, value in task.parts if name not in task.withheld}
 
 
 def play(server: AppServer, plan: Generator[Any, Any, Any]) -> int:

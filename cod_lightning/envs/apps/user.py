@@ -7,6 +7,7 @@ from cod_lightning.envs.apps.facts import HABITS, HiddenFacts, sentence
 from cod_lightning.envs.unchanging import Unchanging
 
 KEYWORDS = {
+    "agreed": ("confirm", "may i", "shall i", "should i"),
     "card": ("card", "pay"),
     "address": ("address", "deliver"),
     "boss": ("boss",),
@@ -66,6 +67,9 @@ class User:
         self.questions += 1
         if self.questions > self.patience:
             return IMPATIENT
-        known = {topic: f"The {topic} is {value}." for topic, value in self.withheld.items()}
+        known = {
+            topic: f"Yes, you may; let it be {value}." if topic == "agreed" else f"The {topic} is {value}."
+            for topic, value in self.withheld.items()
+        }
         habits = {habit: sentence(habit, value) for habit in HABITS if (value := getattr(self.facts, habit))}
         return self.voice.answer(question, self.goal, known | habits)

@@ -13,8 +13,9 @@ from typing import Any, Literal
 from cod_lightning.envs.answers import answer_of
 from cod_lightning.envs.apps import compact
 from cod_lightning.envs.apps.actions import FORMS, MOST_SHOWN, Actions, CodeActions, ToolCalls, clean
-from cod_lightning.envs.apps.checks import Check, checks
+from cod_lightning.envs.apps.checks import Check
 from cod_lightning.envs.apps.facts import HABITS, QUIRKS, HiddenFacts, draw_facts
+from cod_lightning.envs.apps.for_people import AppsForPeople
 from cod_lightning.envs.apps.policies import AppsPlay
 from cod_lightning.envs.apps.server import AppServer
 from cod_lightning.envs.apps.site import Extension, site_of
@@ -24,6 +25,7 @@ from cod_lightning.envs.apps.wording import NaturalApps
 from cod_lightning.envs.base import Stepped
 from cod_lightning.envs.checks import check_choice, check_in, check_share, check_turns, check_unused
 from cod_lightning.envs.facts import TeacherDials
+from cod_lightning.envs.for_people import ForPeople
 from cod_lightning.envs.players import Play
 from cod_lightning.envs.splits import split_of_text
 from cod_lightning.envs.task_world import TaskWorld
@@ -32,7 +34,7 @@ from cod_lightning.seeds import derive_seed
 from cod_lightning.types import Pack, Split
 
 _MOST_DRAWS = 2_000
-SPLITS = ("facts", "person", "template")
+SPLITS = ("facts", "quirks", "person", "template")
 
 
 class Apps(TaskWorld[AppsTask]):
@@ -52,10 +54,13 @@ class Apps(TaskWorld[AppsTask]):
         patience: Questions of a task that the person answers.
         question_cost: What each question takes from the reward.
         voice: Words the person's answers: by script, or a model behind an endpoint.
-        difficulties: Numbers of apps that a task may need: 1, 2, and 3 for three or more.
-        templates: Kinds of tasks that may be drawn; null for all.
+        difficulties: Numbers of apps that a task may need: 1, 2, and 3 for three or more. It says nothing of the calls: some tasks
+            in one app take more of them than those in three.
+        templates: Kinds of tasks that may be drawn; null for all but those in which the person wants to confirm a payment
+            (confirm_transfer, confirm_pay_contact, confirm_goods).
         extensions: Apps of your own, beside those that ship.
-        split_by: What belongs to one of train, validation and test: the hidden facts, the person, the template.
+        split_by: What belongs to one of train, validation and test: the quirks and habits taken together (facts), of which parts
+            recur in other splits; the quirks taken together, whatever the habits (quirks); the person; the template.
         feedback: Whether the words after a failed task say which checks failed (reason), or only that it failed (plain).
         protocol: Sentences for language models (natural) or single words for tiny policies (compact).
         slots: In compact form, which habits tasks are about.
@@ -77,7 +82,7 @@ class Apps(TaskWorld[AppsTask]):
         difficulties: Sequence[int] = (1, 2, 3),
         templates: Sequence[str] | None = None,
         extensions: Sequence[Extension] = (),
-        split_by: Sequence[Literal["facts", "person", "template"]] = ("facts",),
+        split_by: Sequence[Literal["facts", "quirks", "person", "template"]] = ("facts",),
         feedback: Literal["reason", "plain"] = "reason",
         protocol: Literal["natural", "compact"] = "natural",
         slots: Sequence[str] = ("card", "address", "boss"),
@@ -157,7 +162,11 @@ class Apps(TaskWorld[AppsTask]):
     def _facts(self, rng: random.Random, split: Split | None) -> HiddenFacts:
         for _ in range(_MOST_DRAWS):
             facts = compact.draw(rng, self.slots) if self.compact else draw_facts(rng, self.quirks)
-            if "facts" not in self.split_by or split in (None, split_of_text(f"facts 1 {facts}")):
+            asked = {
+                "facts": f"facts 1 {facts}",
+                "quirks": f"quirks 10 {facts.quirks}",
+            }  # of one quirk, some in every split
+            if split is None or all(split_of_text(asked[name]) == split for name in asked if name in self.split_by):
                 return facts
         expected = "slots with facts in every split"
         raise ConfigError("data.env.slots", list(self.slots), expected, "Name one more.")
@@ -186,7 +195,8 @@ class Apps(TaskWorld[AppsTask]):
             known = tuple(name for name, slots in compact.GOALS.items() if set(slots) <= set(self.slots))
         else:
             known = tuple(self.site.templates)
-        chosen = known if templates is None else tuple(templates)
+        usual = known if self.compact else tuple(n for n in known if not self.site.templates[n].confirmed)
+        chosen = usual if templates is None else tuple(templates)
         if not chosen or not set(chosen) <= set(known):
             raise ConfigError(
                 "data.env.templates", list(chosen), f"some of {', '.join(known)}", "Leave it out for all."
@@ -262,7 +272,7 @@ class Apps(TaskWorld[AppsTask]):
         """The checks of the present task, at its present state."""
         assert self._task is not None
         assert self._server is not None
-        return checks(self._task.expected(), self._server.db, self._server.answer, self._server.finished)
+        return self._task.checked(self._server)
 
     def _end(self, outcome: str) -> Stepped:
         assert self._task is not None
@@ -280,6 +290,12 @@ class Apps(TaskWorld[AppsTask]):
             return 0.0
         share = sum(check.passed for check in self._results) / len(self._results)
         return max(0.01 if self.success else 0.0, share - self.question_cost * self._server.user.questions)
+
+    @property
+    def for_people(self) -> ForPeople:
+        if self._task is None or self._server is None:
+            return ForPeople()
+        return AppsForPeople(self._actions, self._task.expected(), self._server.db, self.checked(), self.site.apps)
 
     def render(self) -> str:
         """The task, and what has changed so far."""
@@ -342,6 +358,9 @@ class Apps(TaskWorld[AppsTask]):
         check_share("data.env.question_cost", self.question_cost, "0.05 is the default.")
         for name in self.split_by:
             check_choice("data.env.split_by", name, SPLITS)
+        if "quirks" in self.split_by and (self.compact or not self.quirks):
+            expected = "no quirks in it where a site has none (quirks: 0, protocol: compact)"
+            raise ConfigError("data.env.split_by", list(self.split_by), expected, "Split by facts.")
         for key, found, known in (
             ("slots", self.slots, HABITS),
             ("difficulties", self.difficulties, (1, 2, 3)),

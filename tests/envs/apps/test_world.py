@@ -1,6 +1,7 @@
 """The world: tasks that can be solved and not guessed, words after a task, snapshots, splits, options."""
 
 import copy
+import random
 import time
 
 import pytest
@@ -124,13 +125,29 @@ def test_a_snapshot_takes_microseconds():
 
 
 def test_packs_of_different_splits_share_nothing_of_what_they_are_split_by():
-    for by, of in (("facts", lambda t: t.facts), ("person", lambda t: t.person), ("template", lambda t: t.template)):
+    for by, of in (
+        ("facts", lambda t: t.facts), ("quirks", lambda t: t.facts.quirks), ("person", lambda t: t.person),
+        ("template", lambda t: t.template),
+    ):  # fmt: skip
         env = Apps(split_by=(by,), quirks=1)
         found = [{of(task) for task in specs(env, 60, split)} for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)]
         assert not found[0] & found[1]
         assert not found[0] & found[2]
         assert not found[1] & found[2]
         assert all(found)
+
+
+def settings_in_two_splits(by, quirks):
+    """Settings of the quirks in 156 test sites that are those of one of 2,000 training sites, too."""
+    env, rng = Apps(split_by=(by,), quirks=quirks), random.Random(0)
+    train, test = ({env._facts(rng, s).quirks for _ in range(n)} for s, n in ((Split.TRAIN, 2_000), (Split.TEST, 156)))
+    return train & test
+
+
+@pytest.mark.parametrize("quirks", range(1, 6))
+def test_no_setting_of_the_quirks_at_test_occurs_in_training_where_packs_are_split_by_quirks(quirks):
+    assert not settings_in_two_splits("quirks", quirks)
+    assert quirks > 3 or settings_in_two_splits("facts", quirks), "as they do where facts are"
 
 
 def test_a_pack_has_one_person_and_one_site():
@@ -169,6 +186,8 @@ def test_budgets_are_what_informed_play_takes_and_some_to_spare():
         ({"templates": ["send_gift"], "difficulties": (1,)}, "difficulties"),
         ({"templates": ["send_mail"], "split_by": ("template",)}, "templates"),
         ({"split_by": ("day",)}, "split_by"),
+        ({"split_by": ("quirks",), "quirks": 0}, "split_by"),
+        ({"split_by": ("quirks",), "protocol": "compact"}, "split_by"),
         ({"slots": ("shoe",), "protocol": "compact"}, "slots"),
         ({"misses": -1}, "misses"),
         ({"feedback": "kind"}, "feedback"),

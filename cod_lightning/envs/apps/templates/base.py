@@ -123,6 +123,8 @@ class Template(ABC):
     """Facts without which it cannot be done right."""
     withheld: ClassVar[tuple[str, ...]] = ()
     """Parts that the person states only when asked."""
+    confirmed: ClassVar[str] = ""
+    """The part with the number that the person wants to confirm before money moves; `agreed` is then the one it confirms."""
 
     @property
     def name(self) -> str:
