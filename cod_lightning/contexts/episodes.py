@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cod_lightning.contexts.base import Prepared
+from cod_lightning.contexts.base import ContextEntry, Prepared
 from cod_lightning.contexts.records import Record, RecordContext
 from cod_lightning.contexts.retrieval import best, similarities
 from cod_lightning.contexts.worded import check_count
@@ -36,6 +36,10 @@ class EpisodesState(Struct, frozen=True):
     """[n] moving average of the rewards of the tasks that were shown the record."""
     shown: tuple[int, ...] = ()
     """Indices of the records that the present task was shown."""
+    served: tuple[str, ...] = ()
+    """Keys of those that the latest task was shown."""
+    gone: dict[str, str] = {}
+    """Keys of records that the latest task had removed, and why."""
     num_tasks: int = 0
     """Tasks so far, those whose records are gone included."""
 
@@ -90,6 +94,12 @@ class EpisodesContext(RecordContext):
     def text(self, state: EpisodesState) -> str:
         return self.listed(state.records, [f"{worth:.2f} " for worth in state.worth])
 
+    def entries(self, state: EpisodesState) -> tuple[ContextEntry, ...]:
+        """Records by the task that each is of; shown are those that were retrieved."""
+        served = {*state.served}
+        kept = (ContextEntry(one.key, one.text, one.key in served) for one in state.records)
+        return (*kept, *(ContextEntry(key, "", key in served, why) for key, why in state.gone.items()))
+
     def adopt(self, note: str) -> EpisodesState:
         records = self.noted(note)[: self.capacity]
         return EpisodesState(records, (self.initial_worth,) * len(records))
@@ -98,7 +108,10 @@ class EpisodesContext(RecordContext):
         """The rules, and the chosen records from the oldest to the newest."""
         shown = tuple(sorted(self._chosen(state, observation)))
         records = [state.records[index] for index in shown]
-        return Prepared(self.wording.inject(rules, records, _ABOUT), replace(state, shown=shown))
+        served = tuple(record.key for record in records)
+        return Prepared(
+            self.wording.inject(rules, records, _ABOUT), replace(state, shown=shown, served=served, gone={})
+        )
 
     def feedback(self, state: EpisodesState, episode: Episode) -> EpisodesState:
         """The worth of what was shown moves towards the reward, and the task becomes a record."""
@@ -106,10 +119,13 @@ class EpisodesContext(RecordContext):
         worth = [w + self.learning_rate * (reward - w) if i in state.shown else w for i, w in enumerate(state.worth)]
         record = self.wording.record(episode, state.num_tasks, self.part_tokens)
         records, worth = [*state.records, record], [*worth, self.initial_worth]
+        gone: dict[str, str] = {}
         if len(records) > self.capacity:
-            gone = worth.index(min(worth[:-1]))
-            del records[gone], worth[gone]
-        return EpisodesState(tuple(records), tuple(worth), (), state.num_tasks + 1)
+            least = worth.index(min(worth[:-1]))
+            gone[records[least].key] = f"over the capacity of {self.capacity} records; worth least, {worth[least]:.2f}"
+            del records[least], worth[least]
+        num_tasks = state.num_tasks + 1
+        return EpisodesState(tuple(records), tuple(worth), num_tasks=num_tasks, served=state.served, gone=gone)
 
     def _chosen(self, state: EpisodesState, observation: str) -> list[int]:
         """Indices of the records to show."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from cod_lightning.contexts.base import Prepared
+from cod_lightning.contexts.base import ContextEntry, Prepared
 from cod_lightning.contexts.records import Record, RecordContext
 from cod_lightning.contexts.worded import check_count
 from cod_lightning.types import Episode
@@ -23,6 +23,8 @@ class TranscriptState(Struct, frozen=True):
     records: tuple[Record, ...] = ()
     num_tasks: int = 0
     """Tasks so far, those that are gone included."""
+    gone: dict[str, str] = {}
+    """Keys of records that the latest task had removed, its own included where it is too long, and why."""
 
 
 class TranscriptContext(RecordContext):
@@ -46,6 +48,11 @@ class TranscriptContext(RecordContext):
     def text(self, state: TranscriptState) -> str:
         return self.listed(state.records)
 
+    def entries(self, state: TranscriptState) -> tuple[ContextEntry, ...]:
+        """Tasks, each shown whole."""
+        kept = (ContextEntry(one.key, one.text) for one in state.records)
+        return (*kept, *(ContextEntry(key, "", gone=why) for key, why in state.gone.items()))
+
     def adopt(self, note: str) -> TranscriptState:
         return TranscriptState(self._fitting(self.noted(note)))
 
@@ -54,7 +61,13 @@ class TranscriptContext(RecordContext):
 
     def feedback(self, state: TranscriptState, episode: Episode) -> TranscriptState:
         record = self.wording.record(episode, state.num_tasks, None)
-        return TranscriptState(self._fitting((*state.records, record)), state.num_tasks + 1)
+        records = (*state.records, record)
+        kept = self._fitting(records)
+        why = f"over the budget of {self.budget} tokens with the tasks after it"
+        gone = {one.key: why for one in records[: len(records) - len(kept)]}
+        if not kept:
+            gone[record.key] = f"alone over the budget of {self.budget} tokens"
+        return TranscriptState(kept, state.num_tasks + 1, gone)
 
     def _fitting(self, records: tuple[Record, ...]) -> tuple[Record, ...]:
         """The newest records that fit into the budget together."""
