@@ -85,7 +85,7 @@ class ActsContext(NotebookContext):
         self.wording: Any = ACTS_WORDINGS[protocol](max_entries, response_limit)
         self.max_acts, self.open_entries = max_acts, open_entries
 
-    def entries(self, state: ActsState) -> tuple[ContextEntry, ...]:
+    def entries(self, state: Any) -> tuple[ContextEntry, ...]:
         """Entries by number; shown are those that the task was shown in full, or read."""
         seen = {str(number) for number in state.seen}
         return tuple(structs.replace(one, shown=one.key in seen) for one in super().entries(state))
