@@ -12,6 +12,7 @@ from msgspec import Struct
 from cod_lightning.contexts.base import ContextEntry, Prepared
 from cod_lightning.contexts.records import Record, RecordContext
 from cod_lightning.contexts.worded import check_count
+from cod_lightning.errors import ConfigError
 from cod_lightning.types import Episode
 
 _ABOUT = "All that you were shown and answered in earlier tasks here, as far as there is room."
@@ -32,7 +33,8 @@ class TranscriptContext(RecordContext):
 
     Args:
         protocol: Wording for language models (natural) or for tiny policies (compact).
-        budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept.
+        budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept. With
+            `data.max_new_tokens` it has to be below the policy's window, where the rules and the task need room, too.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -47,6 +49,11 @@ class TranscriptContext(RecordContext):
 
     def text(self, state: TranscriptState) -> str:
         return self.listed(state.records)
+
+    def check(self, window: int, max_new_tokens: int) -> None:
+        if self.budget + max_new_tokens >= window:
+            expected = f"below {window - max_new_tokens}: model.policy.window={window} less data.max_new_tokens={max_new_tokens}"
+            raise ConfigError("data.context.budget", self.budget, expected, "Lower it, so that the task still fits.")
 
     def entries(self, state: TranscriptState) -> tuple[ContextEntry, ...]:
         """Tasks, each shown whole."""

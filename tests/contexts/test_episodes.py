@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cod_lightning.contexts import EpisodesContext, HintContext, TranscriptContext
+from cod_lightning.contexts import CompactingContext, EpisodesContext, HintContext, TranscriptContext
 from cod_lightning.contexts.episodes import EpisodesState
 from cod_lightning.contexts.records import Record
 from cod_lightning.contexts.retrieval import _KEPT, _MOST_INDICES, best, similarities, words_of
@@ -167,6 +167,16 @@ def test_a_transcript_drops_whole_tasks_oldest_first_and_keeps_none_that_exceeds
     assert lived(context, ("word " * 20, 1.0), state=state).records == ()
     whole = TranscriptContext("compact", budget=1000)
     assert [record.task for record in lived(whole, ("a b", 1.0), ("c d", 1.0)).records] == ["a b", "c d"]
+
+
+def test_a_transcript_that_leaves_a_task_no_room_in_the_window_is_refused():
+    TranscriptContext(budget=64).check(97, 32)
+    with pytest.raises(
+        ConfigError, match=r"data\.context\.budget is 64; expected below 64: model\.policy\.window=96 less"
+    ):
+        TranscriptContext(budget=64).check(96, 32)
+    with pytest.raises(ConfigError, match=r"data\.context\.budget is 8192"):
+        CompactingContext(TranscriptContext()).check(6000, 600)
 
 
 def test_a_transcript_has_every_word_that_was_shown_and_said_in_their_order():
