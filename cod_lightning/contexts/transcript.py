@@ -33,8 +33,8 @@ class TranscriptContext(RecordContext):
 
     Args:
         protocol: Wording for language models (natural) or for tiny policies (compact).
-        budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept. With
-            `data.max_new_tokens` it has to be below the policy's window, where the rules and the task need room, too.
+        budget: Most tokens of the history, about; beyond it the oldest tasks go. A task that exceeds it alone is not kept.
+            It has to be below the policy's window, where the rules, the task and its responses need room, too.
 
     Raises:
         ConfigError: For a value that cannot work, with its key `data.context.*`.
@@ -51,8 +51,8 @@ class TranscriptContext(RecordContext):
         return self.listed(state.records)
 
     def check(self, window: int, max_new_tokens: int) -> None:
-        if self.budget + max_new_tokens >= window:
-            expected = f"below {window - max_new_tokens}: model.policy.window={window} less data.max_new_tokens={max_new_tokens}"
+        if self.budget >= window:
+            expected = f"below model.policy.window={window}, which holds the rules, the task and its responses, too"
             raise ConfigError("data.context.budget", self.budget, expected, "Lower it, so that the task still fits.")
 
     def entries(self, state: TranscriptState) -> tuple[ContextEntry, ...]:

@@ -170,11 +170,9 @@ def test_a_transcript_drops_whole_tasks_oldest_first_and_keeps_none_that_exceeds
 
 
 def test_a_transcript_that_leaves_a_task_no_room_in_the_window_is_refused():
-    TranscriptContext(budget=64).check(97, 32)
-    with pytest.raises(
-        ConfigError, match=r"data\.context\.budget is 64; expected below 64: model\.policy\.window=96 less"
-    ):
-        TranscriptContext(budget=64).check(96, 32)
+    TranscriptContext(budget=64).check(65, 32)
+    with pytest.raises(ConfigError, match=r"data\.context\.budget is 64; expected below model\.policy\.window=64"):
+        TranscriptContext(budget=64).check(64, 32)
     with pytest.raises(ConfigError, match=r"data\.context\.budget is 8192"):
         CompactingContext(TranscriptContext()).check(6000, 600)
 
